@@ -68,11 +68,11 @@ class Budget(NamedTuple):
 
 
 # Each is to come down to 0; none may rise.
-MAX_FOLDER_CYCLES = 5
-MAX_LONG_FUNCTIONS = 15
-MAX_LONG_FILES = 6
-MAX_SMALL_MODULES = 2
-MAX_DANGLING_ENTRIES = 1665
+MAX_FOLDER_CYCLES = 0
+MAX_LONG_FUNCTIONS = 6
+MAX_LONG_FILES = 4
+MAX_SMALL_MODULES = 0
+MAX_DANGLING_ENTRIES = 1420
 
 # These are to come down to 120 functions in 35 files, and to 150 in 45.
 QUERY_BUDGET = Budget(functions=200, files=52)

@@ -1,4 +1,4 @@
-"""The network: encoders, heads, scoring, metrics, preprocessing, checkpoints, errors.
+"""The network of ALADIN: encoders, heads, scoring, calibration, photos, checkpoints and errors.
 
 Import from submodules, e.g. ``from aladin_network.model import AladinModel``.
 """

@@ -1,15 +1,13 @@
-"""Safetensors files: permissions by the umask, and errors that name the real reason.
-
-The safetensors library creates its files with mode 0600, whatever the umask, and reports every
-failure to open one as "No such file or directory".
-
-A checkpoint: a folder that holds all that indexing and serving need.
+"""Checkpoints: folders that contain everything that indexing and serving require.
 
 config.json         schema version, network, fusion, provenance
 model.safetensors   all weights, frozen encoders included
 tokenizer.json      the text encoder's tokenizer
-calibration.json    what its scores mean, once that was fitted
-(`aladin_network.calibration.calibration`)
+calibration.json    the calibration, once fitted (`aladin_network.calibration.calibration`)
+
+The safetensors library creates files with mode 0600 whatever the umask, and reports every failure
+to open one as "No such file or directory"; the functions below set the permissions by the umask,
+and report the system's error.
 """
 
 from __future__ import annotations

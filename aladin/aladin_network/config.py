@@ -1,6 +1,7 @@
-"""Frozen dataclasses from JSON or TOML data: unknown keys and wrong types are errors.
+"""The network's configuration, as stored in a checkpoint's ``config.json``.
 
-The network's configuration, stored in a checkpoint's ``config.json``.
+Also the strict reading of any configuration into a frozen dataclass: unknown keys and wrong types
+are errors.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aladin_network.errors import ConfigError
 
 T = TypeVar("T")
 
-# Put on the outermost dataclass of a schema; pydantic hands it on to the nested ones.
+# For the outermost dataclass of a schema; pydantic applies it to the nested ones, too.
 STRICT = ConfigDict(extra="forbid")
 
 
@@ -25,18 +26,19 @@ def parse_config(schema: type[T], data: Mapping[str, Any], where: str) -> T:
     """Build the frozen dataclass `schema` from plain data.
 
     Args:
-        schema: a dataclass with ``__pydantic_config__ = STRICT``.
-        data: what a JSON or TOML reader returned.
-        where: names the source in the error, e.g. the file.
+        schema: Dataclass with ``__pydantic_config__ = STRICT``.
+        data: Data as returned by a JSON or TOML reader.
+        where: Name of the source in error messages, e.g. the file.
 
     Returns:
-        The dataclass, nested ones included.
+        An instance of `schema`, nested dataclasses included.
 
     Raises:
-        ConfigError: a key is unknown or missing, or a value is impossible; every one is named.
+        ConfigError: If a key is unknown or missing, or a value is invalid; the message lists all
+            of these faults.
     """
     try:
-        # JSON mode is strict about types, yet takes lists for tuples.
+        # JSON mode is strict about types, but accepts lists for tuples.
         return TypeAdapter(schema).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         faults = [
@@ -49,15 +51,15 @@ def parse_config(schema: type[T], data: Mapping[str, Any], where: str) -> T:
 
 
 def dump_config(config: object) -> dict[str, Any]:
-    """Return the plain data from which `parse_config` builds the same dataclass again."""
+    """Return the plain data from which `parse_config` builds an equal dataclass."""
     return dataclasses.asdict(cast(Any, config))
 
 
 def dump_changes(config: object) -> dict[str, Any]:
-    """Return `dump_config` without the fields that have their defaults, nested ones included.
+    """Return `dump_config` without the fields that have default values, nested ones included.
 
-    It identifies a configuration for as long as no default changes: a field that is new, and has a
-    default, changes nothing.
+    The result identifies a configuration as long as no default changes; a new field with a default
+    value does not alter it.
     """
     changes: dict[str, Any] = {}
     for entry in dataclasses.fields(cast(Any, config)):
@@ -75,19 +77,20 @@ def _say(kind: str, message: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePreprocessing:
-    """From a photo to a tensor; one definition for training, indexing and serving.
+    """Conversion of a photo to a tensor, the same in training, indexing and serving.
 
     Attributes:
-        height_px: height of the network's input.
-        width_px: width of the network's input.
-        shortest_edge_px: resize the shorter side to this, then crop the centre; None squashes
-            the whole photo into the input.
-        max_patches: for networks that take patches of photos of any shape (NaFlex): the photo
-            keeps its aspect ratio, in at most so many patches of the network's size; the sizes
-            above then do not count. None for all others.
-        mean: subtracted from the red, green and blue values in [0, 1].
-        std: divides what is left.
-        resample: filter of the resize.
+        height_px: Height of the network's input.
+        width_px: Width of the network's input.
+        shortest_edge_px: Length to which the shorter side is resized before the centre is
+            cropped, or None to resize the whole photo to the input's size, changing its aspect
+            ratio.
+        max_patches: Maximum number of patches, for networks that read patches of photos of any
+            shape (NaFlex). The photo then keeps its aspect ratio, and the sizes above are not
+            used. None for all other networks.
+        mean: Values subtracted from red, green and blue in [0, 1].
+        std: Values by which red, green and blue are then divided.
+        resample: Interpolation filter of the resize.
     """
 
     height_px: int = 224
@@ -101,25 +104,27 @@ class ImagePreprocessing:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageEncoderConfig:
-    """An image encoder of the registry `aladin_network.encoders.IMAGE_ENCODERS`.
+    """Configuration of an image encoder of `aladin_network.encoders.IMAGE_ENCODERS`.
 
     Attributes:
-        name: key in the registry.
-        source: folder or hub name of pretrained weights; None starts at random.
-        architecture: the transformers configuration; read from `source` when None. For regions
-            the options of `RegionsArchitecture` that differ from VinVL's.
-        frozen: no gradient, evaluation mode always, outputs cached on disk for training.
-        preprocessing: read from `source` when None.
-        pyramid: sides of the square grids that the encoder's own grid is averaged to, e.g.
-            (4, 1) for sixteen cells and the whole photo as regions; None keeps its own cells.
-        layers: numbers of hidden states to put beside the last one, each normalised on its own:
-            what a network's early layers see (colour, texture) its last one has left behind.
-        pooled: for towers of dual encoders (`aladin_network.encoders.dual_encoder`): element 0 is
-            the vector that the tower's own similarity compares, before its projection, and all
-            states have passed the tower's last norm. Without it, element 0 is the network's CLS,
-            if it has one, and the states are the last layer's.
-        detector: which one made the regions that a network of regions was trained on, as a
-            `RegionSet` names it; those of another are refused. None: not known.
+        name: Key in the registry.
+        source: Folder or hub name of pretrained weights, or None for random weights.
+        architecture: Configuration of the transformers library, or None to read it from `source`.
+            For region encoders, the options of `RegionsArchitecture` that differ from VinVL's.
+        frozen: Whether the encoder is kept without gradients and in evaluation mode; its outputs
+            are then cached on disk for training.
+        preprocessing: Conversion of photos to tensors, or None to read it from `source`.
+        pyramid: Side lengths of the square grids to which the encoder's grid is averaged, e.g.
+            (4, 1) for sixteen cells and the whole photo as regions, or None to keep the encoder's
+            own cells.
+        layers: Indices of hidden states to concatenate with the last one, each normalised
+            separately: early layers represent colour and texture that the last one has lost.
+        pooled: For towers of dual encoders (`aladin_network.encoders.dual_encoder`), whether
+            element 0 is the vector that the tower's own similarity compares, before its
+            projection, and all states have passed the tower's last norm. Otherwise element 0 is
+            the network's CLS, if it has one, and the states are those of the last layer.
+        detector: Name of the detector whose regions a region encoder was trained on, as in
+            `RegionSet.detector`, or None if unknown. Regions of other detectors are refused.
     """
 
     name: str = "hf"
@@ -135,19 +140,22 @@ class ImageEncoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TextEncoderConfig:
-    """A text encoder of the registry `aladin_network.encoders.TEXT_ENCODERS`.
+    """Configuration of a text encoder of `aladin_network.encoders.TEXT_ENCODERS`.
 
     Attributes:
-        name: key in the registry.
-        source: folder or hub name of pretrained weights; None starts at random.
-        architecture: the transformers configuration; read from `source` when None. For a
-            recurrent encoder the options of `RecurrentArchitecture` that differ from DBL's.
-        frozen: no gradient, evaluation mode always, outputs cached on disk for training.
-        max_tokens: longest text, special tokens included.
-        pooled: as of the image encoder.
-        pad_to: texts are padded to so many tokens, and the network attends to padding as to
-            words, as SigLIP's were trained; read from `source`. None: padding is masked.
-        pad_id: of the padding, from which RoBERTa's kin count positions; read from `source`.
+        name: Key in the registry.
+        source: Folder or hub name of pretrained weights, or None for random weights.
+        architecture: Configuration of the transformers library, or None to read it from `source`.
+            For recurrent encoders, the options of `RecurrentArchitecture` that differ from DBL's.
+        frozen: Whether the encoder is kept without gradients and in evaluation mode; its outputs
+            are then cached on disk for training.
+        max_tokens: Maximum length of a text in tokens, special tokens included.
+        pooled: See `ImageEncoderConfig.pooled`.
+        pad_to: Number of tokens to which texts are padded, for networks such as SigLIP's that
+            attend to padding as they do to words, or None if padding is masked. Read from
+            `source`.
+        pad_id: Token id of the padding, relative to which RoBERTa and similar networks count
+            positions. Read from `source`.
     """
 
     name: str = "hf"
@@ -165,16 +173,17 @@ class TrunkConfig:
     """Trainable transformer layers after an encoder.
 
     Attributes:
-        width: hidden size, a multiple of `heads`.
-        layers: number of transformer layers; 0 leaves the projection alone.
-        heads: attention heads.
-        feedforward: hidden size of the feed-forward blocks.
-        dropout: of the transformer layers' outputs and of what enters them.
-        input_dropout: of the encoder's channels.
-        token_dropout: of whole tokens of the encoder's output.
-        input_norm: of the encoder's states before the projection: layer norm, unit length of
-            each token (IMC), or none (DBL).
-        norm: "post" as the paper's layers; "pre" trains at higher rates.
+        width: Hidden size, a multiple of `heads`.
+        layers: Number of transformer layers; 0 for a projection only.
+        heads: Number of attention heads.
+        feedforward: Hidden size of the feed-forward blocks.
+        dropout: Dropout rate of the transformer layers' inputs and outputs.
+        input_dropout: Dropout rate of the encoder's channels.
+        token_dropout: Dropout rate of whole tokens of the encoder's output.
+        input_norm: Normalisation of the encoder's states before the projection: layer norm, unit
+            length of each token (IMC), or none (DBL).
+        norm: Position of the layer norms: "post" as in the paper, or "pre", which can be trained
+            at higher learning rates.
     """
 
     width: int = 256
@@ -190,15 +199,16 @@ class TrunkConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TowerConfig:
-    """How the encoder's output becomes the sequence that both heads read.
+    """Configuration of the layers between an encoder and the heads.
 
     Attributes:
-        trunk: the trainable layers; None hands the encoder's output to the heads as it is.
-        aggregate: where element 0 comes from. "encoder": the encoder's own CLS; "mean": the
-            mean of the content tokens; "learned": a trained vector; "first_region": the first
-            region plays the CLS and leaves the alignment, as in ALADIN's official code (A-1); the
+        trunk: Trainable layers, or None to pass the encoder's output to the heads unchanged.
+        aggregate: Origin of element 0. "encoder": the encoder's own CLS; "mean": the mean of the
+            content tokens; "learned": a trained vector; "first_region": the first region, which
+            takes the place of the CLS and is not aligned, as in ALADIN's official code (A-1); the
             encoder's own CLS, if it has one, is dropped.
-        positions: add a learned position to every token (for grids without their own).
+        positions: Whether to add a learned position embedding to every token, for grids without
+            position embeddings of their own.
     """
 
     trunk: TrunkConfig | None = field(default_factory=TrunkConfig)
@@ -211,14 +221,16 @@ class AlignmentHeadConfig:
     """Options of the alignment head (ALADIN eqs 1-2).
 
     Attributes:
-        dim: size the tokens are projected to; None keeps the towers' width, as the paper.
-        normalize: cosine (the default) or plain dot product (A-3).
-        official_trim: also drop each text's last word piece, as the official code (A-4).
-        empty_fill: "zero": every image has one more region, which scores zero, as the padding of
-            the official code (A-5); "exclude": it has its own regions only.
-        start: "towers": the projections start as those of the two pretrained towers; where `dim`
-            is smaller, followed by a random orthonormal map that both share, which keeps cosines
-            about as they were. Needs encoders with `pooled`, and towers without a trunk.
+        dim: Size of the projected tokens, or None to keep the towers' width, as in the paper.
+        normalize: Whether scores are cosines (the default) or plain dot products (A-3).
+        official_trim: Whether to drop each text's last word piece as well, as in the official
+            code (A-4).
+        empty_fill: "zero" gives every image one more region with score zero, equivalent to the
+            padding of the official code (A-5); "exclude" uses the image's own regions only.
+        start: Initial weights of the projections. "towers" uses those of the two pretrained
+            towers; if `dim` is smaller, a random orthonormal map shared by both modalities
+            follows, which roughly preserves cosines. Requires encoders with `pooled`, and towers
+            without a trunk.
     """
 
     dim: int | None = 128
@@ -233,18 +245,18 @@ class MatchingHeadConfig:
     """Options of the matching head (ALADIN eq 4).
 
     Attributes:
-        layers: transformer layers shared by both modalities; 0 pools the towers' output.
-        heads: attention heads.
-        feedforward: hidden size of the feed-forward blocks; None: the towers' width.
-        dropout: of the transformer layers.
-        pooling: element 0 ("first", the paper), the mean or the maximum of the content tokens;
-            several are concatenated.
-        dim: size of the embedding by one more linear map per modality; None keeps the towers'
-            width, and takes one pooling only.
-        start: "towers": the projections start as those of the two pretrained towers, so that the
-            untrained head gives their own zero-shot similarity. Needs encoders with `pooled`,
-            towers without a trunk, ``layers=0``, ``pooling=("first",)``; `dim` is then that of
-            the projections.
+        layers: Number of transformer layers shared by both modalities; 0 pools the towers' output.
+        heads: Number of attention heads.
+        feedforward: Hidden size of the feed-forward blocks, or None for the towers' width.
+        dropout: Dropout rate of the transformer layers.
+        pooling: Element 0 ("first", as in the paper), or the mean or maximum of the content
+            tokens; several are concatenated.
+        dim: Size of the embedding, obtained by one more linear map per modality, or None to keep
+            the towers' width; None requires a single pooling.
+        start: Initial weights of the projections. "towers" uses those of the two pretrained
+            towers, so that the untrained head reproduces their zero-shot similarity. Requires
+            encoders with `pooled`, towers without a trunk, ``layers=0`` and
+            ``pooling=("first",)``; `dim` is then the size of the towers' projections.
     """
 
     layers: int = 2
@@ -261,10 +273,10 @@ class AttentionHeadConfig:
     """Options of the attention head, DBL's single-branch baseline (eqs 1-3).
 
     Attributes:
-        dim: size of a word's comparison with what it attends to.
-        temperature: sharpness of the attention.
-        form: "official": negative similarities count a tenth, and what a word attends to and a
-            pair's pooled comparison are L2-normalised; "paper": as printed (D-7).
+        dim: Size of the vector that compares a word with its attended regions.
+        temperature: Factor by which similarities are multiplied before the softmax.
+        form: "official" weights negative similarities by 0.1, and L2-normalises the attended
+            regions and each pair's pooled comparison; "paper" follows the printed equations (D-7).
     """
 
     dim: int = 256
@@ -274,10 +286,16 @@ class AttentionHeadConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Everything that is needed to build an `AladinModel`.
+    """Complete configuration of an `AladinModel`.
 
     Attributes:
-        attention: a third head, on the alignment head's tokens; None: the network has none.
+        image_encoder: Image encoder.
+        text_encoder: Text encoder.
+        image_tower: Layers after the image encoder.
+        text_tower: Layers after the text encoder.
+        alignment: Alignment head.
+        matching: Matching head.
+        attention: Third head, on the alignment head's tokens, or None to omit it.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT

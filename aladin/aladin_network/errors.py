@@ -1,39 +1,39 @@
-"""Every error this project raises on purpose.
+"""All errors that this project raises.
 
     AladinError
       ConfigError             unknown key, impossible combination
-      InputError              the caller's data
-        ImageError            a picture that cannot be used
+      InputError              invalid input data
+        ImageError            unusable picture
           ImageTooLargeError  more pixels or bytes than the limit
-        RegionError           regions of a photo that cannot be used
+        RegionError           unusable regions of a photo
           RegionsTooLargeError  more bytes than the limit
         TextTooLongError
         ShapeError            a tensor of the wrong shape
-        DataError             a line of a data file
-        StaleNegativesError   negatives mined from other data, by another model or otherwise
+        DataError             invalid line of a data file
+        StaleNegativesError   negatives mined from other data, by another model, or differently
       CheckpointError         missing file, wrong schema version
       SearchIndexError
         IndexNotReadyError    no live generation
         IndexMismatchError    built with another model or schema
-        IndexCorruptError     a file is not what the manifest says
-        GenerationRefusedError  the live generation is unsound, an earlier one answers
-        IndexWriteError       a build cannot write, e.g. to a full disk
-          UnwritableFolderError  nothing can be written into the index's folder
+        IndexCorruptError     a file differs from its description in the manifest
+        GenerationRefusedError  invalid live generation; an earlier one is served
+        IndexWriteError       failed write during a build, e.g. to a full disk
+          UnwritableFolderError  the index's folder is not writable
         NoSuchTargetError     the index has no images, or no texts
         UnknownItemError      no item with this id
-        DuplicateItemError    an item with this id is there already
-        EngineError           the engine that keeps the index refuses
-          EngineUnavailableError  it does not answer, or not in time
+        DuplicateItemError    an item with this id exists already
+        EngineError           request refused by the vector database
+          EngineUnavailableError  no response from the vector database, or a timeout
       OverloadedError         queue full
-      ShuttingDownError       the service ends and takes nothing more
-      WorkerDiedError         whoever ran the request ended before it was done
-      NoWorkerError           nobody is there to run requests
-      ClusterError            the nodes that encode a corpus cannot be had, or fail
+      ShuttingDownError       the service is shutting down
+      WorkerDiedError         the worker ended before the request was done
+      NoWorkerError           no worker available
+      ClusterError            encoding nodes of a cluster unavailable or failing
       NonFiniteLossError      training diverged
       ProcessLostError        another process of a training job ended
-      ToldElsewhereError      another process of a training job says what went wrong
+      ReportedElsewhereError  another process of a training job reports the error
 
-Errors are raised in the domain and rendered at the front doors: into exit codes by
+Errors are raised in the domain and rendered by the interfaces: into exit codes by
 ``service/aladin_service/failures.py`` and into HTTP by one table in
 ``service/aladin_service/http/error_responses.py``.
 """
@@ -45,10 +45,10 @@ from pathlib import Path
 
 
 class AladinError(Exception):
-    """Base of every error that this project raises on purpose; may travel between processes."""
+    """Base class of all errors of this project; can be pickled between processes."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle what the error is, not the arguments that it was made of."""
+        """Pickle the error's state rather than its constructor's arguments."""
         return _rebuild, (type(self), self.args), self.__dict__
 
 
@@ -57,11 +57,11 @@ class ConfigError(AladinError):
 
 
 class InputError(AladinError):
-    """The caller's data cannot be used; the message says what was expected and what came."""
+    """Invalid input data; the message gives the expected and the actual value."""
 
 
 class ImageError(InputError):
-    """A picture that cannot be decoded or used."""
+    """An unusable picture, for example one that cannot be decoded."""
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(f"{source}: {reason}")
@@ -70,15 +70,15 @@ class ImageError(InputError):
 
 
 class ImageTooLargeError(ImageError):
-    """A picture with more bytes or pixels than the limit; found before it is decoded."""
+    """A picture with more bytes or pixels than the limit; detected before decoding."""
 
 
 class RegionError(InputError):
-    """Regions of a photo that cannot be used."""
+    """Unusable regions of a photo."""
 
 
 class RegionsTooLargeError(RegionError):
-    """A file of regions with more bytes than the limit; found before it is unpacked."""
+    """A file of regions with more bytes than the limit; detected before unpacking."""
 
 
 class TextTooLongError(InputError):
@@ -114,22 +114,24 @@ class StaleNegativesError(InputError):
     """Mined negatives that belong to other data, another model or other settings."""
 
     def __init__(self, file: Path | str, differences: Sequence[tuple[str, object, object]]) -> None:
-        """Name every difference.
+        """List all differences in the message.
 
         Args:
-            file: of the negatives.
-            differences: what it is that differs, what was expected, what was found.
+            file: File of the negatives.
+            differences: For each difference, its name, the expected and the actual value.
         """
         listed = "; ".join(
             f"{what}: expected {expected}, found {found}" for what, expected, found in differences
         )
-        super().__init__(f"{file}: these negatives were mined from something else: {listed}")
+        super().__init__(
+            f"{file}: these negatives were mined with other inputs or settings: {listed}"
+        )
         self.file = Path(file)
         self.differences = tuple(differences)
 
 
 class CheckpointError(AladinError):
-    """A checkpoint is incomplete, cut short or of another schema version."""
+    """A checkpoint is incomplete, truncated or of another schema version."""
 
 
 class SearchIndexError(AladinError):
@@ -150,7 +152,7 @@ class IndexMismatchError(SearchIndexError):
 
 
 class IndexCorruptError(SearchIndexError):
-    """A file of the index is not what its manifest says."""
+    """A file of the index differs from its description in the manifest."""
 
     def __init__(self, file: Path | str, reason: str) -> None:
         super().__init__(f"{file}: {reason}")
@@ -159,17 +161,17 @@ class IndexCorruptError(SearchIndexError):
 
 
 class GenerationRefusedError(SearchIndexError):
-    """The live generation is unsound: an earlier one answers, and nothing can be changed."""
+    """The live generation is invalid: an earlier one is served, and changes are refused."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the newest generation of the index is unsound and was refused: nothing can be added "
-            "or deleted until a sound one is published"
+            "the newest generation of the index is invalid and was refused: nothing can be added "
+            "or deleted until a valid one is published"
         )
 
 
 class IndexWriteError(SearchIndexError):
-    """A build cannot write to the disk; the live generation is as it was."""
+    """A build cannot write to the disk; the live generation is unchanged."""
 
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -178,7 +180,7 @@ class IndexWriteError(SearchIndexError):
 
 
 class UnwritableFolderError(IndexWriteError):
-    """The folder of an index cannot be made, or nothing can be written into it."""
+    """The folder of an index cannot be created or is not writable."""
 
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(path, reason)
@@ -186,7 +188,7 @@ class UnwritableFolderError(IndexWriteError):
 
 
 class NoSuchTargetError(SearchIndexError):
-    """The index was built without the side that is to be searched."""
+    """The index contains no items of the requested kind."""
 
     def __init__(self, target: str, present: str) -> None:
         super().__init__(f"this index has no {target}, only {present}")
@@ -203,7 +205,7 @@ class UnknownItemError(SearchIndexError):
 
 
 class DuplicateItemError(SearchIndexError):
-    """An item that is to be added has the id of one that is there."""
+    """An item to be added has the id of an existing item."""
 
     def __init__(self, target: str, item_id: str) -> None:
         super().__init__(
@@ -214,7 +216,7 @@ class DuplicateItemError(SearchIndexError):
 
 
 class EngineError(SearchIndexError):
-    """The engine that keeps the index refuses what it was asked."""
+    """The vector database that holds the index refuses a request."""
 
     def __init__(self, engine: str, reason: str) -> None:
         super().__init__(f"{engine}: {reason}")
@@ -223,17 +225,21 @@ class EngineError(SearchIndexError):
 
 
 class EngineUnavailableError(EngineError):
-    """The engine that keeps the index does not answer, or not in time; it may later.
+    """The vector database that holds the index does not respond, or not in time; try again later.
 
     Attributes:
-        retry_after_s: by then the engine has been looked at again.
+        retry_after_s: Seconds until the vector database has been checked again.
     """
 
     retry_after_s = 1.0
 
 
 class OverloadedError(AladinError):
-    """The queue is full; try again after ``retry_after_s`` seconds."""
+    """The queue is full.
+
+    Attributes:
+        retry_after_s: Seconds after which to try again.
+    """
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__(f"too many queries are waiting, try again in {retry_after_s:g} s")
@@ -244,7 +250,7 @@ class WorkerDiedError(AladinError):
     """The worker that ran a query or a job ended before it was done.
 
     Attributes:
-        retry_after_s: by then another worker is up.
+        retry_after_s: Seconds until another worker has started.
     """
 
     def __init__(self) -> None:
@@ -253,26 +259,26 @@ class WorkerDiedError(AladinError):
 
 
 class NoWorkerError(AladinError):
-    """No worker takes requests: all have ended, and none could be started for some seconds.
+    """No worker is available: all have ended, and none could be started for several seconds.
 
     Attributes:
-        retry_after_s: another worker may be up by then.
+        retry_after_s: Seconds until another worker may have started.
     """
 
     def __init__(self) -> None:
-        super().__init__("no worker takes requests now; try again")
+        super().__init__("no worker is available; try again")
         self.retry_after_s = 5.0
 
 
 class ShuttingDownError(AladinError):
-    """The service finishes what it took, and takes nothing more."""
+    """The service is shutting down: it completes accepted requests and rejects new ones."""
 
     def __init__(self) -> None:
         super().__init__("the service is shutting down")
 
 
 class ClusterError(AladinError):
-    """The nodes that are to encode a corpus cannot be had, or fail at it again and again."""
+    """The nodes that encode a corpus are unavailable, or fail repeatedly."""
 
 
 class NonFiniteLossError(AladinError):
@@ -285,14 +291,14 @@ class NonFiniteLossError(AladinError):
 
 
 class ProcessLostError(AladinError):
-    """Another process of a training job has ended, and this one cannot go on alone."""
+    """Another process of a training job has ended, and this one cannot continue alone."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"lost another process of this training job ({reason})")
         self.reason = reason
 
 
-class ToldElsewhereError(AladinError):
+class ReportedElsewhereError(AladinError):
     """This process ends because of an error that another one of its job reports."""
 
     def __init__(self) -> None:
@@ -300,7 +306,7 @@ class ToldElsewhereError(AladinError):
 
 
 def _rebuild(kind: type[AladinError], args: tuple[object, ...]) -> AladinError:
-    """Make an error again; its own ``__init__`` would take other arguments."""
+    """Restore a pickled error without calling ``__init__``, whose parameters differ."""
     error = kind.__new__(kind)
     error.args = args
     return error

@@ -1,7 +1,4 @@
-"""What is on disk is either whole or not there.
-
-A check of the file that a command is to write at its end, made before its work begins.
-"""
+"""Atomic writes of files and folders, and an early check that an output file can be written."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from aladin_network.errors import InputError
 
 @contextmanager
 def atomic_file(path: Path) -> Generator[Path]:
-    """Yield a temporary path; on success it becomes `path`, on failure nothing is left."""
+    """Yield a temporary path that replaces `path` on success and is removed on failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -33,10 +30,10 @@ def atomic_file(path: Path) -> Generator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Generator[Path]:
-    """Yield a temporary folder; on success it replaces `path`, on failure nothing is left.
+    """Yield a temporary folder that replaces `path` on success and is removed on failure.
 
-    A folder cannot be replaced in one step: the old one is moved aside first, and moved back
-    by the next writer should a crash fall between the two renames.
+    A folder cannot be replaced in one step: the old one is first moved aside. If a crash occurs
+    between the two renames, the next writer moves it back.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -46,8 +43,8 @@ def atomic_folder(path: Path) -> Generator[Path]:
     partial.mkdir()
     try:
         yield partial
-        # Subfolders are among these. A folder's entries are its own data: without them the
-        # rename could reach the disk before the names of the files.
+        # The entries include subfolders. File names are data of their folder: without syncing it,
+        # the rename could reach the disk before they do.
         for entry in partial.rglob("*"):
             sync(entry)
         sync(partial)
@@ -61,7 +58,7 @@ def atomic_folder(path: Path) -> Generator[Path]:
 
 
 def recover_folder(path: Path) -> None:
-    """Undo a replacement of `path` that was cut between its two renames."""
+    """Undo a replacement of `path` that was interrupted between its two renames."""
     old = path.with_name(f".{path.name}.old")
     if old.exists() and not path.exists():
         old.rename(path)
@@ -69,7 +66,7 @@ def recover_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it that are missing; on the disk when it returns."""
+    """Create a folder and its missing parents, and sync them to the disk."""
     if not path.exists():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -77,13 +74,13 @@ def make_folder(path: Path) -> None:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write readable JSON atomically."""
+    """Write indented JSON atomically."""
     with atomic_file(path) as partial:
         partial.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def sync(path: Path) -> None:
-    """Force a file or folder to the disk."""
+    """Flush a file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -92,16 +89,16 @@ def sync(path: Path) -> None:
 
 
 def check_writable(option: str, path: Path) -> None:
-    """Refuse a file that could not be written.
+    """Check that an output file can be written, before the work that produces it begins.
 
     Nothing is created: missing folders are made when the file is written.
 
     Args:
-        option: that names the file on the command line.
-        path: of the file, which may exist.
+        option: Name of the command-line option that gives the file, for the error message.
+        path: Path of the output file, which may exist.
 
     Raises:
-        InputError: `path` is a folder, or its folder cannot be written to.
+        InputError: If `path` is a folder, or its folder cannot be written to.
     """
     reason = "it is a folder" if path.is_dir() else _fault(path)
     if reason is not None:
@@ -111,7 +108,7 @@ def check_writable(option: str, path: Path) -> None:
 def _fault(path: Path) -> str | None:
     folder = next(each for each in path.absolute().parents if each.exists())
     try:
-        # Asking for permissions would not do: a file system may be read-only, or hold no files.
+        # A permission check is not enough: the file system may be read-only or not hold files.
         with tempfile.TemporaryFile(dir=folder):
             return None
     except OSError as error:

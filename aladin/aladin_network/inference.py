@@ -1,16 +1,16 @@
-"""From photos and texts to encodings, as indexing and serving do it: no gradient, float32 out.
+"""Encoding of photos and texts for indexing and serving: no gradients, float32 results.
 
-The precision in which the service encodes texts; indexes are always built in float32.
+Queries may be encoded in bfloat16; indexes are always built in float32.
 
-Outputs of frozen encoders on disk: computed once, memory-mapped by training.
+The outputs of frozen encoders are cached on disk, and memory-mapped by training:
 
-    ROOT/ENCODER/            one folder an encoder, by the digest of what shapes its output
-      PART.json              keys and token counts; written last, so a part is whole or not there
+    ROOT/ENCODER/            one folder per encoder, named by the digest of its configuration
+      PART.json              keys and token counts; written last, so a part is complete if it exists
       PART.states.npy        (tokens of all items, dim) float16
       PART.content.npy       (tokens of all items,) bool
 
-Items are found by the digest of their content, so data sets and splits share what they have
-in common, and interrupted work goes on where it stopped.
+Items are keyed by the digest of their content, so data sets and splits share common items, and
+interrupted work resumes where it stopped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The one owner of the mask convention: bool, True = real token, padding never wins a max.
+"""Masking and transformer layers.
 
-Transformer layers as every part of the network uses them.
+Masks are bool with True for real tokens; padding never wins a maximum.
 """
 
 from __future__ import annotations

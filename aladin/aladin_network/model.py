@@ -1,6 +1,7 @@
-"""An encoder, the trainable layers after it, and the aggregate token in front.
+"""The network: an image tower and a text tower, followed by two or three heads.
 
-The two-headed network: every item is encoded once, before any pair is scored.
+A tower is an encoder followed by trainable layers and an aggregate token. Each item is encoded
+once, before any pair is scored.
 """
 
 from __future__ import annotations
@@ -33,13 +34,12 @@ from aladin_network.heads.matching import MatchingHead
 from aladin_network.layers import ChannelDropout, TokenDropout, TransformerStack, masked_mean
 from aladin_network.scoring.scores import (
     Encoding,
-    ScoreName,
     alignment_scores,
     matching_scores,
     paired_alignment_scores,
     paired_matching_scores,
 )
-from aladin_network.types import Modality
+from aladin_network.types import Modality, ScoreName
 
 E = TypeVar("E", bound=ImageEncoder | TextEncoder)
 
@@ -284,7 +284,7 @@ class AladinModel(nn.Module):
             case "matching":
                 return matching_scores(images, texts)
             case "alignment":
-                return self.alignment_scores(images, texts)
+                return alignment_scores(images, texts)
             case "attention":
                 return self._attention_head()(images, texts)
             case _:
@@ -308,10 +308,6 @@ class AladinModel(nn.Module):
                 return self._attention_head().paired(images, texts)
             case _:
                 assert_never(name)
-
-    def alignment_scores(self, images: Encoding, texts: Encoding) -> Float[Tensor, "images texts"]:
-        """Score all pairs by the alignment head's rule."""
-        return alignment_scores(images, texts)
 
     def _attention_head(self) -> AttentionHead:
         if self.attention is None:

@@ -35,6 +35,9 @@ TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit", "2bit")
 EngineKind = Literal["milvus", "qdrant", "qdrant-edge"]
 ENGINE_KINDS: tuple[EngineKind, ...] = ("milvus", "qdrant", "qdrant-edge")
 
+# Heads that can score a pair.
+ScoreName = Literal["matching", "alignment", "attention"]
+
 # Device of the network and of searches, and what finds the candidates there.
 DeviceName = Literal["auto", "cpu", "cuda"]
 FirstStageName = Literal["faiss", "torch"]

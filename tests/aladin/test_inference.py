@@ -82,8 +82,8 @@ def test_batches_joined_in_any_way_score_the_same(
     together = encode_texts(model, TEXTS)
     parts = concatenate([encode_texts(model, TEXTS[:1]), encode_texts(model, TEXTS[1:])])
     torch.testing.assert_close(
-        model.alignment_scores(images, parts),
-        model.alignment_scores(images, together),
+        model.scores("alignment", images, parts),
+        model.scores("alignment", images, together),
         atol=1e-5,
         rtol=0,
     )

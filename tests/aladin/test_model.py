@@ -21,7 +21,8 @@ from aladin_network.config import (
 )
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, ScoreName, matching_scores
+from aladin_network.scoring.scores import Encoding, matching_scores
+from aladin_network.types import ScoreName
 
 Build = Callable[..., AladinModel]
 NAMES: tuple[ScoreName, ...] = ("matching", "alignment", "attention")
@@ -82,7 +83,7 @@ def test_every_score_by_its_name(build_tiny: Build) -> None:
     assert model.attention is not None
     expected = {
         "matching": matching_scores(images, texts),
-        "alignment": model.alignment_scores(images, texts),
+        "alignment": model.scores("alignment", images, texts),
         "attention": model.attention(images, texts),
     }
     for name in NAMES:

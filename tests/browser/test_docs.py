@@ -65,7 +65,7 @@ def test_each_unfolds_into_what_it_takes_and_answers(page: SearchPage, api: http
     expect(fields).to_have_count(
         len(described["components"]["schemas"]["SearchBody"]["properties"])
     )
-    expect(fields.filter(has_text="Hits wanted.")).to_contain_text("At least 1, at most 1000.")
+    expect(fields.filter(has_text="Number of hits.")).to_contain_text("At least 1, at most 1000.")
 
 
 def test_the_body_of_an_operation_leads_to_its_schema(page: SearchPage) -> None:

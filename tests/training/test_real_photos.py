@@ -89,14 +89,14 @@ def test_a_pair_scores_the_same_whatever_else_is_in_the_batch(
     photos = [read_image(record.photo) for record in records]
     captions = [record.captions[0] for record in records]
     images, texts = encode_photos(model, photos), encode_texts(model, captions)
-    align, match = model.alignment_scores(images, texts), matching_scores(images, texts)
+    align, match = model.scores("alignment", images, texts), matching_scores(images, texts)
     for row in range(len(records)):
         image, text = (
             encode_photos(model, photos[row : row + 1]),
             encode_texts(model, [captions[row]]),
         )
         torch.testing.assert_close(
-            model.alignment_scores(image, text)[0, 0], align[row, row], atol=1e-5, rtol=0
+            model.scores("alignment", image, text)[0, 0], align[row, row], atol=1e-5, rtol=0
         )
         torch.testing.assert_close(
             matching_scores(image, text)[0, 0], match[row, row], atol=1e-5, rtol=0

@@ -1,5 +1,5 @@
-"""What the scores of a search mean: probabilities that a pair, or a whole answer, is right.
+"""Calibration: probabilities that a hit is right, and that a query has any match.
 
-Applying a calibration takes NumPy alone; fitting one (`aladin_network.calibration.fit`)
-scikit-learn.
+Applying a calibration requires NumPy only; fitting one (`aladin_network.calibration.fit`) also
+requires scikit-learn.
 """

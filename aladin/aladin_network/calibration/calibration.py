@@ -1,8 +1,6 @@
-"""Probabilities instead of scores, of both directions, as they are stored and applied.
+"""Calibration of both search directions, and its file beside a checkpoint's weights.
 
-The calibration of a checkpoint, in a file of its own beside the weights.
-
-Which photos a calibration was fitted on, as a small sample of hashed ids.
+A calibration also holds a small sample of hashed ids of the photos that it was fitted on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What a calibration is asked about, and what it answers.
+"""Features of candidates' scores, and the logistic regression that is applied to them.
 
-What probabilities are computed from; the fit and the search make it here, both alike.
-
-A fitted logistic regression as plain numbers, applied with NumPy.
+Fitting and searching use the same functions; they require NumPy only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fits a calibration, and measures it on photos that it never saw."""
+"""Fitting of a calibration, and its evaluation on photos that it was not fitted on."""
 
 from __future__ import annotations
 

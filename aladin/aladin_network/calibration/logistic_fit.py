@@ -1,6 +1,6 @@
-"""What a calibration is fitted to: queries asked with and without their right answers.
+"""Fitting of logistic regressions to queries with and without their right answers.
 
-Fits logistic regressions: features and penalty chosen by cross-validation over photos.
+The features and the penalty are chosen by cross-validation over photos.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How far probabilities can be believed, as it is reported and stored.
+"""Quality of calibrated probabilities: calibration error, log loss and AUROC.
 
-Calibration error, log loss and AUROC, with weights; and their bootstrap over photos.
+All measures are weighted; their intervals are bootstrapped over photos.
 """
 
 from __future__ import annotations

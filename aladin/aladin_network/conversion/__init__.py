@@ -1,1 +1,1 @@
-"""Other people's checkpoints, tensor by tensor, as networks of this project."""
+"""Conversion of other projects' checkpoints, tensor by tensor, to checkpoints of this project."""

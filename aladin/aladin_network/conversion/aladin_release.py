@@ -1,8 +1,8 @@
-"""The checkpoint that ALADIN's authors released (mesnico/ALADIN, ``alad/train.py``).
+"""Conversion of the checkpoint that ALADIN's authors released (mesnico/ALADIN, ``alad/train.py``).
 
-One pickled dictionary: the network's tensors under "model", the settings under "config" and
-"opt", and what only their training could go on with. The network is OSCAR's with a transformer
-on top, the matching head; the alignment head has no parameters.
+The file is a pickled dictionary: the network's tensors under "model", the settings under "config"
+and "opt", and the state of the optimizer. The network is OSCAR's with a transformer on top, the
+matching head; the alignment head has no parameters.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""The folder in which OSCAR and VinVL publish a network: what it says of its architecture.
+"""Conversion of OSCAR and VinVL (microsoft/Oscar, ``oscar/modeling/modeling_bert.py``).
 
-pytorch_model.bin   the tensors (`aladin_network.conversion.oscar`)
+Their folders contain:
+
+pytorch_model.bin   the tensors
 config.json         BERT's configuration, and the keys of the region embedding
 vocab.txt           word pieces, one a line
 and sometimes tokenizer_config.json, added_tokens.json and training_args.bin
 
-The network that OSCAR's and ALADIN's tensors go into: one BERT for texts and for regions.
-
-OSCAR's and VinVL's tensors (microsoft/Oscar, ``oscar/modeling/modeling_bert.py``).
-
-Their network is BERT with one more embedding, of regions. Whatever it was trained for sits on top
-of the pooler: a classifier of pairs, a masked language model. None of that takes part in ALADIN.
+The network is BERT with an additional embedding of regions. Its task-specific layers, on top of
+the pooler (a classifier of pairs, a masked language model), take no part in ALADIN.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""From one network's tensors to another's: every one is taken, left for a reason, or refused.
+"""Reading, mapping and reporting of the tensors of a foreign checkpoint.
 
-Reading checkpoints that torch pickled, without running anything that is in them.
-
-A pickle may call any function while it is read. torch's restricted reader builds tensors and plain
-containers only, and stops at everything else.
-
-What became of a foreign checkpoint, and writing it as one of this project's.
+Each tensor is taken, skipped for a stated reason, or refused. Pickled files are read by torch's
+restricted reader, which builds tensors and plain containers only: unpickling without it could call
+any function.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Pretrained towers as a checkpoint that searches before any training.
+"""Conversion of two pretrained towers to a checkpoint.
 
-Two towers of one dual encoder (CLIP, SigLIP ...) are put together so that the matching score is
-their own similarity. Any other pair, a DINOv2 with an XLM-R say, gets new heads: it has to be
-trained before it finds anything.
+For the two towers of a dual encoder (CLIP, SigLIP ...) the matching score is the dual encoder's own
+similarity, and the checkpoint can be used without training. Any other pair, such as DINOv2 and
+XLM-R, gets randomly initialised heads and has to be trained first.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from aladin_network.encoders.dual_encoder import is_dual_encoder, takes_any_shap
 from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.encoders.hf_text import HFTextEncoder, longest_text
 from aladin_network.encoders.naflex import NaFlexImageEncoder
-from aladin_network.encoders.preprocessing import read_preprocessing
-from aladin_network.encoders.vision_tower import VisionTowerEncoder
+from aladin_network.encoders.vision_tower import VisionTowerEncoder, read_preprocessing
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion, Fusion

@@ -1,1 +1,1 @@
-"""Detectors: from a photo to its regions, where a network reads regions and not photos."""
+"""Detectors: they find the regions of a photo, for networks that read regions."""

@@ -1,15 +1,10 @@
-"""What a detector offers, and how one is made.
-
-From what a user writes to a detector.
+"""The interface of detectors, and their specification on the command line.
 
 SOURCE                              an object detector of the DETR family, by folder or hub name
-windows=SOURCE                      an image classifier that looks through fixed windows
+windows=SOURCE                      an image classifier applied to fixed windows
 objects=SOURCE,threshold=0.3        either of them with options
 package.module:factory=SOURCE,...   the user's own `DetectorFactory`
-name=SOURCE,...                     the same under a name: an entry point of
-`aladin_network.detectors`
-
-The options of a detector, written as texts.
+name=SOURCE,...                     the same by name: an entry point of `aladin_network.detectors`
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Object detectors of the DETR family, of the transformers library: DETR, YOLOS, RT-DETR and more.
+"""Object detectors of the DETR family of the transformers library: DETR, YOLOS, RT-DETR and more.
 
-Their decoders keep one state for each object; it is what box and class are read from, and serves
-as the region's appearance (bottom-up attention takes the pooled features of a box in its place).
+Their decoders keep one state per object, from which its box and class are predicted; it is used as
+the region's appearance. (Bottom-up attention uses the pooled features of the box instead.)
 """
 
 from __future__ import annotations

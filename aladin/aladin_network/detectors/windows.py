@@ -1,7 +1,7 @@
-"""The `windows` detector: an image classifier that looks at a photo through fixed windows.
+"""The `windows` detector: an image classifier applied to fixed windows of a photo.
 
-It finds nothing, so it is no match for a trained detector; but it needs no detection weights, and
-makes of any photo what region models take: vectors, boxes and labels.
+It is no substitute for a trained detector, but it requires no detection weights, and produces the
+input of region models for any photo: vectors, boxes and labels.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from transformers import AutoModelForImageClassification
 
 from aladin_network.config import STRICT, ImagePreprocessing
 from aladin_network.detectors.base import options_text, parse_options
-from aladin_network.encoders.preprocessing import preprocess_photo, read_preprocessing
 from aladin_network.encoders.transformers_model import load_network, network_digest
+from aladin_network.encoders.vision_tower import preprocess_photo, read_preprocessing
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.photos.regions import GEOMETRY, RegionSet, with_geometry

@@ -1,4 +1,4 @@
-"""Encoders by the name that a checkpoint's configuration gives them."""
+"""Registries of the encoders, by their names in a checkpoint's configuration."""
 
 from __future__ import annotations
 

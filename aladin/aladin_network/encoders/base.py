@@ -1,7 +1,4 @@
-"""A module that a configuration may freeze.
-
-What every encoder offers, and what travels from it to the trunk and the heads.
-"""
+"""Interfaces of the encoders, and the batches and features that they exchange with the towers."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 
 from aladin_network.config import ImageEncoderConfig
-from aladin_network.encoders.preprocessing import PhotoPatches
 from aladin_network.layers import lengthened
 from aladin_network.photos.regions import RegionSet
 
@@ -86,6 +82,18 @@ class Projection(NamedTuple):
 
     weight: Float[Tensor, "shared dim"]
     bias: Float[Tensor, " shared"] | None
+
+
+class PhotoPatches(NamedTuple):
+    """A photo cut into square patches, row by row.
+
+    Attributes:
+        values: normalised red, green and blue of each patch's pixels.
+        grid: rows and columns of patches.
+    """
+
+    values: Float[Tensor, "patches numbers"]
+    grid: tuple[int, int]
 
 
 class TextBatch(NamedTuple):

@@ -1,11 +1,6 @@
-"""Heads that start as the projections of two pretrained towers, so that nothing of them is lost.
+"""Towers of pretrained dual encoders: their pooling, their projections, heads that start as these.
 
-The matching head then gives the dual encoder's own similarity before it has seen a pair: its
-linear maps are the towers' projections, and what it pools is the vector that these read.
-
-The towers of pretrained dual encoders: how each family pools, and what it projects with.
-
-A dual encoder compares one vector of a photo with one of a text by their cosine. Each is pooled
+A dual encoder compares a vector of a photo and a vector of a text by their cosine. Each is pooled
 from a tower's states and then projected linearly:
 
     family (``model_type``)      photo                        text
@@ -16,6 +11,9 @@ from a tower's states and then projected linearly:
                                  no projection                padding), the tower's head
     vision-text-dual-encoder     the tower's own pooler (CLIP's as above), visual_projection and
                                  text_projection
+
+A matching head that starts as these projections reproduces the dual encoder's similarity without
+training.
 """
 
 from __future__ import annotations

@@ -17,13 +17,14 @@ from transformers.configuration_utils import PretrainedConfig
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.encoders.base import Features, TextEncoder, with_front
 from aladin_network.encoders.dual_encoder import build_dual_tower, pool_photos
-from aladin_network.encoders.preprocessing import input_window, preprocess_photo
 from aladin_network.encoders.transformers_model import build_tower
 from aladin_network.encoders.vision_tower import (
     Grid,
     VisionTowerEncoder,
+    input_window,
     pooled_boxes,
     pooled_cells,
+    preprocess_photo,
 )
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.regions import RegionSet

@@ -1,7 +1,4 @@
-"""The tokenizer that comes with a pretrained text encoder.
-
-The `hf` text encoder: any text tower of the transformers library.
-"""
+"""The `hf` text encoder: any text tower of the transformers library, with its tokenizer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The `regions` image encoder: a photo's labels and regions through the text encoder's BERT.
+"""The `regions` image encoder: a photo's labels and regions, encoded by the text encoder's BERT.
 
-ALADIN, section 3.1, on the input of OSCAR and VinVL: one BERT with one set of weights is used
-twice, for texts by the `hf` text encoder, and here for ``[CLS] label pieces [SEP] regions``. The
-two passes never see each other.
+As in ALADIN, section 3.1, with the input of OSCAR and VinVL: one BERT with one set of weights
+encodes texts in the `hf` text encoder and ``[CLS] label pieces [SEP] regions`` here. The two
+modalities are encoded independently.
 """
 
 from __future__ import annotations

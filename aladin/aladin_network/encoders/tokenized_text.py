@@ -1,7 +1,4 @@
-"""What every text encoder does with its tokenizer: from texts to ids, and back to characters.
-
-Vocabularies learnt from captions, for text encoders that start at random.
-"""
+"""Base of the text encoders: tokenisation, and vocabularies learnt from captions."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""Refusal of models that need Python code from their own repository.
+"""Loading of towers and detectors of the transformers library.
 
-transformers can run code that a model's folder or hub repository brings along (``auto_map`` in
-its configuration), and by default asks on standard input whether it may. Every call here passes
-``trust_remote_code=False``: such code is never run, and nobody is asked.
-
-Loading one tower of any model that the transformers library knows.
-
-The network of a detector: loaded from a folder or a hub, and told from others by its weights.
+The library can run Python code from a model's folder or hub repository (``auto_map`` in its
+configuration), and by default asks on standard input whether it may. Every call here passes
+``trust_remote_code=False``: such code is never run, and such models are refused.
 """
 
 from __future__ import annotations

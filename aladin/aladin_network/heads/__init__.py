@@ -1,1 +1,1 @@
-"""The two heads: tokens for late interaction, and one embedding."""
+"""Heads: tokens for late interaction, one embedding per item, and attention."""

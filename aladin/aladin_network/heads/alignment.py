@@ -1,4 +1,4 @@
-"""The alignment head: regions and words for late interaction (ALADIN eqs 1-2)."""
+"""The alignment head: region and word tokens for late interaction (ALADIN eqs 1-2)."""
 
 from __future__ import annotations
 

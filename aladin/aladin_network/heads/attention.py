@@ -1,7 +1,7 @@
-"""The attention head: words compared with what they attend to in a photo (DBL eqs 1-3).
+"""The attention head: words compared with their attended regions (DBL eqs 1-3).
 
-Unlike late interaction it looks at a pair with trained layers, which makes it expensive: a
-teacher for the other heads, and the baseline of DBL's own experiments.
+Unlike late interaction it processes each pair by trained layers, which is expensive: it serves as a
+teacher for the other heads, and as the baseline of DBL's experiments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The matching head: one embedding an item (ALADIN, training/PAPERS.md)."""
+"""The matching head: one embedding per item (ALADIN, training/PAPERS.md)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Regions of a photo as a detector found them: vectors, boxes and labels."""
+"""Photos and their regions: files, decoding within limits, and detected regions."""

@@ -1,4 +1,4 @@
-"""From untrusted bytes to an upright RGB photo."""
+"""Decoding of untrusted bytes to an upright RGB photo."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Where the bytes of a photo are: a file of its own, or a part of a larger one.
-
-The folder outside of which no photo is taken into an index, and none is served.
-
-File names as ids: which of them cannot be one, and how such a name is printed.
-
-Names that open_clip, img2dataset and clip-retrieval give to what a table says of photos.
-"""
+"""Photos on disk: files and tar members, the photos root, file names as ids, table columns."""
 
 from __future__ import annotations
 
@@ -26,12 +19,12 @@ from aladin_network.errors import ImageError, ImageTooLargeError
 
 @dataclass(frozen=True)
 class PhotoFile:
-    """A photo on disk; a member of a tar is read where it lies, never unpacked.
+    """A photo on disk: a file, or a part of a file such as a tar member, which is read in place.
 
     Attributes:
-        path: of the file that holds it.
-        offset: of its first byte in that file.
-        length: in bytes; None: all from `offset` on.
+        path: Path of the file that contains the photo.
+        offset: Position of the photo's first byte in that file.
+        length: Length in bytes, or None if the photo extends to the end of the file.
     """
 
     path: Path
@@ -40,21 +33,21 @@ class PhotoFile:
 
     @property
     def source(self) -> str:
-        """Name the photo in errors."""
+        """Name of the photo in error messages."""
         return str(self.path) if self.length is None else f"{self.path}@{self.offset}"
 
     def read(self, max_bytes: int | None = None) -> bytes:
         """Read the photo's bytes.
 
         Args:
-            max_bytes: refuse more, before they are read; None: read all.
+            max_bytes: Maximum size, checked before reading, or None for no limit.
 
         Raises:
-            ImageTooLargeError: there are more than `max_bytes`.
-            ImageError: the file is missing, unreadable or shorter than it was.
+            ImageTooLargeError: If the photo has more than `max_bytes` bytes.
+            ImageError: If the file is missing, unreadable, or shorter than expected.
         """
         try:
-            # A pipe that took the photo's place would let a plain opening wait for its writer.
+            # If a pipe has replaced the photo, a blocking open would wait for its writer.
             with open(self.path, "rb", opener=_open_at_once) as file:
                 state = os.fstat(file.fileno())
                 if not stat.S_ISREG(state.st_mode):
@@ -68,7 +61,7 @@ class PhotoFile:
                 data = file.read(length)
         except OSError as error:
             raise ImageError(self.source, error.strerror or "cannot be read") from error
-        except ValueError as error:  # a name with a zero byte is none
+        except ValueError as error:  # the name contains a zero byte
             raise ImageError(self.source, str(error)) from error
         if len(data) < length:
             raise ImageError(self.source, f"expected {length} bytes, got {len(data)}")
@@ -79,47 +72,47 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-# Folders whose real path is remembered while a data set is read.
+# Number of folders whose real paths are cached while a data set is read.
 _FOLDERS = 1024
 
 
 class PhotosRoot:
-    """A folder that photos have to lie in after all links were followed."""
+    """A folder that must contain all photos once symbolic links are resolved."""
 
     def __init__(self, folder: Path) -> None:
-        """Resolve the folder itself, which may be a link."""
+        """Resolve the folder itself, which may be a symbolic link."""
         self.folder = Path(os.path.realpath(folder))
         self._prefix = os.path.join(self.folder, "")  # noqa: PTH118 - "/" stays "/"
 
     def holds(self, path: Path) -> bool:
-        """Whether a photo's file lies in the folder; looks at the disk each time."""
+        """Whether the folder contains a photo's file; resolves the path anew at each call."""
         try:
             return os.path.realpath(path).startswith(self._prefix)
-        except ValueError:  # a name with a zero byte is none
+        except ValueError:  # the name contains a zero byte
             return False
 
 
 class ListedPhotos:
-    """Asks a `PhotosRoot` about many photos: the folders that hold them are resolved once."""
+    """Checks many photos against a `PhotosRoot`, resolving each folder of photos once."""
 
     def __init__(self, root: PhotosRoot) -> None:
-        """Remember nothing yet; an object serves one reading of a data set."""
+        """Start with an empty cache; use one object for one pass over a data set."""
         self._root = root
         self._holds_folder = lru_cache(_FOLDERS)(self._resolved)
 
     def holds(self, path: Path) -> bool:
-        """Whether a photo's file lies in the root."""
+        """Whether the root contains a photo's file."""
         if ".." in path.parts or path.is_symlink():
             return self._root.holds(path)
         return self._holds_folder(path.parent)
 
     def _resolved(self, folder: Path) -> bool:
-        # A file of that folder, so that the root itself counts as a place of photos.
+        # Check a file in the folder, so that photos directly in the root are accepted.
         return self._root.holds(folder / "photo")
 
 
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# What Python makes of a byte of a file name that is not UTF-8, and any other half of a pair.
+# Surrogates: Python's representation of file-name bytes that are not UTF-8, or unpaired halves.
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _FIRST_UNDECODED, _LAST_UNDECODED = 0xDC80, 0xDCFF
 
@@ -128,10 +121,10 @@ def name_fault(name: str) -> str | None:
     """Return why a file name cannot be the id of an item.
 
     Args:
-        name: the name or path, as Python decodes it.
+        name: File name or path, as decoded by Python.
 
     Returns:
-        The reason in words, or None if the name can be an id.
+        The reason, or None if the name can be an id.
     """
     if _SURROGATE.search(name):
         return "the file name is not UTF-8; rename the file"
@@ -152,35 +145,36 @@ def _escaped(found: re.Match[str]) -> str:
     return found.group().encode("unicode_escape").decode("ascii")
 
 
-# Of several, the first that is there counts; the others are metadata.
+# Names of columns in the tables of open_clip, img2dataset and clip-retrieval. If several are
+# present, the first is used and the others are metadata.
 PHOTO = ("image", "image_path", "filepath", "path", "file_name")
 CAPTIONS = ("captions", "caption", "title", "text")
 ID = ("id", "key")
 SPLIT = "split"
-# img2dataset's: of a download that failed there is no photo.
+# Columns of img2dataset: a failed download has no photo.
 STATUS, SUCCESS = "status", "success"
-# The name of a column in which pandas keeps its own row labels.
+# Prefix of the columns in which pandas stores its row labels.
 _PANDAS_INDEX = "__index_level_"
-# The camera's notes say where and when a photo was taken; hits show metadata to everybody.
+# EXIF data reveal where and when a photo was taken, and metadata are part of public search results.
 NOT_METADATA = frozenset({STATUS, "error_message", "exif"})
 
 
 def first_of(names: Sequence[str], present: Iterable[str]) -> str | None:
-    """Return the first of some names that is present."""
+    """Return the first of `names` that is present, or None if none is."""
     found = set(present)
     return next((name for name in names if name in found), None)
 
 
 def metadata_of(row: Mapping[str, Any], taken: Iterable[str | None]) -> dict[str, Any]:
-    """Return what a row says beyond the columns that have a meaning of their own.
+    """Return the metadata of a table row: all columns that have no other meaning.
 
     Args:
-        row: values by column.
-        taken: columns that are something else.
+        row: Values by column name.
+        taken: Names of columns that are not metadata.
 
     Returns:
-        JSON values: dates and times in ISO 8601; without bytes, NaN, what is empty and what pandas
-        adds.
+        JSON values; dates and times are in ISO 8601. Bytes, NaN, empty values and pandas' own
+        columns are omitted.
     """
     others = NOT_METADATA.union(name for name in taken if name is not None)
     plain = {
@@ -192,7 +186,7 @@ def metadata_of(row: Mapping[str, Any], taken: Iterable[str | None]) -> dict[str
 
 
 def _plain(value: object) -> Any:
-    """Return a value as JSON has it; None for what JSON has not."""
+    """Convert a value to its JSON equivalent, or to None if it has none."""
     if isinstance(value, str | bool | int):
         return value
     if isinstance(value, float | Decimal):

@@ -1,9 +1,8 @@
-"""What a picture would cost to decode, found in its header; what costs too much is refused.
+"""Limits of the cost of decoding: of a single picture, and of all pictures at a time.
 
-Sizes alone do not bound the work: a few bytes can ask for a thousand passes over all pixels, for a
-tile far larger than the picture, or for millions of steps of an interpreted parser.
-
-One limit on the memory that decoding pictures may take at the same time.
+The size of a picture does not bound the work: a few bytes can request a thousand passes over all
+pixels, a tile far larger than the picture, or millions of steps of an interpreted parser. The cost
+is estimated from the header, and pictures that cost too much are refused.
 """
 
 from __future__ import annotations

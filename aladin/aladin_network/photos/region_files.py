@@ -1,14 +1,14 @@
-"""The regions of one photo as an npz file: what people have, what is uploaded, what we write.
+"""Regions of a photo as an npz file, written here, uploaded, or produced by other tools.
 
     vectors (or features, feat, ...)   (regions, dim) numbers
     boxes (or bbox, bu_box)            (regions, 4), pixels with the photo's size, or fractions
     image_size, or image_w, image_h    the photo's width and height in pixels
-    labels                             one text a region
-    detector                           a text: which one made them
+    labels                             one text per region
+    detector                           name of the detector
 
-An upload is not trusted. What an array takes is known from the file's directory and from the
-array's own header before memory is asked for, no more is unpacked than the directory says, and
-nothing is ever unpickled.
+Uploads are not trusted. The size of an array is known from the file's directory and the array's
+header before memory is allocated, no more is unpacked than the directory declares, and nothing is
+unpickled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a detector says of one photo: a vector, a box and perhaps a label for each region."""
+"""Regions of a photo as found by a detector: vectors, boxes and labels."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ import numpy.typing as npt
 
 from aladin_network.errors import RegionError
 
-# Detectors round: a box may stand out of the photo by this fraction of it, and is then clipped.
+# Detectors round: a box may exceed the photo by this fraction of its size, and is then clipped.
 _SLACK = 1e-3
-# What an index has room for.
+# Largest value that the index format can store.
 _LONGEST_SIDE_PX = 2**31 - 1
-# Detectors' numbers are in the hundreds. Networks square them, and float32 ends at 3e38.
+# Detectors' values are in the hundreds. Networks square them, and float32 ends at 3e38.
 _LARGEST = 1e9
-# Numbers by which VinVL tells a region's place, behind those of its appearance.
+# Number of VinVL's values for a region's geometry, which follow those of its appearance.
 GEOMETRY = 6
 
 
 @dataclass(frozen=True, eq=False)
 class RegionSet:
-    """The regions of one photo, the most certain first where the detector says so.
+    """The regions of one photo, in order of confidence if the detector reports it.
 
     Attributes:
-        vectors: (regions, dim) float32; the appearance, and the geometry behind it where the
-            network was trained with it.
-        boxes: (regions, 4) float32, (x0, y0, x1, y1) in fractions of the photo; None: not known.
-        labels: the detected class of each region; empty: not known.
-        size_px: width and height of the photo; None: not known.
-        detector: which one made them; None: not known.
+        vectors: (regions, dim) float32; the appearance, followed by the geometry if the network
+            was trained with it.
+        boxes: (regions, 4) float32, (x0, y0, x1, y1) in fractions of the photo's size, or None if
+            unknown.
+        labels: Detected class of each region; empty if unknown.
+        size_px: Width and height of the photo, or None if unknown.
+        detector: Name of the detector, or None if unknown.
     """
 
     vectors: npt.NDArray[np.float32]
@@ -41,11 +42,11 @@ class RegionSet:
     detector: str | None = None
 
     def __post_init__(self) -> None:
-        """Check everything, and clip boxes that stand out by no more than rounding.
+        """Validate all fields, and clip boxes that exceed the photo by a rounding error.
 
         Raises:
-            RegionError: shapes disagree, a number is too large or not finite, a text holds half a
-                character, or a box or the size is impossible.
+            RegionError: If shapes disagree, a number is too large or not finite, a text contains
+                a surrogate, or a box or the size is invalid.
         """
         vectors = _real(self.vectors, "vectors")
         if vectors.ndim != 2 or vectors.shape[1] == 0:
@@ -71,11 +72,11 @@ class RegionSet:
 
     @property
     def dim(self) -> int:
-        """Numbers of each vector."""
+        """Length of each vector."""
         return self.vectors.shape[1]
 
     def digest(self) -> str:
-        """Return the sha256 of all that a network or an answer may see of the regions."""
+        """Return the sha256 of everything that a network or a search result may use."""
         boxes = self.boxes if self.boxes is not None else np.zeros((0, 4), np.float32)
         shapes = [self.vectors.shape, boxes.shape, self.labels, self.size_px, self.detector]
         digest = hashlib.sha256(json.dumps(shapes).encode())
@@ -87,14 +88,14 @@ class RegionSet:
 def with_geometry(
     appearance: npt.NDArray[np.float32], boxes: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
-    """Append the six numbers by which VinVL tells a region's place (OSCAR, section 4).
+    """Append VinVL's six values for a region's geometry (OSCAR, section 4).
 
     Args:
-        appearance: (regions, dim).
-        boxes: (regions, 4), see `RegionSet`.
+        appearance: (regions, dim) float32.
+        boxes: (regions, 4) float32; see `RegionSet`.
 
     Returns:
-        (regions, dim + 6): behind each vector x0, y0, x1, y1, the width and the height.
+        (regions, dim + 6) float32: each vector, followed by x0, y0, x1, y1, width and height.
     """
     sizes = boxes[:, 2:] - boxes[:, :2]
     return np.concatenate([appearance, boxes, sizes], axis=1, dtype=np.float32)
@@ -115,7 +116,7 @@ def _checked_boxes(boxes: npt.NDArray[np.float32], regions: int) -> npt.NDArray[
 
 
 def _real(values: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
-    """Lay out densely, refusing what is not finite."""
+    """Convert to a contiguous float32 array, and check that all values are finite."""
     values = np.ascontiguousarray(values, dtype=np.float32)
     if not np.isfinite(values).all():
         raise RegionError(f"{name}: expected finite numbers, got NaN or infinity")

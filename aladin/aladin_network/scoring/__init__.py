@@ -1,1 +1,1 @@
-"""Alignment scores, fusion, masks and the separation of scores."""
+"""Scores of pairs, their fusion, and the metrics of retrieval."""

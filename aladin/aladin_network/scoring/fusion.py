@@ -1,7 +1,4 @@
-"""The order of the second stage: both scores on one scale, weighted.
-
-Ranks of the two stages over all pairs, without an index.
-"""
+"""Fusion of both stages' scores, and the ranks of a two-stage search without an index."""
 
 from __future__ import annotations
 

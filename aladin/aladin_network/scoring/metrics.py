@@ -1,4 +1,4 @@
-"""Retrieval metrics with one convention: ties count against us (C-2)."""
+"""Retrieval metrics; ties count against the right answer (C-2)."""
 
 from __future__ import annotations
 

@@ -1,14 +1,12 @@
-"""What the network says of an item: one embedding, and tokens for late interaction.
+"""Encodings, and the scores of pairs: cosines, and late interaction (ALADIN eqs 1-2).
 
-Late interaction: for every word its best region, summed (ALADIN eqs 1-2).
-
-Pure functions of tensors; the caller has normalised the tokens.
+The functions are pure functions of tensors; tokens must be normalised by the caller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -65,9 +63,6 @@ def concatenate(parts: Sequence[Encoding]) -> Encoding:
         mask=torch.cat([lengthened(part.mask, longest) for part in parts]),
     )
 
-
-# The heads by which a pair can be scored.
-ScoreName = Literal["matching", "alignment", "attention"]
 
 # The similarity block (words x images x regions) of one chunk stays below this.
 MEMORY_BUDGET_BYTES = 256 * 2**20

@@ -1,4 +1,4 @@
-"""How far a score keeps pairs that belong together apart from all others."""
+"""Measures of how well a score separates matching pairs from all others."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class AsyncAladinClient:
-    """Asks a service over HTTP; every method is that of `AladinClient`, to be awaited.
+    """Client of a service over HTTP, with the methods of `AladinClient` as coroutines.
 
     >>> import asyncio
     >>> from aladin_service.client import AsyncAladinClient
@@ -76,7 +76,7 @@ class AsyncAladinClient:
         retries: RetryPolicy | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """Connect to nothing yet; see `AladinClient`.
+        """Connect to nothing yet.
 
         Args:
             url: of the service, such as ``http://127.0.0.1:8000``.
@@ -114,21 +114,42 @@ class AsyncAladinClient:
     async def search_images(
         self, text: str | None = None, **fields: Unpack[SearchFields]
     ) -> SearchAnswer:
-        """Find the images that fit a text, a picture or an item."""
+        """Find the images that fit a text, a picture or an item.
+
+        Args:
+            text: words; without, one of the fields `image`, `id`, `image_url` and `regions`.
+            fields: see `SearchFields`.
+
+        Raises:
+            ServiceError: the service refuses.
+            ServiceUnreachableError: there is no answer.
+            OSError: a picture's file cannot be read.
+        """
         return await self._send(search_call(Search(text, "images", **fields)))
 
     async def search_texts(
         self, text: str | None = None, **fields: Unpack[SearchFields]
     ) -> SearchAnswer:
-        """Find the texts that fit a picture, a text or an item."""
+        """Find the texts that fit a picture, a text or an item; as `search_images`."""
         return await self._send(search_call(Search(text, "texts", **fields)))
 
     async def search(self, search: Search) -> SearchAnswer:
-        """Ask one search that is put together already."""
+        """Ask one search that is put together already; otherwise as `search_images`."""
         return await self._send(search_call(search))
 
     async def search_batch(self, searches: Sequence[Search]) -> list[Outcome]:
-        """Ask several searches in one request."""
+        """Ask several searches in one request.
+
+        Args:
+            searches: at least one; at most as many as the service's ALADIN_MAX_BATCH_QUERIES.
+
+        Returns:
+            In the same order, an answer or the error of each.
+
+        Raises:
+            ServiceError: the service refuses all of it.
+            ServiceUnreachableError, OSError: See `search_images`.
+        """
         return await self._send(batch_call(searches))
 
     async def search_many(
@@ -139,17 +160,39 @@ class AsyncAladinClient:
         batch_size: int = BATCH_QUERIES,
         **fields: Unpack[SearchFields],
     ) -> AsyncIterator[Outcome]:
-        """Ask any number of searches, a batch in a request."""
+        """Ask any number of searches, a batch in a request.
+
+        Args:
+            queries: texts, to which `target` and `fields` apply, and searches, which are complete.
+            target: what to find for the texts.
+            batch_size: searches in a request.
+            fields: of the texts, see `SearchFields`.
+
+        Yields:
+            In the same order, an answer or the error of each, as the batches come back.
+
+        Raises:
+            ServiceError: the service refuses a whole batch.
+            ServiceUnreachableError, OSError: See `search_images`.
+        """
         for call in batch_calls(queries, target, batch_size, fields):
             for outcome in await self._send(call):
                 yield outcome
 
     async def item(self, target: Target, item_id: str) -> Item:
-        """Look an item up."""
+        """Look an item up.
+
+        Raises:
+            NotFoundError: there is no such item.
+        """
         return await self._send(item_call(target, item_id))
 
     async def photo(self, item_id: str, size_px: int | None = None) -> Photo:
-        """Fetch an image's photo: its file, or with `size_px` a JPEG with this longest side."""
+        """Fetch an image's photo: its file, or with `size_px` a JPEG with at most this long a side.
+
+        Raises:
+            NotFoundError: there is no such image, or its file is gone.
+        """
         return await self._send(photo_call(item_id, size_px))
 
     async def explain_png(
@@ -161,27 +204,54 @@ class AsyncAladinClient:
         image: PictureSource | None = None,
         regions: PictureSource | None = None,
     ) -> bytes:
-        """Draw the evidence for a score, as a PNG file."""
+        """Draw the evidence for a score: the photo with its regions, the text with its numbers.
+
+        The file also carries the numbers, see `aladin_service.evidence.png.read_evidence`.
+
+        Args:
+            item_id: of a photo of the index for a text, of a text for a photo.
+            text: words; or one of those that follow.
+            query_id: of another item of the index.
+            image: a photo that is not in the index.
+            regions: of that photo, or instead of it, for an index of a region model.
+
+        Raises:
+            InputError: not exactly one of `text`, `query_id` and a photo is given.
+            NotFoundError: there is no such item.
+            RefusedInputError: the two are of one modality, or the photo is over a limit.
+            OSError: the photo's file cannot be read.
+        """
         return await self._send(explain_call(item_id, text, query_id, image, regions))
 
     async def add_photo(self, photo: NewPhoto, on_duplicate: OnDuplicate = "error") -> Added:
-        """Add one photo; its file is read while it is sent."""
+        """Add one photo; its file is read while it is sent.
+
+        Args:
+            photo: the new item.
+            on_duplicate: what is to become of an id that is there already. With "error" a
+                broken connection is not tried again: the photo may have been added.
+
+        Raises:
+            ConflictError: the id is there already, and that is an error.
+            RefusedInputError: this is no picture, or over a limit.
+            OSError: the file cannot be read.
+        """
         return await self._send(add_photo_call(photo, on_duplicate))
 
     async def add_photos(
         self, photos: Sequence[NewPhoto], on_duplicate: OnDuplicate = "error"
     ) -> Added:
-        """Add several photos in one step, all or none."""
+        """Add several photos in one step, all or none; otherwise as `add_photo`."""
         return await self._send(add_call(photos, on_duplicate))
 
     async def add_text(self, text: NewText, on_duplicate: OnDuplicate = "error") -> Added:
-        """Add one text."""
+        """Add one text; otherwise as `add_photo`."""
         return await self._send(add_call([text], on_duplicate))
 
     async def add_texts(
         self, texts: Sequence[NewText], on_duplicate: OnDuplicate = "error"
     ) -> Added:
-        """Add several texts in one step, all or none."""
+        """Add several texts in one step, all or none; otherwise as `add_photo`."""
         return await self._send(add_call(texts, on_duplicate))
 
     async def add_many(
@@ -192,12 +262,30 @@ class AsyncAladinClient:
         max_items: int = ADD_ITEMS,
         max_bytes: int = ADD_BYTES,
     ) -> AsyncIterator[Added]:
-        """Add any number of photos and texts, in requests of bounded size."""
+        """Add any number of photos and texts, in requests of bounded size.
+
+        Args:
+            items: read as the requests go out.
+            on_duplicate: what is to become of ids that are there already.
+            max_items: of a request.
+            max_bytes: of a request's pictures; one that is larger goes alone.
+
+        Yields:
+            The result of each request, once it is on the disk; an error undoes none before it.
+
+        Raises:
+            ServiceError: as `add_photo`, of a whole request.
+            OSError: a file cannot be read.
+        """
         for call in add_calls(items, on_duplicate, max_items, max_bytes):
             yield await self._send(call)
 
     async def delete(self, target: Target, item_id: str) -> Deleted:
-        """Delete an item."""
+        """Delete an item.
+
+        Raises:
+            NotFoundError: there is no such item.
+        """
         return await self._send(delete_call(target, item_id))
 
     async def index(self) -> LiveIndexInfo:
@@ -213,7 +301,12 @@ class AsyncAladinClient:
         return await self._probe("readyz")
 
     async def wait_until_ready(self, timeout_s: float = 60.0) -> None:
-        """Wait until the service can answer searches."""
+        """Wait until the service can answer searches.
+
+        Raises:
+            NotReadyError: it answers, but is not ready in time.
+            ServiceUnreachableError: it does not answer in time.
+        """
         await self._send(probe_call("readyz", "always"), patience(timeout_s))
 
     async def _probe(self, path: str) -> bool:

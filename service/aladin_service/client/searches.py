@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from aladin_index.search.options import OPTION_NAMES, SearchOptionFields, SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_network.types import Target
 from aladin_service.client.calls import (
@@ -24,60 +25,33 @@ from aladin_service.client.pictures import PictureSource, can_be_sent_again, jso
 from aladin_service.client_errors import ServiceError
 
 
-class SearchFields(TypedDict, total=False):
-    """The fields of a search beside its text; what is left out is the service's default.
+class SearchFields(SearchOptionFields, total=False):
+    """The fields of a search beside its text: one query at most, and the options.
 
     Attributes:
-        image: a picture: its bytes, the path of its file, or the open file.
-        id: an item of the index; it is not among its own hits.
-        image_url: where the service fetches a picture, if it is allowed to.
-        regions: an npz file of what a detector found in a picture; given as a picture is.
-        k: hits wanted.
-        offset: hits to skip, for the next page.
-        candidates: size of the first stage's result.
-        rerank: order the candidates by the second stage.
-        fusion: weight of the alignment score in [0, 1].
-        explain: say which word matched which region.
-        filter: metadata that a hit must have.
-        timeout_ms: time that the service may take; re-ranking is left out where it does not fit.
-        min_probability: leave out hits that are less likely to belong to the query, in [0, 1].
+        image: A picture: its bytes, the path of its file, or the open file.
+        id: Id of an item of the index; it is not among its own hits.
+        image_url: URL that the service fetches a picture from, if it may.
+        regions: An npz file of the regions that a detector found in a picture, given as a picture.
     """
 
     image: PictureSource
     id: str
     image_url: str
     regions: PictureSource
-    k: int
-    offset: int
-    candidates: int
-    rerank: bool
-    fusion: float
-    explain: bool
-    filter: dict[str, Any]
-    timeout_ms: float
-    min_probability: float
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(SearchOptions):
     """One of many searches: exactly one of `text`, `image`, `id`, `image_url` and `regions`.
 
     Attributes:
-        text: words.
-        target: what to find.
-        image: see `SearchFields`, as for all that follow; None: the service's default.
-        id: of an item.
-        image_url: of a picture.
-        regions: of a picture.
-        k: hits wanted.
-        offset: hits to skip.
-        candidates: size of the first stage's result.
-        rerank: whether the second stage orders.
-        fusion: weight of the alignment score.
-        explain: whether to say which word matched which region.
-        filter: metadata that a hit must have.
-        timeout_ms: time that the service may take.
-        min_probability: least probability of a hit.
+        text: Words to search for.
+        target: Collection to search.
+        image: See `SearchFields`, as for the following fields.
+        id: Id of an item.
+        image_url: URL of a picture.
+        regions: Regions of a picture.
     """
 
     text: str | None = None
@@ -86,24 +60,17 @@ class Search:
     id: str | None = None
     image_url: str | None = None
     regions: PictureSource | None = None
-    k: int | None = None
-    offset: int | None = None
-    candidates: int | None = None
-    rerank: bool | None = None
-    fusion: float | None = None
-    explain: bool | None = None
-    filter: dict[str, Any] | None = None
-    timeout_ms: float | None = None
-    min_probability: float | None = None
 
     def plain_fields(self) -> dict[str, Any]:
-        """Return what is given, without the files and the target."""
-        names = (
-            *("text", "id", "image_url", "k", "offset", "candidates"),
-            *("rerank", "fusion", "explain", "filter", "timeout_ms", "min_probability"),
-        )
-        given = ((name, getattr(self, name)) for name in names)
-        return {name: value for name, value in given if value is not None}
+        """Return the query and the options that differ from their defaults.
+
+        The files and the target are not among them.
+        """
+        return {
+            name: value
+            for name in ("text", "id", "image_url", *OPTION_NAMES)
+            if (value := getattr(self, name)) is not None and value != getattr(_DEFAULT, name)
+        }
 
     def files(self) -> dict[str, PictureSource]:
         """Return the files that are given, by field."""
@@ -111,7 +78,9 @@ class Search:
         return {name: source for name, source in given.items() if source is not None}
 
 
-# What became of one of many searches.
+_DEFAULT = Search()
+
+# The result of one of many searches.
 Outcome = SearchAnswer | ServiceError
 
 

@@ -1,4 +1,8 @@
-"""The client for programs without an event loop."""
+"""The client for programs without an event loop.
+
+Generated from `async_client` by ``python -m tests.service.client.sync_source``; change
+that file instead.
+"""
 
 from __future__ import annotations
 
@@ -55,14 +59,15 @@ T = TypeVar("T")
 
 
 class AladinClient:
-    """Asks a service over HTTP; may be used from any number of threads.
+    """Client of a service over HTTP; may be used from any number of threads.
 
     >>> from aladin_service.client import AladinClient
     >>> with AladinClient(url) as client:
     ...     client.wait_until_ready()
     ...     answer = client.search_images("a red dog", k=2)
-    >>> [hit.rank for hit in answer.hits]
-    [1, 2]
+    ...     png = client.explain_png(answer.hits[0].id, "a red dog")
+    >>> [hit.rank for hit in answer.hits], png[1:4]
+    ([1, 2], b'PNG')
     """
 
     def __init__(
@@ -144,8 +149,7 @@ class AladinClient:
 
         Raises:
             ServiceError: the service refuses all of it.
-            ServiceUnreachableError: there is no answer.
-            OSError: a picture's file cannot be read.
+            ServiceUnreachableError, OSError: See `search_images`.
         """
         return self._send(batch_call(searches))
 
@@ -170,8 +174,7 @@ class AladinClient:
 
         Raises:
             ServiceError: the service refuses a whole batch.
-            ServiceUnreachableError: there is no answer.
-            OSError: a picture's file cannot be read.
+            ServiceUnreachableError, OSError: See `search_images`.
         """
         for call in batch_calls(queries, target, batch_size, fields):
             yield from self._send(call)
@@ -203,14 +206,7 @@ class AladinClient:
     ) -> bytes:
         """Draw the evidence for a score: the photo with its regions, the text with its numbers.
 
-        The numbers are in the file too, see `aladin_service.evidence.png.read_evidence`.
-
-        >>> from aladin_service.client import AladinClient
-        >>> with AladinClient(url) as client:
-        ...     best = client.search_images("a red dog").hits[0]
-        ...     png = client.explain_png(best.id, "a red dog")
-        >>> png[1:4]
-        b'PNG'
+        The file also carries the numbers, see `aladin_service.evidence.png.read_evidence`.
 
         Args:
             item_id: of a photo of the index for a text, of a text for a photo.
@@ -218,9 +214,6 @@ class AladinClient:
             query_id: of another item of the index.
             image: a photo that is not in the index.
             regions: of that photo, or instead of it, for an index of a region model.
-
-        Returns:
-            A PNG file.
 
         Raises:
             InputError: not exactly one of `text`, `query_id` and a photo is given.
@@ -274,8 +267,7 @@ class AladinClient:
             max_bytes: of a request's pictures; one that is larger goes alone.
 
         Yields:
-            What became of each request, as soon as it is on the disk. After an error those
-            before it stay added.
+            The result of each request, once it is on the disk; an error undoes none before it.
 
         Raises:
             ServiceError: as `add_photo`, of a whole request.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from aladin_network.types import ScoreName
 from aladin_service.commands.options import (
     SPLIT_HELP,
     RegionLabelsOption,
@@ -16,8 +17,6 @@ from aladin_service.commands.options import (
 )
 from aladin_service.commands.progress import stderr_progress
 from aladin_training.config.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS
-
-Score = Literal["matching", "alignment", "attention"]
 
 
 def mine(
@@ -29,7 +28,7 @@ def mine(
     ],
     out: Annotated[Path, typer.Option("--out", help="File of the negatives; safetensors.")],
     split: Annotated[str, typer.Option("--split", help=SPLIT_HELP)] = "train",
-    score: Annotated[Score, typer.Option("--score", help="Score to mine by.")] = "matching",
+    score: Annotated[ScoreName, typer.Option("--score", help="Score to mine by.")] = "matching",
     texts: Annotated[
         int, typer.Option("--texts", min=1, help="Captions to keep for each photo.")
     ] = NUM_TEXTS,

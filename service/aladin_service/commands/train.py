@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from aladin_network.errors import ToldElsewhereError
+from aladin_network.errors import ReportedElsewhereError
 from aladin_network.types import NullProgress, Progress
 from aladin_service.commands.progress import stderr_progress
 from aladin_service.failures import exit_code
@@ -53,7 +53,7 @@ def train(
             )
             if is_main_process():
                 typer.echo(str(result.checkpoint))
-    except ToldElsewhereError as error:
+    except ReportedElsewhereError as error:
         raise typer.Exit(exit_code(error)) from None
 
 

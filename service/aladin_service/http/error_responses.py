@@ -1,7 +1,4 @@
-"""What an error's message says of a request, in bounded length whatever was sent.
-
-From an error to an HTTP answer: one table, one body.
-"""
+"""HTTP answers to errors: one table of status codes, one form of the body, bounded messages."""
 
 from __future__ import annotations
 
@@ -43,16 +40,23 @@ from aladin_network.errors import (
 )
 from aladin_service.http.errors import (
     AccessError,
+    BodyTimeoutError,
+    BodyTooLargeError,
+    ContentTypeError,
     CrossSiteError,
     KeysMissingError,
     MissingScopeError,
     RateLimitedError,
+    ReadOnlyError,
     UnauthorizedError,
     UnknownHostError,
+    WorkersMissingError,
 )
 from aladin_service.intake.photo_fetcher import ImageUrlFailedError, ImageUrlRefusedError
-from aladin_service.observe.logs import current_request
+from aladin_service.observe.logs import CURRENT_REQUEST
 from aladin_service.photos.photo_bytes import PhotoGoneError
+
+_LOG = logging.getLogger(__name__)
 
 # Faults that are described one by one.
 MAX_FAULTS = 10
@@ -60,6 +64,8 @@ _MAX_NAME_CHARS = 100
 _MAX_MESSAGE_CHARS = 2000
 # Messages name what was sent first and what is expected last: both ends are kept.
 _MESSAGE_END_CHARS = 500
+# pydantic describes all faults of a validation error, so many faults are counted only.
+_MAX_COUNTED = 1000
 
 
 def describe_faults(faults: Sequence[Any]) -> str:
@@ -89,68 +95,6 @@ def _cut(text: str, most: int, end: int = 0) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most - end - 1]}…{text[len(text) - end :]}"
-
-
-_LOG = logging.getLogger(__name__)
-
-# By then some uploads are through, most likely.
-_ROOM_S = 1.0
-
-# To describe some faults of a validation error, pydantic describes all: of more there is a count.
-_MAX_COUNTED = 1000
-
-
-class BodyTooLargeError(InputError):
-    """A request's body is over the limit; found while it was read."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        super().__init__(f"the body is over the limit of {limit_bytes} bytes")
-
-
-class JsonTooLargeError(BodyTooLargeError):
-    """A JSON body would cost too much to parse; found before it is parsed."""
-
-    def __init__(self, limit: str) -> None:
-        """Name the limit that is exceeded."""
-        InputError.__init__(self, f"the body is over the limit of {limit}")
-
-
-class BodiesTooLargeError(OverloadedError):
-    """The bodies of the requests that are under way take all the room that there is for them."""
-
-    def __init__(self) -> None:
-        super().__init__(_ROOM_S)
-        self.args = (f"too many bytes are being uploaded, try again in {_ROOM_S:g} s",)
-
-
-class BodyTimeoutError(InputError):
-    """A request's body did not come whole in time."""
-
-    def __init__(self, timeout_s: float) -> None:
-        super().__init__(f"the body did not come whole within {timeout_s:g} s")
-
-
-class ContentTypeError(InputError):
-    """A request's body is of none of the expected types."""
-
-    def __init__(
-        self, actual: str, expected: str = "application/json or multipart/form-data"
-    ) -> None:
-        super().__init__(f"expected a body of type {expected}, got {actual or 'no content type'}")
-
-
-class ReadOnlyError(AladinError):
-    """A request would change the index of a service that only reads."""
-
-    def __init__(self) -> None:
-        super().__init__("this service is read-only: nothing can be added or deleted")
-
-
-class WorkersMissingError(AladinError):
-    """Not all workers take jobs."""
-
-    def __init__(self, alive: int, wanted: int) -> None:
-        super().__init__(f"expected {wanted} workers, {alive} take jobs now")
 
 
 class Failure(NamedTuple):
@@ -359,7 +303,7 @@ async def _on_framework_error(request: Request, error: Exception) -> JSONRespons
 
 def _note(response: ErrorResponse) -> ErrorResponse:
     """Keep the code of a request's answer, for its line in the log."""
-    record = current_request()
+    record = CURRENT_REQUEST.get()
     if record is not None:
         record.error_code = response.code
     return response

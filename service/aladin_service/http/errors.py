@@ -1,9 +1,12 @@
-"""Why a request is turned away before it reaches a route."""
+"""Errors of HTTP requests: of their bodies, and of access control."""
 
 from __future__ import annotations
 
-from aladin_network.errors import AladinError
+from aladin_network.errors import AladinError, InputError, OverloadedError
 from aladin_service.keys.api_key import Scope
+
+# Seconds after which some uploads are likely to have finished.
+_ROOM_S = 1.0
 
 
 class AccessError(AladinError):
@@ -76,3 +79,56 @@ class TooManyWrongKeysError(RateLimitedError):
             "the request's key is not accepted, as those of many requests from this address before "
             f"it; try another one in {retry_after_s:.3g} s",
         )
+
+
+class BodyTooLargeError(InputError):
+    """A request's body is over the limit; found while it was read."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"the body is over the limit of {limit_bytes} bytes")
+
+
+class JsonTooLargeError(BodyTooLargeError):
+    """A JSON body would cost too much to parse; found before it is parsed."""
+
+    def __init__(self, limit: str) -> None:
+        """Name the limit that is exceeded."""
+        InputError.__init__(self, f"the body is over the limit of {limit}")
+
+
+class BodiesTooLargeError(OverloadedError):
+    """The bodies of the requests that are under way take all the room that there is for them."""
+
+    def __init__(self) -> None:
+        super().__init__(_ROOM_S)
+        self.args = (f"too many bytes are being uploaded, try again in {_ROOM_S:g} s",)
+
+
+class BodyTimeoutError(InputError):
+    """A request's body did not come whole in time."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"the body did not come whole within {timeout_s:g} s")
+
+
+class ContentTypeError(InputError):
+    """A request's body is of none of the expected types."""
+
+    def __init__(
+        self, actual: str, expected: str = "application/json or multipart/form-data"
+    ) -> None:
+        super().__init__(f"expected a body of type {expected}, got {actual or 'no content type'}")
+
+
+class ReadOnlyError(AladinError):
+    """A request would change the index of a service that only reads."""
+
+    def __init__(self) -> None:
+        super().__init__("this service is read-only: nothing can be added or deleted")
+
+
+class WorkersMissingError(AladinError):
+    """Not all workers take jobs."""
+
+    def __init__(self, alive: int, wanted: int) -> None:
+        super().__init__(f"expected {wanted} workers, {alive} take jobs now")

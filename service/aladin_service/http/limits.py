@@ -15,11 +15,11 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from aladin_service.http.error_responses import (
+from aladin_service.http.error_responses import error_response
+from aladin_service.http.errors import (
     BodiesTooLargeError,
     BodyTimeoutError,
     BodyTooLargeError,
-    error_response,
 )
 from aladin_service.work.workers import Workers
 
@@ -150,16 +150,13 @@ class OverloadGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if scope["type"] == "http" and scope["path"] in _PATHS and _is_text(scope):
-            refusal = self._workers.refusal("text")
+        if scope["type"] == "http" and scope["path"] in _PATHS:
+            length = declared_length(scope)
+            is_text = length is not None and length <= _TEXT_BYTES
+            refusal = self._workers.refusal("text") if is_text else None
             if refusal is not None:
                 scope["state"]["route"] = scope["path"]
                 answer = error_response(refusal, scope["state"]["request_id"])
                 await answer(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-def _is_text(scope: Scope) -> bool:
-    length = declared_length(scope)
-    return length is not None and length <= _TEXT_BYTES

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aladin_service.http.error_responses import HUNG_UP, error_response
 from aladin_service.http.limits import ENDLESS_BYTES, declared_length
-from aladin_service.observe.logs import FIELDS, RequestRecord, begin_request, end_request
+from aladin_service.observe.logs import CURRENT_REQUEST, FIELDS, RequestRecord
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import RequestTrace, Tracing
 
@@ -65,7 +65,7 @@ class RequestContext:
         request_id = given.decode() if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         record = RequestRecord(request_id)
-        before = begin_request(record)
+        before = CURRENT_REQUEST.set(record)
         trace = None if self._tracing is None else self._tracing.begin(scope)
         if trace is not None:
             record.trace_id = trace.trace_id
@@ -95,7 +95,7 @@ class RequestContext:
         finally:
             seconds = time.perf_counter() - started_s
             self._finish(scope, record, sent, seconds, trace)
-            end_request(before)
+            CURRENT_REQUEST.reset(before)
 
     def _finish(
         self,

@@ -14,10 +14,14 @@ from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_network.errors import OverloadedError, TextTooLongError
 from aladin_network.types import Target
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
-from aladin_service.http.error_responses import HUNG_UP, failure_of, invalid_input
+from aladin_service.http.error_responses import (
+    HUNG_UP,
+    failure_of,
+    invalid_input,
+)
 from aladin_service.http.state import Service, ServiceState
 from aladin_service.intake.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
-from aladin_service.observe.logs import current_request, note_search
+from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
 from aladin_service.queries import ItemQuery, PhotoQuery, Query, RegionsQuery, TextQuery
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.work.query_queue import queue_of
@@ -131,7 +135,7 @@ async def run_search(
         raise TextTooLongError(len(query.text), most, "characters")
     parse_filter(options.filter)
     job = SearchJob(query=query, target=target, options=options, received_s=time.monotonic())
-    request = current_request()
+    request = CURRENT_REQUEST.get()
     request_id = None if request is None else request.request_id
     try:
         answered = await service.workers.search(job)
@@ -146,5 +150,6 @@ async def run_search(
     service.slow_queries.answered(job, answered, request_id)
     queue = queue_of(query)
     service.metrics.answered(queue, answered)
-    note_search(queue, job, answered)
+    if request is not None:
+        request.searches.append(SearchRecord(queue, job, answered))
     return answered

@@ -1,9 +1,4 @@
-"""Uvicorn, ended as a service ought to end: it finishes what it took, and that is no failure.
-
-How uvicorn serves the application.
-
-Runs the HTTP service in this process.
-"""
+"""Runs the HTTP service in this process: uvicorn with connection limits and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -46,38 +41,41 @@ from aladin_service.work.processes import ProcessWorkers
 from aladin_service.work.worker import Worker, WorkerPlan
 from aladin_service.work.workers import ThreadWorkers, Workers
 
+_LOG = logging.getLogger(__name__)
+
+_ALL_ADDRESSES = ("0.0.0.0", "::")
+
 
 class GracefulServer(uvicorn.Server):
-    """Says that it is going to end before it stops to listen.
+    """A uvicorn server that announces its end before it stops listening.
 
-    On SIGTERM or SIGINT no connection is taken any more and idle ones are closed; requests that
-    were taken have the configuration's ``timeout_graceful_shutdown`` to be answered. Then the
-    application is shut down. A second SIGINT cuts it short.
+    On SIGTERM or SIGINT no connection is accepted any more and idle ones are closed; requests in
+    progress have the configuration's ``timeout_graceful_shutdown`` to be answered. Then the
+    application is shut down. A second SIGINT ends the server at once.
     """
 
     def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
-        """Serve nothing yet.
+        """Create the server without starting it.
 
         Args:
-            config: of the server.
-            on_stop: called when the signal comes.
+            config: Configuration of the server.
+            on_stop: Called when a stop signal arrives.
         """
         super().__init__(config)
         self._on_stop = on_stop
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end."""
+        """Announce the end and start the shutdown."""
         self._on_stop()
         super().handle_exit(sig, frame)
 
     def serve_until_stopped(self, listener: socket.socket) -> None:
-        """Serve until a stop signal; return when all is finished.
+        """Serve until a stop signal; return after the shutdown.
 
         Args:
-            listener: takes the connections.
+            listener: Listening socket.
         """
-        # Uvicorn raises the signals again that it has acted upon: that one was asked to end is no
-        # reason to be killed by it in the end.
+        # uvicorn raises the signals again after its shutdown, which would kill the process.
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         for number in before:
             signal.signal(number, _pass)
@@ -100,25 +98,20 @@ def server_config(
     Args:
         app: Application to serve.
         settings: Limits of connections and of the time to shut down.
-        proxies: Peers whose `X-Forwarded-For` is believed.
+        proxies: Peers whose `X-Forwarded-For` is trusted.
     """
     return uvicorn.Config(
         ForwardedClient(app, proxies) if proxies else app,
         log_config=None,
         server_header=False,
-        access_log=False,  # the application writes a better line of each request
+        access_log=False,  # the application logs each request itself
         lifespan="on",
         http=bounded_protocol(settings, proxies),
-        ws="none",  # its connections would have none of the limits of `BoundedProtocol`
-        # uvicorn believes the header of every process of this machine, and whatever it holds.
+        ws="none",  # WebSockets would bypass the limits of `BoundedProtocol`
+        # uvicorn would trust the header of every process of this machine, whatever it contains.
         proxy_headers=False,
         timeout_graceful_shutdown=settings.shutdown_s,
     )
-
-
-_LOG = logging.getLogger(__name__)
-
-_ALL_ADDRESSES = ("0.0.0.0", "::")
 
 
 def serve_index(
@@ -139,42 +132,42 @@ def serve_index(
 ) -> None:
     """Serve one index until SIGINT or SIGTERM.
 
+    Options that are given take precedence over the settings of the environment.
+
     Args:
-        path: the index folder.
-        host: address to listen on.
-        port: 0 takes a free one; the log says which.
-        worker_count: processes that encode and search, whatever the settings say; 1: threads.
-        read_only: refuse to add and to delete items, whatever the settings say.
-        keys: file of the API keys; None: the one that the settings name, if any.
-        allow_anonymous: let requests without a key search and read, whatever the settings say.
-        device: where the network runs and searches.
-        first_stage: what finds the candidates there.
-        warm: have the files read into memory before the first query.
-        detector: finds the regions of photos, whatever the settings say; None: as they say.
-        wait: start without a live generation too, and answer from the moment there is one.
-        photos_root: folder outside of which no photo is shown, whatever the settings say; None:
-            as they say.
+        path: Index folder.
+        host: Address to listen on.
+        port: Port, or 0 for any free one, which the log reports.
+        worker_count: Number of worker processes, or 1 for threads of this process.
+        read_only: Whether to refuse adding and deleting items.
+        keys: File of API keys.
+        allow_anonymous: Whether requests without a key may search and read.
+        device: Device on which the network runs and searches.
+        first_stage: Retrieval of the candidates on that device.
+        warm: Whether to read the index files into memory before the first query.
+        detector: Detector of the regions of uploaded photos.
+        wait: Whether to start without a live generation, and to answer as soon as there is one.
+        photos_root: Folder outside of which no photo is served.
 
     Raises:
-        IndexNotReadyError: there is no live generation, and `wait` is False.
-        ConfigError: a setting is impossible, FORWARDED_ALLOW_IPS too, the keys cannot be read,
-            there are none and others can reach the address, the address cannot be listened on,
-            traces are wanted without the packages for them, or the detector is not the one of the
-            index's model.
-        SearchIndexError: the live generation is damaged, or its engine refuses this service.
-        CheckpointError: its model cannot be loaded.
+        IndexNotReadyError: If there is no live generation and `wait` is False.
+        ConfigError: If a setting or FORWARDED_ALLOW_IPS is invalid, the keys cannot be read, there
+            are no keys and the address is public, the address cannot be listened on, the packages
+            for traces are missing, or the detector is not that of the index's model.
+        SearchIndexError: If the live generation is damaged, or its vector database rejects the
+            service.
+        CheckpointError: If its model cannot be loaded.
     """
-    settings = read_settings(worker_count)
-    if read_only:
-        settings = settings.model_copy(update={"read_only": True})
-    if keys is not None:
-        settings = settings.model_copy(update={"keys_file": keys})
-    if allow_anonymous:
-        settings = settings.model_copy(update={"allow_anonymous": True})
-    if detector is not None:
-        settings = settings.model_copy(update={"detector": detector})
-    if photos_root is not None:
-        settings = settings.model_copy(update={"photos_root": photos_root})
+    given = {
+        "read_only": read_only or None,
+        "keys_file": keys,
+        "allow_anonymous": allow_anonymous or None,
+        "detector": detector,
+        "photos_root": photos_root,
+    }
+    settings = read_settings(worker_count).model_copy(
+        update={name: value for name, value in given.items() if value is not None}
+    )
     if settings.photos_root is not None and not settings.photos_root.is_dir():
         raise ConfigError(f"photos_root: expected a folder, got {settings.photos_root}")
     metrics = Metrics()
@@ -182,7 +175,7 @@ def serve_index(
     proxies = TrustedProxies.from_environment()
     allow_open_files(settings.max_connections + PROBE_PLACES)
     limit_free_memory()
-    # Each query runs on one thread of the pool: more threads inside it would only fight.
+    # Each query has a thread of its own; more threads inside it would compete with the others.
     torch.set_num_threads(1)
     silence_decoders()
     plan = WorkerPlan(
@@ -194,45 +187,49 @@ def serve_index(
         freeze_loaded_objects()
         trim_memory_regularly()
         listener = stack.enter_context(_listen(host, port))
-        bound_host, bound_port = listener.getsockname()[:2]
-        shown = f"[{bound_host}]" if ":" in bound_host else bound_host
-        _LOG.info("listening on http://%s:%d", shown, bound_port)
-        # An address that stands for all of the machine's is none to open.
-        page = f"http://{'localhost' if bound_host in _ALL_ADDRESSES else shown}:{bound_port}"
-        _LOG.info("open %s to search; the HTTP API is described at %s/docs", page, page)
+        _log_address(listener)
         tracing = open_tracing(wanted=settings.traces)
         app = create_app(workers, settings, metrics, tracing, policy)
         config = server_config(app, settings, proxies)
-        # From here on the application closes its workers, unless a thread is still at something.
+        # From here on the application closes its workers, unless a thread is still busy.
         unserved.pop_all()
         GracefulServer(config, partial(_drain, app)).serve_until_stopped(listener)
+
+
+def _log_address(listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    _LOG.info("listening on http://%s:%d", shown, port)
+    # A wildcard address cannot be opened in a browser.
+    page = f"http://{'localhost' if host in _ALL_ADDRESSES else shown}:{port}"
+    _LOG.info("search page: %s; HTTP API: %s/docs", page, page)
 
 
 def check_address(host: str, port: int) -> None:
     """Check that a service without keys can listen on an address, before long work.
 
     Args:
-        host: address to listen on.
-        port: 0 for any free one.
+        host: Address to listen on.
+        port: Port, or 0 for any free one.
 
     Raises:
-        ConfigError: the port is taken, the address is not this machine's, a setting is impossible,
-            or others can reach the address and there are no keys.
+        ConfigError: If the port is in use, the address is not one of this machine, a setting is
+            invalid, or the address is public.
     """
     make_policy(read_settings(), host, metrics=Metrics())
     _listen(host, port).close()
 
 
 def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack, *, wait: bool) -> Workers:
-    """Make threads or processes, as the settings say; the index is sound, or is waited for."""
+    """Create the workers that the settings ask for; the index is valid, or is waited for."""
     if plan.settings.workers > 1:
         _check_many_may_open(plan)
         prepare_processes()
-        how = try_in_process(plan)  # not here, for some damage ends the process that opens it
+        how = try_in_process(plan)  # a damaged index may crash the process that opens it
         if is_fault(how):
-            _LOG.error("a process that opened the index at %s ended by %s", plan.index, how)
+            _LOG.error("a process crashed while opening the index at %s (%s)", plan.index, how)
         elif how != "exit status 0":
-            with closing(plan.make()) as worker:  # for its errors, which the user has to see
+            with closing(plan.make()) as worker:  # to raise its error here
                 _open(worker, wait=wait)
         return ProcessWorkers(plan, metrics)
     worker = plan.make(metrics.engine_call)
@@ -242,16 +239,16 @@ def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack, *, wait:
 
 
 def _check_many_may_open(plan: WorkerPlan) -> None:
-    """Refuse more than one process for an engine that is a folder of this machine.
+    """Check that several processes may open the index.
 
     Raises:
-        ConfigError: it would be locked by the first.
+        ConfigError: If the vector database is a local folder, which the first process locks.
     """
     location = location_of(plan.index)
     url = plan.settings.engine_url or (location and location.url)
     if location is not None and url is not None and url.startswith("file:"):
         raise ConfigError(
-            f"workers: expected 1, for one process at a time may open a folder of "
+            f"workers: expected 1, because only one process at a time can open a local folder of "
             f"{location.engine}, got {plan.settings.workers}"
         )
 
@@ -263,17 +260,17 @@ def _open(worker: Worker, *, wait: bool) -> None:
     except IndexNotReadyError as error:
         if not wait:
             raise IndexNotReadyError(
-                f"{error}; --wait starts the service before there is one"
+                f"{error}; use --wait to start the service before an index is published"
             ) from None
-        _LOG.warning("%s; waiting for a generation", error)
+        _LOG.warning("%s; waiting for an index to be published", error)
     except EngineUnavailableError as error:
-        _LOG.warning("%s; waiting for it", error)
+        _LOG.warning("%s; waiting until it responds", error)
 
 
 def _drain(app: FastAPI) -> None:
-    """Have /readyz say that the service ends."""
+    """Make /readyz report the shutdown."""
     state: ServiceState | None = getattr(app.state, "service", None)
-    if state is not None:  # the signal may come before the application has started
+    if state is not None:  # None if the signal arrives before the application has started
         state.draining = True
 
 
@@ -285,7 +282,7 @@ def _listen(host: str, port: int) -> socket.socket:
         hint = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
         reason = f"cannot listen on {host}, port {port}: {error.strerror}{hint}"
         raise ConfigError(reason) from None
-    # Connections inherit it. Without, the kernel holds an answer's body back until the client
-    # has acknowledged its headers, which clients put off by 40 ms.
+    # Inherited by the connections. Without it the kernel holds back the body of an answer until
+    # the client has acknowledged the headers, which clients delay by 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 
 from aladin_network.errors import OverloadedError
 from aladin_service.http.access.policy import AccessPolicy
-from aladin_service.http.error_responses import ReadOnlyError
+from aladin_service.http.errors import ReadOnlyError
 from aladin_service.http.state_metrics import StateMetrics
 from aladin_service.intake.photo_fetcher import PhotoFetcher
 from aladin_service.observe.metrics import Metrics

@@ -13,7 +13,7 @@ import json
 import logging
 import sys
 import time
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -54,31 +54,9 @@ class RequestRecord:
     failed_parts: int = 0
 
 
-# Tasks that a request starts see it too; threads do not.
-_CURRENT: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
-
-
-def current_request() -> RequestRecord | None:
-    """Return the request that this code runs for; None outside any."""
-    return _CURRENT.get()
-
-
-def begin_request(record: RequestRecord) -> Token[RequestRecord | None]:
-    """Say which request this task answers from here on; returns what `end_request` takes."""
-    return _CURRENT.set(record)
-
-
-def end_request(before: Token[RequestRecord | None]) -> None:
-    """Say that the request is answered."""
-    _CURRENT.reset(before)
-
-
-def note_search(queue: QueueName, job: SearchJob, answered: Answered) -> None:
-    """Remember a search for the log line and the trace of the request that asked for it."""
-    record = _CURRENT.get()
-    if record is not None:
-        record.searches.append(SearchRecord(queue, job, answered))
-
+# The request that is being answered, or None outside any. Tasks that a request starts inherit it;
+# threads do not.
+CURRENT_REQUEST: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
 
 # The attribute of a record, set by ``extra``, that holds further fields of its JSON object.
 FIELDS = "fields"
@@ -94,7 +72,7 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802, logging's own name
         """Write all but a traceback."""
         line = super().formatMessage(record)
-        request = current_request()
+        request = CURRENT_REQUEST.get()
         return line if request is None else f"{line} [{request.request_id}]"
 
 
@@ -115,7 +93,7 @@ class JsonFormatter(logging.Formatter):
             "pid": record.process,
             "message": record.getMessage(),
         }
-        request = current_request()
+        request = CURRENT_REQUEST.get()
         if request is not None:
             line["request_id"] = request.request_id
             if request.trace_id is not None:

@@ -8,6 +8,7 @@ is read when it is asked for: see `aladin_service.http.state_metrics`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import get_args
 
 from prometheus_client import (
@@ -63,6 +64,43 @@ class Metrics:
             ("reason",),
             registry=self.registry,
         )
+        self._deaths = Counter(
+            "aladin_worker_deaths",
+            "Workers that ended though nobody had asked them to.",
+            registry=self.registry,
+        )
+        self._restarts = Counter(
+            "aladin_worker_restarts",
+            "Workers that were started in the place of one that ended.",
+            registry=self.registry,
+        )
+        self._engine_s = Histogram(
+            "aladin_engine_call_duration_seconds",
+            "Time of the calls of the engine that keeps the index, further tries included.",
+            ("operation",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._engine_errors = Counter(
+            "aladin_engine_errors",
+            "Calls of the engine without an answer: it was not to be had, or refused.",
+            ("reason",),
+            registry=self.registry,
+        )
+        self._counted_alone = Counter(
+            "aladin_rates_counted_alone",
+            "Requests whose rate was counted here alone, for the shared store did not answer.",
+            registry=self.registry,
+        )
+        self._add_search_metrics()
+        # All label values are set from the start: the rate of a counter that only appears with its
+        # first event misses that event.
+        for reason in REJECTIONS:
+            self._rejected.labels(reason)
+        for reason in get_args(CallError):
+            self._engine_errors.labels(reason)
+
+    def _add_search_metrics(self) -> None:
         stage_s = Histogram(
             "aladin_search_stage_duration_seconds",
             "Time of a search by stage; total is all of it, waiting included.",
@@ -101,46 +139,13 @@ class Metrics:
             ("lane",),
             registry=self.registry,
         )
-        self._deaths = Counter(
-            "aladin_worker_deaths",
-            "Workers that ended though nobody had asked them to.",
-            registry=self.registry,
-        )
-        self._restarts = Counter(
-            "aladin_worker_restarts",
-            "Workers that were started in the place of one that ended.",
-            registry=self.registry,
-        )
-        self._engine_s = Histogram(
-            "aladin_engine_call_duration_seconds",
-            "Time of the calls of the engine that keeps the index, further tries included.",
-            ("operation",),
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self._engine_errors = Counter(
-            "aladin_engine_errors",
-            "Calls of the engine without an answer: it was not to be had, or refused.",
-            ("reason",),
-            registry=self.registry,
-        )
-        self._counted_alone = Counter(
-            "aladin_rates_counted_alone",
-            "Requests whose rate was counted here alone, for the shared store did not answer.",
-            registry=self.registry,
-        )
-        # Known from the start: a rate of a counter that only appears with its first event misses
-        # that event, and looking a label up costs more than counting.
+        # Looking up a label costs more than counting.
         queues: tuple[QueueName, ...] = get_args(QueueName)
         self._stage_s = {stage: stage_s.labels(stage) for stage in STAGES}
         self._batch = {queue: batch.labels(queue) for queue in queues}
         self._waiting = {queue: waiting.labels(queue) for queue in queues}
         self._match, self._no_match = judged.labels("match"), judged.labels("no_match")
         self._hits, self._misses = cache.labels("hit"), cache.labels("miss")
-        for reason in REJECTIONS:
-            self._rejected.labels(reason)
-        for reason in get_args(CallError):
-            self._engine_errors.labels(reason)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered.
@@ -192,9 +197,14 @@ class Metrics:
         """Count queries that go to a worker together."""
         self._batch[queue].observe(size)
 
-    def waiting(self, queue: QueueName, count: int) -> None:
-        """Say how many queries wait now."""
-        self._waiting[queue].set(count)
+    def watch_queue(self, queue: QueueName, depth: Callable[[], int]) -> None:
+        """Read the number of waiting queries of a queue at each scrape.
+
+        Args:
+            queue: Name of the queue.
+            depth: Returns the number of waiting queries.
+        """
+        self._waiting[queue].set_function(depth)
 
     def engine_call(self, call: EngineCall) -> None:
         """Count a call of the engine; may be called from any thread."""

@@ -18,7 +18,6 @@ from aladin_service.queries import (
     EmbeddingQuery,
     ItemQuery,
     PhotoQuery,
-    Query,
     RegionsQuery,
     TextQuery,
 )
@@ -109,9 +108,7 @@ class SlowQueries:
             answered: its answer.
             request_id: of its request.
         """
-        total_ms = answered.took_ms.total
-        if self._is_slow(total_ms):
-            self._keep(_describe(job, self._came_s(total_ms), total_ms, answered, 200, request_id))
+        self._note(job, answered.took_ms.total, answered, 200, request_id)
 
     def failed(self, job: SearchJob, status: int, request_id: str | None) -> None:
         """Take note of a query that was not answered.
@@ -121,9 +118,7 @@ class SlowQueries:
             status: of HTTP, for its error.
             request_id: of its request.
         """
-        total_ms = 1000 * (self._clock() - job.received_s)
-        if self._is_slow(total_ms):
-            self._keep(_describe(job, self._came_s(total_ms), total_ms, None, status, request_id))
+        self._note(job, 1000 * (self._clock() - job.received_s), None, status, request_id)
 
     def slowest(self) -> list[SlowQuery]:
         """Return those to be told of, the slowest first."""
@@ -136,20 +131,24 @@ class SlowQueries:
         """Seconds that the list goes back now."""
         return PERIOD_S * PERIODS + self._clock() % PERIOD_S
 
-    def _came_s(self, total_ms: float) -> float:
-        return self._now() - total_ms / 1000
-
-    def _is_slow(self, total_ms: float) -> bool:
-        """Whether a query is one of the slowest of this period so far."""
+    def _note(
+        self,
+        job: SearchJob,
+        total_ms: float,
+        answered: Answered | None,
+        status: int,
+        request_id: str | None,
+    ) -> None:
+        """Keep a query if it is one of the slowest of this period so far."""
         if self.limit == 0:
-            return False
+            return
         slowest = self._period().slowest
-        return len(slowest) < self.limit or total_ms > slowest[0][0]
-
-    def _keep(self, query: SlowQuery) -> None:
-        slowest = self._period().slowest
+        if len(slowest) >= self.limit and total_ms <= slowest[0][0]:
+            return
+        at_s = self._now() - total_ms / 1000
         self._serial += 1
-        entry = (query.total_ms, -self._serial, query)
+        query = _describe(job, at_s, total_ms, answered, status, request_id)
+        entry = (total_ms, -self._serial, query)
         if len(slowest) < self.limit:
             heapq.heappush(slowest, entry)
         else:
@@ -176,14 +175,28 @@ def _describe(
     status: int,
     request_id: str | None,
 ) -> SlowQuery:
-    kind, asked = _asked(job.query)
-    options = job.options
+    query, options = job.query, job.options
+    kind: Kind
+    asked: str | None = None
+    match query:
+        case TextQuery(text):
+            kind, asked = "text", text
+        case PhotoQuery():
+            kind = "photo"
+        case RegionsQuery():
+            kind = "regions"
+        case ItemQuery(item_id):
+            kind, asked = "item", item_id
+        case EmbeddingQuery():
+            kind = "embedding"
+    if asked is not None and len(asked) > MAX_TEXT_CHARS:
+        asked = f"{asked[: MAX_TEXT_CHARS - 1]}…"
     return SlowQuery(
         at_s=at_s,
         request_id=request_id,
         kind=kind,
-        asked=asked if asked is None else _cut(asked),
-        photo_bytes=_upload_bytes(job.query),
+        asked=asked,
+        photo_bytes=len(query.data) if isinstance(query, PhotoQuery | RegionsQuery) else None,
         target=job.target,
         k=options.k,
         offset=options.offset,
@@ -198,25 +211,3 @@ def _describe(
         cached=answered is not None and answered.cached,
         degraded=() if answered is None else answered.degraded,
     )
-
-
-def _asked(query: Query) -> tuple[Kind, str | None]:
-    match query:
-        case TextQuery(text):
-            return "text", text
-        case PhotoQuery():
-            return "photo", None
-        case RegionsQuery():
-            return "regions", None
-        case ItemQuery(item_id):
-            return "item", item_id
-        case EmbeddingQuery():
-            return "embedding", None
-
-
-def _upload_bytes(query: Query) -> int | None:
-    return len(query.data) if isinstance(query, PhotoQuery | RegionsQuery) else None
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT_CHARS else f"{text[: MAX_TEXT_CHARS - 1]}…"

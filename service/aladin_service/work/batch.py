@@ -1,13 +1,16 @@
-"""A batch: queries that a worker slot answers together."""
+"""Worker slots, and the batches of queries that they answer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from aladin_network.errors import WorkerDiedError
 from aladin_service.search.job import Answered, QueueName, SearchJob
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +31,8 @@ class QueuedQuery:
 class Batch:
     """Queries taken out of one queue; the slot that took them has to settle each of them.
 
-    All methods but `is_wanted` are called on the event loop. The slot calls `finish` or `fail_rest`
-    at the end.
+    All methods but `is_wanted` are called on the event loop. The slot calls `finish` at the
+    end.
     """
 
     def __init__(
@@ -82,15 +85,65 @@ class Batch:
             queue_s = self.started_s - self.jobs[place].received_s
             future.set_result(answer._replace(queue_ms=1000 * queue_s))
 
-    def finish(self) -> None:
-        """Mark the batch as done; queries without an answer fail."""
-        self.fail_rest(WorkerDiedError())
+    def finish(self, error: Exception | None = None) -> None:
+        """Fail all queries that have no answer yet, and release the slot.
 
-    def fail_rest(self, error: Exception) -> None:
-        """Fail all queries that have no answer yet, and release the slot."""
+        Args:
+            error: Error of these queries, or None if the worker died.
+        """
         for future in self._answers:
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(error or WorkerDiedError())
         if self._on_end is not None:
             self._on_end(self)
             self._on_end = None
+
+
+class WorkerSlot(Generic[T]):
+    """Takes batches or jobs out of a queue for one worker, one at a time."""
+
+    def __init__(
+        self, take: Callable[[], Awaitable[T | None]], run: Callable[[T], Awaitable[None]]
+    ) -> None:
+        """Start to take work.
+
+        Args:
+            take: Waits for the next piece of work, or returns None at the end of the queue;
+                cancelling it loses no work.
+            run: Processes a piece of work.
+        """
+        self._take = take
+        self._run = run
+        self._waits = False
+        self._stopped = False
+        self._task = asyncio.create_task(self._work())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the slot takes no more work and has finished what it took."""
+        return self._task.done()
+
+    def stop(self) -> None:
+        """Take no more work; finish what was taken."""
+        self._stopped = True
+        if self._waits:
+            self._task.cancel()
+
+    async def ended(self) -> None:
+        """Wait until the slot has stopped and has finished what it took."""
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def abort(self) -> None:
+        """Cancel the slot, whatever it is doing."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while not self._stopped:
+            self._waits = True
+            work = await self._take()
+            self._waits = False
+            if work is None:
+                return
+            await self._run(work)
+            del work  # release its memory while waiting for the next piece

@@ -1,12 +1,12 @@
-"""Bounded first-in, first-out queues of jobs, and the worker slots that take work from queues."""
+"""Bounded first-in, first-out queues of jobs."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from aladin_network.errors import AladinError, NoWorkerError, OverloadedError, ShuttingDownError
 from aladin_service.work.worker import Job, JobQueueName, without_traceback
@@ -144,53 +144,3 @@ class JobQueues:
         """Accept no more jobs, and fail those that wait."""
         for queue in self._queues.values():
             queue.close(error)
-
-
-class WorkerSlot(Generic[T]):
-    """Takes batches or jobs out of a queue for one worker, one at a time."""
-
-    def __init__(
-        self, take: Callable[[], Awaitable[T | None]], run: Callable[[T], Awaitable[None]]
-    ) -> None:
-        """Start to take work.
-
-        Args:
-            take: Waits for the next piece of work, or returns None at the end of the queue;
-                cancelling it loses no work.
-            run: Processes a piece of work.
-        """
-        self._take = take
-        self._run = run
-        self._waits = False
-        self._stopped = False
-        self._task = asyncio.create_task(self._work())
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the slot takes no more work and has finished what it took."""
-        return self._task.done()
-
-    def stop(self) -> None:
-        """Take no more work; finish what was taken."""
-        self._stopped = True
-        if self._waits:
-            self._task.cancel()
-
-    async def ended(self) -> None:
-        """Wait until the slot has stopped and has finished what it took."""
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def abort(self) -> None:
-        """Cancel the slot, whatever it is doing."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _work(self) -> None:
-        while not self._stopped:
-            self._waits = True
-            work = await self._take()
-            self._waits = False
-            if work is None:
-                return
-            await self._run(work)
-            del work  # release its memory while waiting for the next piece

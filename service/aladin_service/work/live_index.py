@@ -236,7 +236,8 @@ class LiveIndex:
             IndexNotReadyError: If no index is open.
             EngineUnavailableError: If the vector database does not respond.
         """
-        self._check_engine()
+        if self._source is not None and self._source.polls:
+            self._check_database(self._source)
         if self._searcher is None:
             raise self._not_ready()
         return self._searcher
@@ -249,16 +250,17 @@ class LiveIndex:
             EngineUnavailableError: If the vector database does not respond.
             GenerationRefusedError: If the published generation is not the one that answers.
         """
-        self._check_engine()
+        if self._source is not None and self._source.polls:
+            self._check_database(self._source)
         if self._changer is None:
             raise self._not_ready()
         if self._refused is not None:
             raise GenerationRefusedError
         return self._changer
 
-    def _check_engine(self) -> None:
+    def _check_database(self, source: IndexSource) -> None:
         """Fail at once instead of letting a request wait for the vector database."""
-        unavailable = None if self._source is None else self._source.unavailable()
+        unavailable = source.unavailable()
         if unavailable is not None:
             raise unavailable
 

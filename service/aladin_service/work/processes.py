@@ -23,16 +23,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError
+from aladin_network.errors import NoWorkerError, ShuttingDownError
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import Answered, QueueName, SearchJob
-from aladin_service.work.batch import Batch
+from aladin_service.work.batch import Batch, WorkerSlot
 from aladin_service.work.crashing_generations import CrashingGenerations
-from aladin_service.work.job_queue import JobQueues, QueuedJob, WorkerSlot
+from aladin_service.work.job_queue import JobQueues, QueuedJob
 from aladin_service.work.live_index import EngineStatus, LiveState
 from aladin_service.work.process_start import TRIAL_S, end_process, start_trial
 from aladin_service.work.query_queue import QueryQueue
-from aladin_service.work.worker import QUEUE_THREADS, Job, WorkerPlan, max_waiting_jobs
+from aladin_service.work.worker import QUEUE_THREADS, WorkerPlan, max_waiting_jobs
 from aladin_service.work.worker_link import WorkerLink
 from aladin_service.work.workers import WorkersHealth
 
@@ -68,6 +67,9 @@ class ProcessWorkers:
         self._metrics = metrics
         self._queries = QueryQueue(settings, metrics)
         self._jobs = JobQueues(max_waiting_jobs(settings))
+        # The queues are what the routes wait in, see `Workers`.
+        self.search, self.refusal = self._queries.answer, self._queries.refusal
+        self.call = self._jobs.do
         self._wanted = settings.workers
         self._links: dict[int, WorkerLink] = {}  # by worker number
         self._slots: dict[WorkerLink, list[WorkerSlot[Any]]] = {}
@@ -103,18 +105,6 @@ class ProcessWorkers:
         await asyncio.gather(*tasks, return_exceptions=True)
         slots = [slot for slots in self._slots.values() for slot in slots]
         await asyncio.gather(*(slot.abort() for slot in (*slots, *self._leaving)))
-
-    async def search(self, job: SearchJob) -> Answered:
-        """Answer one query; see `Workers.search`."""
-        return await self._queries.answer(job)
-
-    def refusal(self, queue: QueueName) -> OverloadedError | NoWorkerError | None:
-        """Return the error of a refused query; see `Workers.refusal`."""
-        return self._queries.refusal(queue)
-
-    async def call(self, job: Job[T]) -> T:
-        """Run one job; see `Workers.call`."""
-        return await self._jobs.do(job)
 
     def health(self) -> WorkersHealth:
         """Return the state of the workers."""
@@ -305,7 +295,7 @@ class ProcessWorkers:
         while not await link.answer(batch):
             another = await self._another()
             if another is None:
-                batch.fail_rest(NoWorkerError())
+                batch.finish(NoWorkerError())
                 return
             link = another
 

@@ -111,6 +111,8 @@ class QueryQueue:
         self._max_wait_s = None if settings.max_wait_ms is None else settings.max_wait_ms / 1000
         self._metrics = metrics
         self._queues: dict[QueueName, deque[QueuedQuery]] = {name: deque() for name in QUEUE_NAMES}
+        for name, waiting in self._queues.items():
+            metrics.watch_queue(name, waiting.__len__)
         self._lone_s: dict[QueueName, float] = {}
         self._limit = AdmissionLimit(
             least=settings.max_batch, most=settings.max_batch + settings.max_waiting
@@ -143,7 +145,6 @@ class QueryQueue:
             raise refusal
         waiter = QueuedQuery(job, asyncio.get_running_loop().create_future(), time.monotonic())
         self._queues[queue].append(waiter)
-        self._count(queue)
         self._wake_one()
         try:
             return await waiter.answer
@@ -151,7 +152,6 @@ class QueryQueue:
             waiter.answer.cancel()
             if waiter in self._queues[queue]:
                 self._queues[queue].remove(waiter)
-                self._count(queue)
             raise
 
     def refusal(self, queue: QueueName) -> OverloadedError | NoWorkerError | None:
@@ -197,12 +197,11 @@ class QueryQueue:
 
     def fail_waiting(self, error: Exception) -> None:
         """Fail all queries that no slot has taken."""
-        for queue, waiters in self._queues.items():
+        for waiters in self._queues.values():
             for waiter in waiters:
                 if not waiter.answer.done():
                     waiter.answer.set_exception(error)
             waiters.clear()
-            self._count(queue)
 
     def _bound_s(self, queue: QueueName) -> float:
         """Return how long a query should take at most, waiting included.
@@ -240,7 +239,6 @@ class QueryQueue:
         was_alone = len(taken) == 1 and not self._running and not self.waiting
         batch = Batch(queue, taken, now, self._end, was_alone=was_alone)
         self._running.add(batch)
-        self._count(queue)
         self._metrics.batch(queue, len(taken))
         if self.waiting:
             self._wake_one()
@@ -252,21 +250,17 @@ class QueryQueue:
             return
         now = time.monotonic()
         if batch.uncached:
-            self._learn_lone(batch, now - batch.started_s)
+            # Only a query that has the service to itself may raise the time of a lone query: under
+            # load all queries take longer, and the bound derived from this time must not grow with
+            # the load. No batch takes less than a lone query.
+            took_s = now - batch.started_s
+            known_s = self._lone_s.get(batch.queue, took_s)
+            if batch.was_alone and not self._running and not self.waiting:
+                self._lone_s[batch.queue] = known_s + _NEWEST * (took_s - known_s)
+            else:
+                self._lone_s[batch.queue] = min(known_s, took_s)
         bound_s = self._bound_s(batch.queue)
         self._limit.observe(now - batch.first_since_s, bound_s, now)
-
-    def _learn_lone(self, batch: Batch, seconds: float) -> None:
-        """Update the time that an uncached query takes when it has the service to itself.
-
-        Only such queries may raise it: under load all queries take longer, and the bound derived
-        from this time must not grow with the load. No batch takes less than a lone query.
-        """
-        known_s = self._lone_s.get(batch.queue, seconds)
-        if batch.was_alone and not self._running and not self.waiting:
-            self._lone_s[batch.queue] = known_s + _NEWEST * (seconds - known_s)
-        else:
-            self._lone_s[batch.queue] = min(known_s, seconds)
 
     async def _wait(self, seconds: float | None) -> None:
         """Wait until there may be something to take."""
@@ -291,6 +285,3 @@ class QueryQueue:
             if not turn.done():
                 turn.set_result(None)
                 return
-
-    def _count(self, queue: QueueName) -> None:
-        self._metrics.waiting(queue, len(self._queues[queue]))

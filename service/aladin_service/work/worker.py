@@ -75,7 +75,7 @@ def without_traceback(error: Exception) -> Exception:
 
 # Called with the position of a query in its batch and its answer or error, as soon as either is
 # known. An exception other than an `AladinError` is an unexpected one.
-Emit = Callable[[int, Answered | Exception], None]
+Emit = Callable[[int, Answered | Exception], object]
 
 
 class Worker:

@@ -148,7 +148,7 @@ class WorkerLink:
         try:
             sent = self._send(lambda number: RunBatch(number, batch.jobs), batch.settle)
         except Exception as error:  # the batch cannot be pickled, and nothing was sent
-            batch.fail_rest(error)
+            batch.finish(error)
             return True
         if sent is None:
             return False
@@ -167,7 +167,7 @@ class WorkerLink:
         if done is None:
             if record.begun_s is None:
                 return False
-            batch.fail_rest(WorkerDiedError())
+            batch.finish(WorkerDiedError())
         elif done.error is not None:
             for place in range(len(batch.jobs)):
                 if batch.is_wanted(place):

@@ -19,8 +19,8 @@ from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownEr
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.batch import Batch
-from aladin_service.work.job_queue import JobQueues, QueuedJob, WorkerSlot
+from aladin_service.work.batch import Batch, WorkerSlot
+from aladin_service.work.job_queue import JobQueues, QueuedJob
 from aladin_service.work.live_index import EngineStatus
 from aladin_service.work.query_queue import QueryQueue
 from aladin_service.work.worker import JOB_THREADS, QUEUE_THREADS, Job, Worker, max_waiting_jobs
@@ -134,7 +134,11 @@ def _settle(future: asyncio.Future[Any], result: object, error: Exception | None
 
 
 class WorkerThread:
-    """A thread that runs functions one at a time, until it is closed or dies."""
+    """A thread that runs functions one at a time, until it is closed or dies.
+
+    Attributes:
+        is_alive: Whether the thread accepts work.
+    """
 
     def __init__(self, name: str) -> None:
         """Start the thread.
@@ -143,15 +147,10 @@ class WorkerThread:
             name: Name of the thread.
         """
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
-        self._dead = False
+        self.is_alive = True
         # A daemon, because work that hangs in native code must not keep the process from exiting.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the thread accepts work."""
-        return not self._dead
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run a function on the thread; cancelling the wait does not stop it.
@@ -170,7 +169,7 @@ class WorkerThread:
         self._tasks.put(None)
 
     def _work(self) -> None:
-        while not self._dead and (task := self._tasks.get()) is not None:
+        while self.is_alive and (task := self._tasks.get()) is not None:
             self._do(task)
             # Release its memory while the thread waits for the next one.
             del task
@@ -183,7 +182,7 @@ class WorkerThread:
         except BaseException:
             # SystemExit and the like end a thread, whatever raised them.
             _LOG.exception("thread %s ends", self._thread.name)
-            self._dead = True
+            self.is_alive = False
             task.settle(None, WorkerDiedError())
 
 
@@ -202,6 +201,9 @@ class ThreadWorkers:
         self._metrics = metrics
         self._queries = QueryQueue(settings, metrics)
         self._jobs = JobQueues(max_waiting_jobs(settings))
+        # The queues are what the routes wait in, see `Workers`.
+        self.search, self.refusal = self._queries.answer, self._queries.refusal
+        self.call = self._jobs.do
         self._query_threads = settings.query_threads
         self._threads: dict[str, WorkerThread] = {}  # by slot name
         self._query_slots: list[WorkerSlot[Batch]] = []
@@ -247,18 +249,6 @@ class ThreadWorkers:
             thread.close()
         self._worker.close()
 
-    async def search(self, job: SearchJob) -> Answered:
-        """Answer one query; see `Workers.search`."""
-        return await self._queries.answer(job)
-
-    def refusal(self, queue: QueueName) -> OverloadedError | NoWorkerError | None:
-        """Return the error of a refused query; see `Workers.refusal`."""
-        return self._queries.refusal(queue)
-
-    async def call(self, job: Job[T]) -> T:
-        """Run one job; see `Workers.call`."""
-        return await self._jobs.do(job)
-
     def health(self) -> WorkersHealth:
         """Return the state of the workers."""
         state = self._worker.live.state
@@ -271,19 +261,16 @@ class ThreadWorkers:
         )
 
     async def _answer(self, name: str, batch: Batch) -> None:
-        loop = asyncio.get_running_loop()
-
-        def emit(place: int, answer: Answered | Exception) -> None:
-            loop.call_soon_threadsafe(batch.settle, place, answer)
-
+        emit = partial(asyncio.get_running_loop().call_soon_threadsafe, batch.settle)
         thread = self._threads[name]
         try:
             await thread.run(partial(self._worker.answer, batch.jobs, emit, batch.is_wanted))
         except Exception as error:
-            batch.fail_rest(error)
+            batch.finish(error)
         else:
             batch.finish()
-        await self._replace_if_dead(name)
+        if not thread.is_alive:
+            await self._replace(name)
 
     async def _do(self, name: str, waiting: QueuedJob) -> None:
         thread = self._threads[name]
@@ -293,12 +280,11 @@ class ThreadWorkers:
             del work
         except Exception as error:
             waiting.fail(error)
-        await self._replace_if_dead(name)
+        if not thread.is_alive:
+            await self._replace(name)
 
-    async def _replace_if_dead(self, name: str) -> None:
+    async def _replace(self, name: str) -> None:
         """Replace a thread that died; its slot takes no work until then."""
-        if self._threads[name].is_alive:
-            return
         self._metrics.worker_died()
         await asyncio.sleep(_RESTART_S)
         self._threads[name] = WorkerThread(name)

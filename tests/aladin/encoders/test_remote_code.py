@@ -13,8 +13,8 @@ from transformers import AutoModelForImageClassification
 from aladin_network.detectors.objects import ObjectDetector, ObjectOptions
 from aladin_network.encoders.dual_encoder import load_dual_tower
 from aladin_network.encoders.hf_text import load_tokenizer
-from aladin_network.encoders.preprocessing import read_preprocessing
 from aladin_network.encoders.transformers_model import load_network, load_tower
+from aladin_network.encoders.vision_tower import read_preprocessing
 from aladin_network.errors import CheckpointError
 
 CODE = """

@@ -33,9 +33,9 @@ class Scores:
         self.query = encode_texts(model, [QUERY])
         words = encode_texts(model, [item.text for item in texts])
         self.images, self.texts = photos, words
-        self.query_align = model.alignment_scores(photos, self.query)[:, 0].numpy()
+        self.query_align = model.scores("alignment", photos, self.query)[:, 0].numpy()
         self.query_match = matching_scores(photos, self.query)[:, 0].numpy()
-        self.align = model.alignment_scores(photos, words).numpy()
+        self.align = model.scores("alignment", photos, words).numpy()
 
 
 @pytest.fixture(scope="module")

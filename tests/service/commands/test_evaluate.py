@@ -97,7 +97,7 @@ def test_the_numbers_are_those_of_the_model(
     image_of_text = [number // 2 for number in range(2 * len(captions))]
     expected = {
         "matching": images.embedding @ texts.embedding.T,
-        "alignment": model.alignment_scores(images, texts),
+        "alignment": model.scores("alignment", images, texts),
     }
     own = torch.arange(len(captions)).unsqueeze(1) == torch.tensor(image_of_text)
     for system, scores in expected.items():

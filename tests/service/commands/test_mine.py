@@ -15,7 +15,7 @@ from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_service.cli import app
-from aladin_service.commands.mine import Score, mine
+from aladin_service.commands.mine import mine
 from aladin_training.batches.offline import MinedFrom, OfflineNegatives, load_negatives
 from aladin_training.config.recipe import DataConfig
 from aladin_training.data import read_records
@@ -153,7 +153,7 @@ def test_the_options_default_to_the_librarys_values() -> None:
     options, library = defaults(mine), defaults(mine_file)
     assert options["texts"] == library["num_texts"]
     assert options["images"] == library["num_images"]
-    assert options["score"] is Score(library["score"])
+    assert options["score"] == library["score"]
     assert options["memory_mb"] * 2**20 == MEMORY_BUDGET_BYTES == library["memory_budget_bytes"]
     assert options["cache"] == Path(DataConfig(source="").cache)
 

@@ -64,7 +64,7 @@ def test_a_folder_that_one_process_may_open_has_one_worker(tmp_path: Path) -> No
     write_location(tmp_path, location)
     result = CliRunner().invoke(app, ["serve", str(tmp_path), "--port", "0", "--workers", "2"])
     assert result.exit_code == 2
-    assert "expected 1, for one process at a time" in " ".join(result.stderr.split())
+    assert "expected 1, because only one process at a time" in " ".join(result.stderr.split())
 
 
 def test_a_damaged_engine_file(tmp_path: Path) -> None:
@@ -81,4 +81,4 @@ def test_a_folder_without_an_index_is_refused_at_once(tmp_path: Path, workers: s
     assert result.exit_code == 2
     last = result.stderr.splitlines()[-1]
     assert f"{tmp_path}: no index here" in last
-    assert "--wait starts the service before there is one" in last
+    assert "use --wait to start the service before an index is published" in last

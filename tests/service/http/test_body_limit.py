@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from aladin_service.http.error_responses import BodiesTooLargeError, error_response
+from aladin_service.http.error_responses import error_response
+from aladin_service.http.errors import BodiesTooLargeError
 from aladin_service.http.limits import BodyLimit
 
 pytestmark = pytest.mark.anyio

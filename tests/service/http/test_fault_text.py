@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from aladin_service.http.error_responses import cut_message, describe_faults, invalid_input
+from aladin_service.http.error_responses import (
+    cut_message,
+    describe_faults,
+    invalid_input,
+)
 
 
 def fault(name: str, kind: str = "missing") -> dict[str, Any]:

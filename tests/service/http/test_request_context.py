@@ -21,11 +21,11 @@ from aladin_network.errors import OverloadedError
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.request_context import RequestContext
 from aladin_service.observe.logs import (
+    CURRENT_REQUEST,
     LogSetup,
+    SearchRecord,
     StderrHandler,
-    current_request,
     log_to_stderr,
-    note_search,
 )
 from aladin_service.observe.metrics import Metrics
 from aladin_service.queries import TextQuery
@@ -69,7 +69,9 @@ def small() -> App:
         job = SearchJob(
             query=TextQuery(text), target="images", options=SearchOptions(), received_s=0.0
         )
-        note_search("text", job, ANSWERED)
+        record = CURRENT_REQUEST.get()
+        assert record is not None
+        record.searches.append(SearchRecord("text", job, ANSWERED))
         logging.getLogger("service.test").info("searching")
         return PlainTextResponse("twelve bytes")
 
@@ -117,7 +119,7 @@ def send(small: App, method: str, path: str, **request: Any) -> httpx.Response:
         transport = httpx.ASGITransport(small.app, client=("192.0.2.7", 5000))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             answer = await client.request(method, path, **request)
-        assert current_request() is None  # nothing of it is left to what comes next
+        assert CURRENT_REQUEST.get() is None  # nothing of it is left to what comes next
         return answer
 
     return asyncio.run(run())

@@ -90,7 +90,7 @@ async def test_the_same_pair_scores_the_same_both_ways_and_as_in_the_model(
     texts = [caption for pair in captions for caption in pair]
     text_ids = [f"{image_id}#{number}" for image_id in image_ids for number in range(2)]
     images_encoded, texts_encoded = encode_photos(model, photos), encode_texts(model, texts)
-    align = model.alignment_scores(images_encoded, texts_encoded)
+    align = model.scores("alignment", images_encoded, texts_encoded)
     match = matching_scores(images_encoded, texts_encoded)
 
     async with service() as client:

@@ -115,8 +115,8 @@ def test_the_log_names_the_page_first_and_the_description_second(
     with started(index_folder, tmp_path / "log") as (url, log):
         lines = log.read_text(encoding="utf-8").splitlines()
         assert httpx.get(url).headers["content-type"].startswith("text/html")
-    (line,) = [line for line in lines if " open " in line]
-    assert line.endswith(f"open {url} to search; the HTTP API is described at {url}/docs")
+    (line,) = [line for line in lines if "search page: " in line]
+    assert line.endswith(f"search page: {url}; HTTP API: {url}/docs")
 
 
 def test_where_it_is_asked_to_it_waits_for_an_index(index_folder: Path, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def started(index: Path, log: Path, *options: str) -> Generator[tuple[str, Path]
         until = time.monotonic() + 60
         while True:
             said = log.read_text(encoding="utf-8")
-            found = re.search(r" open (http://\S+) to search", said)
+            found = re.search(r"search page: (http://\S+);", said)
             if found is not None:
                 break
             assert process.poll() is None and time.monotonic() < until, said

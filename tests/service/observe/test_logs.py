@@ -15,12 +15,11 @@ from typer.testing import CliRunner
 
 from aladin_service.cli import app
 from aladin_service.observe.logs import (
+    CURRENT_REQUEST,
     LogFormat,
     LogSetup,
     RequestRecord,
     StderrHandler,
-    begin_request,
-    end_request,
     log_setup,
     log_to_stderr,
 )
@@ -43,9 +42,9 @@ def unchanged_logging() -> Iterator[None]:
 def in_request() -> Iterator[RequestRecord]:
     """A request that is being answered."""
     record = RequestRecord("id-1")
-    before = begin_request(record)
+    before = CURRENT_REQUEST.set(record)
     yield record
-    end_request(before)
+    CURRENT_REQUEST.reset(before)
 
 
 def test_a_text_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,8 +86,10 @@ def test_answers_are_counted_by_whether_anything_matches_where_that_is_known() -
 
 def test_queues_batches_and_workers() -> None:
     metrics = Metrics()
-    metrics.waiting("text", 5)
-    metrics.waiting("text", 3)
+    waiting = [1, 2, 3, 4, 5]
+    metrics.watch_queue("text", waiting.__len__)
+    assert value(metrics, "aladin_queue_depth", lane="text") == 5
+    del waiting[3:]
     metrics.batch("photo", 4)
     metrics.batch("photo", 2)
     metrics.worker_died()

@@ -19,7 +19,7 @@ from aladin_index.search.results import TookMs
 from aladin_network.errors import IndexNotReadyError
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.request_context import RequestContext
-from aladin_service.observe.logs import RequestRecord, current_request, note_search
+from aladin_service.observe.logs import CURRENT_REQUEST, RequestRecord, SearchRecord
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import open_tracing
 from aladin_service.queries import TextQuery
@@ -66,7 +66,7 @@ def ask(exporter: InMemorySpanExporter) -> Callable[..., list[str | None]]:
     @app.post("/v1/search/{target}")
     async def search(target: str) -> None:
         del target
-        record = current_request()
+        record = CURRENT_REQUEST.get()
         assert record is not None
         seen.append(record.trace_id)
         received_s = time.monotonic() - 0.04
@@ -76,7 +76,7 @@ def ask(exporter: InMemorySpanExporter) -> Callable[..., list[str | None]]:
             options=SearchOptions(),
             received_s=received_s,
         )
-        note_search("text", job, ANSWERED)
+        record.searches.append(SearchRecord("text", job, ANSWERED))
 
     @app.get("/not-ready")
     async def not_ready() -> None:

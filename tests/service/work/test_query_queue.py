@@ -240,7 +240,7 @@ async def test_a_dead_worker_fails_those_without_an_answer_and_nobody_who_waits(
     batch = await queue.next_batch()
     assert batch is not None
     batch.settle(0, answer_of("in time"))
-    batch.fail_rest(WorkerDiedError())
+    batch.finish(WorkerDiedError())
     answer_all(await queue.next_batch())
     assert await settled(tasks) == [b"in time", WorkerDiedError, b"0"]
 

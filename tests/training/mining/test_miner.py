@@ -11,8 +11,7 @@ import torch
 import aladin_training.batches.dataset
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import ScoreName
-from aladin_network.types import NullProgress
+from aladin_network.types import NullProgress, ScoreName
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.offline import MinedFrom
 from aladin_training.data import Record, read_records

@@ -63,7 +63,7 @@ def test_the_first_process_s_word_counts(found: list[dict[str, Any]]) -> None:
 def test_a_process_that_fails_ends_the_others_and_says_why_alone(
     found: list[dict[str, Any]],
 ) -> None:
-    assert found[0]["end"].startswith("ToldElsewhereError: ")
+    assert found[0]["end"].startswith("ReportedElsewhereError: ")
     assert found[1]["end"] == "DataError: captions.jsonl:3: cannot be read"
 
 

@@ -40,7 +40,7 @@ def test_each_score_is_the_network_s(checkpoint: Checkpoint, batch: Batch) -> No
     model = checkpoint.model
     with torch.no_grad():
         images, texts = model.encode_images(batch.images), model.encode_texts(batch.texts)
-        align, match = model.alignment_scores(images, texts), matching_scores(images, texts)
+        align, match = model.scores("alignment", images, texts), matching_scores(images, texts)
     expected = {
         "alignment": align,
         "matching": match,
@@ -70,7 +70,7 @@ def test_both_heads_learn_from_the_teacher_and_the_teacher_from_nobody(
     expected = {
         "distillation": loss(matching_scores(images, texts), teacher.scores(batch)),
         "alignment_distillation": loss(
-            student.alignment_scores(images, texts), teacher.scores(batch)
+            student.scores("alignment", images, texts), teacher.scores(batch)
         ),
     }
     for name, value in expected.items():

@@ -28,7 +28,7 @@ from aladin_network.checkpoint import check_readable, write_tensors
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, DataError, InputError, StaleNegativesError
 from aladin_network.files import atomic_file
-from aladin_network.scoring.scores import ScoreName
+from aladin_network.types import ScoreName
 from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
 
 # Fills the end of a list that has fewer negatives than requested.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from aladin_network.scoring.metrics import Interval, paired_bootstrap_over_seeds
-from aladin_network.scoring.scores import ScoreName
+from aladin_network.types import ScoreName
 from aladin_training.comparison.evaluation import (
     RunEvaluation,
     finished_evaluation,

@@ -17,7 +17,7 @@ from pydantic import ConfigDict
 
 from aladin_network.config import STRICT, ModelConfig, parse_config
 from aladin_network.errors import ConfigError
-from aladin_network.scoring.scores import ScoreName
+from aladin_network.types import ScoreName
 from aladin_training.config.defaults import FEATURE_CACHE
 from aladin_training.config.stage import RANDOM, EncoderPart, StageConfig
 from aladin_training.parallel.numerics import Precision

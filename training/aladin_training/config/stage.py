@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
 from aladin_network.errors import ConfigError
-from aladin_network.scoring.scores import ScoreName
+from aladin_network.types import ScoreName
 from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
 
 EncoderPart = Literal["image_encoder", "text_encoder"]

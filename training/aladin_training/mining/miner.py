@@ -10,8 +10,8 @@ import torch
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, ScoreName
-from aladin_network.types import NullProgress, Progress
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import NullProgress, Progress, ScoreName
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import PLAIN
 from aladin_training.batches.offline import (

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from aladin_network.errors import ConfigError, ProcessLostError, ToldElsewhereError
+from aladin_network.errors import ConfigError, ProcessLostError, ReportedElsewhereError
 from aladin_network.layers import lengthened
 from aladin_network.scoring.scores import Encoding
 
@@ -82,7 +82,7 @@ def distributed_job() -> Generator[None]:
 
     Raises:
         ConfigError: If there are more processes on this machine than GPUs.
-        ToldElsewhereError: If this process failed after another one, which reports the cause.
+        ReportedElsewhereError: If this process failed after another one, which reports the cause.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
@@ -96,7 +96,7 @@ def distributed_job() -> Generator[None]:
         yield
     except Exception as error:
         if store.add(_FAILURES, 1) > 1:
-            raise ToldElsewhereError from error
+            raise ReportedElsewhereError from error
         raise
     dist.destroy_process_group()
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import ScoreName
+from aladin_network.types import ScoreName
 from aladin_training.batches.batch import Batch
 from aladin_training.tasks.scores import BatchScores, Encode, FrozenNetwork, encode_directly
 

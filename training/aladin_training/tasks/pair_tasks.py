@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from aladin_network.errors import ConfigError
-from aladin_network.scoring.scores import ScoreName
+from aladin_network.types import ScoreName
 from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss
 from aladin_training.tasks.scores import BatchScores
 

@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, ScoreName, matching_scores
+from aladin_network.scoring.scores import Encoding, matching_scores
+from aladin_network.types import ScoreName
 from aladin_training.batches.batch import Batch
 from aladin_training.losses.offline_quintuplet import OfflineScores
 from aladin_training.parallel.distributed import gather_inputs, gather_results

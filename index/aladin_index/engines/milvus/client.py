@@ -66,7 +66,7 @@ class MilvusEngine:
     """An `EngineClient` over Milvus's collections."""
 
     def __init__(self, connection: MilvusConnection, location: EngineLocation) -> None:
-        """Work under the location's name; nothing is asked of the engine yet.
+        """Prepare a client for the location's name; nothing is asked of Milvus yet.
 
         Args:
             connection: closed with this.
@@ -86,26 +86,26 @@ class MilvusEngine:
 
     @property
     def kind(self) -> str:
-        """Which engine."""
+        """Name of the engine."""
         return ENGINE
 
     @property
     def max_results(self) -> int:
-        """The most that one search may ask for."""
+        """Largest `EngineQuery.count`."""
         return _MAX_RESULTS
 
     def generations(self) -> list[int]:
-        """List the generations that are there, whole or not, ascending."""
+        """List the generations in Milvus, complete or not, in ascending order."""
         names = self._connection.call(lambda client: client.list_collections(**ONCE))
         return self._names.generations_of(names)
 
     def live_generation(self) -> int | None:
-        """Return the generation that the name stands for; None: none yet."""
+        """Return the live generation, or None if nothing was published yet."""
         collection = self._live_collection()
         return None if collection is None else self._names.generation_of(collection)
 
     def make_live(self, generation: int) -> None:
-        """Let the name stand for a generation from now on, in one step."""
+        """Make a generation the live one, atomically."""
         name, collection = self._names.name, self._names.of(generation, "record")
 
         def point(client: Any) -> None:
@@ -117,7 +117,7 @@ class MilvusEngine:
         self._connection.call(point)
 
     def drop_generation(self, generation: int) -> None:
-        """Remove a generation that is not live; one that is not there is no error."""
+        """Remove a generation that is not live; a missing one is not an error."""
         if self.live_generation() == generation:
             name = self._names.name
             raise EngineError(ENGINE, f"generation {generation} of {name!r} is live")
@@ -127,15 +127,15 @@ class MilvusEngine:
                 self._forms.pop(self._names.of(generation, part), None)
 
     def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
-        """Keep a generation's record in the place of the one before."""
+        """Store a generation's record, replacing the previous one."""
         write_record(self._connection, self._names.of(generation, "record"), record)
 
     def read_record(self, generation: int) -> dict[str, bytes] | None:
-        """Return a generation's record; None where it has none."""
+        """Return a generation's record, or None if it has none."""
         return read_record(self._connection, self._names.of(generation, "record"))
 
     def create_collection(self, generation: int, target: Target, schema: CollectionSchema) -> None:
-        """Make an empty collection, unless it is there."""
+        """Create an empty collection, unless it exists."""
         asked = self._location.index
         of_index = self._location.index_params
         if asked is None and (of_index or self._location.search_params):
@@ -162,16 +162,16 @@ class MilvusEngine:
         create_collection(self._connection, self._names.of(generation, target), shape)
 
     def open_collection(self, generation: int, target: Target) -> None:
-        """Index what is in a collection and make it searchable; returns when it is."""
+        """Index a collection and make it searchable; returns when both are done."""
         collection = self._names.of(generation, target)
         exact = self._form(collection).index_kind == EXACT
         seal(self._connection, collection, MATCH, exact=exact)
 
     def upsert(self, generation: int, target: Target, entries: Sequence[EngineItem]) -> None:
-        """Put items in, in the place of those with the same ids; kept when it returns."""
+        """Insert items, replacing those with the same ids; durable on return."""
         collection = self._names.of(generation, target)
         form = self._form(collection)
-        # Of two rows with one key in a request Milvus would keep both.
+        # Milvus would keep both of two rows with the same key in one request.
         rows = {key_of(entry.item.id): row_of(entry, form) for entry in entries}
         for batch in batches(list(rows.values())):
             self._connection.call(
@@ -180,7 +180,7 @@ class MilvusEngine:
             self._note_write(collection)
 
     def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
-        """Remove items; ids that are not there are no error."""
+        """Remove items; unknown ids are not an error."""
         collection = self._names.of(generation, target)
         for part in parts_of([key_of(item_id) for item_id in ids]):
             self._connection.call(
@@ -189,7 +189,7 @@ class MilvusEngine:
             self._note_write(collection)
 
     def count(self, generation: int, target: Target) -> int:
-        """Return the number of items, all changes that were acknowledged included."""
+        """Return the number of items, all acknowledged changes included."""
         collection = self._names.of(generation, target)
         rows = self._connection.call(
             lambda client: client.query(
@@ -199,7 +199,7 @@ class MilvusEngine:
         return int(rows[0]["count(*)"])
 
     def first_stage(self, generation: int, target: Target) -> EngineFirstStage:
-        """Say how a side is searched."""
+        """Return how a collection is searched."""
         name = self._form(self._names.of(generation, target)).index_kind
         return EngineFirstStage(name, widths_of(index_kind(name), self._location.search_params))
 
@@ -246,7 +246,7 @@ class MilvusEngine:
         with_embeddings: bool = False,
         with_tokens: bool = False,
     ) -> list[EngineItem]:
-        """Return the items with some ids, in any order; those that are not there are left out."""
+        """Return items by id, in any order; unknown ids are omitted."""
         collection = self._names.of(generation, target)
         form = self._form(collection)
         fields = [ITEM, *([MATCH] if with_embeddings else ())]
@@ -266,15 +266,15 @@ class MilvusEngine:
         return [entry_of(row, form) for row in rows]
 
     def check_health(self) -> None:
-        """Return where the engine answers."""
+        """Check that Milvus responds."""
         self._connection.call(lambda client: client.list_collections(**ONCE))
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         self._connection.close()
 
     def _live_collection(self) -> str | None:
-        """Return the collection that the name stands for; None: it stands for none."""
+        """Return the collection of the alias, or None if there is no alias."""
         name, refused = self._names.name, self._connection.pymilvus.MilvusException
 
         def described(client: Any) -> str | None:
@@ -289,15 +289,15 @@ class MilvusEngine:
         return self._connection.call(described)
 
     def _note_write(self, collection: str) -> None:
-        """Have reads of this process wait for what was written until now."""
-        # Not among the client's own methods, but those of the handler that it works with.
+        """Make reads of this process wait for all writes so far."""
+        # A method of the client's handler, not of the client itself.
         timestamp = self._connection.call(
             lambda client: client._get_connection().alloc_timestamp(**ONCE)
         )
         self._consistency.note_write(collection, timestamp)
 
     def _form(self, collection: str) -> CollectionForm:
-        """Return how a side is kept; it never changes."""
+        """Return the form of a collection, which never changes."""
         with self._forms_lock:
             form = self._forms.get(collection)
         if form is None:
@@ -311,7 +311,7 @@ class MilvusEngine:
 
 
 def _one_of(keys: Sequence[str]) -> str:
-    """Write that a row has one of some keys, which are hexadecimal digits."""
+    """Return the expression for rows with one of some keys, which are hexadecimal."""
     return f"{KEY} in [{', '.join(map(quoted, keys))}]"
 
 

@@ -20,7 +20,7 @@ from aladin_index.engines.milvus.index_kinds import INDEXED_ROWS
 from aladin_index.engines.milvus.rows import KEY, MAX_TEXT_BYTES
 from aladin_network.errors import EngineError
 
-# A side of a billion items takes hours to be indexed; what stands still longer is told.
+# A collection of a billion items takes hours to index; after this time it is an error.
 _INDEX_S, _LOAD_S, _FLUSH_S = 24 * 3600.0, 3600.0, 600.0
 # A digest, as `aladin_index.engines.milvus.rows.key_of` makes them.
 _KEY_LETTERS = 64
@@ -50,10 +50,10 @@ class CollectionShape:
 
 
 def create_collection(connection: MilvusConnection, name: str, shape: CollectionShape) -> None:
-    """Make an empty collection and have it loaded, unless it is there.
+    """Create an empty collection and load it, unless it exists.
 
-    It is loaded before it has items: so it can be counted and read at any time, and a load that
-    was cut short can go on from what is there.
+    It is loaded before it has items, so that it can be counted and read at any time, and an
+    interrupted push can continue with what is there.
     """
     types, options = connection.pymilvus.DataType, dict(ONCE)
     if shape.shards is not None:
@@ -89,7 +89,7 @@ def create_collection(connection: MilvusConnection, name: str, shape: Collection
 
 
 def load(connection: MilvusConnection, name: str, replicas: int | None) -> None:
-    """Have a collection in the memory of the nodes that search; returns when it is."""
+    """Load a collection into the memory of the query nodes; returns when it is loaded."""
     number = {} if replicas is None else {"replica_number": replicas}
     connection.call(lambda client: client.load_collection(name, _async=True, **number, **ONCE))
 
@@ -100,11 +100,11 @@ def load(connection: MilvusConnection, name: str, replicas: int | None) -> None:
 
 
 def seal(connection: MilvusConnection, name: str, index: str, *, exact: bool) -> None:
-    """Close the segments that are being filled; returns when the index is what is searched.
+    """Seal the growing segments; returns when searches use the index.
 
-    An index that is built is not searched yet: until the nodes have loaded the closed segments,
-    for which they take a minute unless they are told to, they search those that were filled by a
-    coarse index of their own, which finds far less. With exact search there is none.
+    Searches do not use a new index at once: until the nodes have loaded the sealed segments, which
+    takes a minute unless requested, they search the growing ones by a coarse index of their own,
+    which finds far less. Exhaustive search has no such index.
     """
     connection.call(lambda client: client.flush(name, timeout=_FLUSH_S, **ONCE))
 
@@ -128,12 +128,12 @@ def seal(connection: MilvusConnection, name: str, index: str, *, exact: bool) ->
 
 
 def drop(connection: MilvusConnection, name: str) -> None:
-    """Remove a collection; one that is not there is no error."""
+    """Remove a collection; a missing one is not an error."""
     connection.call(lambda client: client.drop_collection(name, **ONCE))
 
 
 def _typed(types: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the package's own types in the place of their names."""
+    """Replace the names of types by the package's own types."""
     return {
         name: types[value] if name == "element_type" else value for name, value in options.items()
     }
@@ -148,7 +148,7 @@ _SHAPE = CollectionShape(
         _TEXT: ("VARCHAR", {"max_length": MAX_TEXT_BYTES}),
         _COUNT: ("INT64", {}),
         _DIGEST: ("VARCHAR", {"max_length": 64}),
-        # Milvus makes no collection without a vector.
+        # Milvus requires a vector field.
         _UNUSED: ("FLOAT_VECTOR", {"dim": 2}),
     },
     vector=_UNUSED,
@@ -161,10 +161,10 @@ _SHAPE = CollectionShape(
 def write_record(
     connection: MilvusConnection, collection: str, record: Mapping[str, bytes]
 ) -> None:
-    """Keep a record in the place of the one before.
+    """Store a record, replacing the previous one.
 
     Raises:
-        EngineError: it is larger than what one request takes.
+        EngineError: If it exceeds the size of one request.
     """
     pieces = {name: base64.b64encode(piece).decode("ascii") for name, piece in record.items()}
     whole = json.dumps(pieces)
@@ -188,10 +188,10 @@ def write_record(
 
 
 def read_record(connection: MilvusConnection, collection: str) -> dict[str, bytes] | None:
-    """Return a record; None where there is none.
+    """Return a record, or None if there is none.
 
     Raises:
-        EngineError: it is not whole.
+        EngineError: If it is incomplete.
     """
     if not connection.call(lambda client: client.has_collection(collection, **ONCE)):
         return None
@@ -212,7 +212,7 @@ def read_record(connection: MilvusConnection, collection: str) -> dict[str, byte
         found = sorted(connection.call(rows), key=lambda row: row[KEY])
         if not found:
             return None
-        # A longer record than the one that is there now may have left rows behind it.
+        # A longer previous record may have left rows behind.
         parts = found[: found[0][_COUNT]]
         whole = "".join(row[_TEXT] for row in parts)
         if hashlib.sha256(whole.encode("ascii")).hexdigest() == found[0][_DIGEST]:

@@ -33,12 +33,11 @@ ENGINE = "milvus"
 
 Answer = TypeVar("Answer")
 
-# What `pymilvus` says of its own tries, which there are none of.
+# Prefix that `pymilvus` adds about its own retries, which are disabled.
 _TRIES = re.compile(r"^\[\w+\] Retry run out of 0 retry times, (message=)?")
 
-# Codes of answers that say that it may be otherwise in a moment: the server starts, a node of the
-# cluster was lost, a collection is being loaded, there is too much to do. They are listed in
-# Milvus's pkg/util/merr.
+# Codes of transient errors: the server is starting, a node of the cluster was lost, a collection is
+# being loaded, there is too much to do. They are listed in Milvus's pkg/util/merr.
 _PASSING = frozenset(
     (
         *(1, 2, 3, 4, 5, 8, 9),  # the service
@@ -46,10 +45,10 @@ _PASSING = frozenset(
         *(900, 901, 902, 903, 904, 1000, 1001, 1002),  # nodes and their files
     )
 )
-# And of gRPC, by name.
+# Transient errors of gRPC, by name.
 _PASSING_CALLS = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "UNKNOWN", "INTERNAL"}
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 1.0
-# A connection that was lost is looked for this often at least; gRPC itself goes up to minutes.
+# Interval of attempts to reconnect; by default gRPC waits up to minutes.
 _FIRST_RECONNECT_MS, _RECONNECT_MS = 100, 500
 # gRPC takes a limit that a channel has from a moment before the call: 1.3 to 2 s before it on the
 # machines it was measured on. A limit of a call of its own is exact, but has `pymilvus` try again
@@ -79,7 +78,7 @@ class MilvusConnection:
             raise ConfigError(
                 "Milvus needs the package pymilvus: pip install 'aladin-search[milvus]'"
             ) from error
-        # It logs each error before it raises it; ours are raised, and told where they end.
+        # It logs each error before raising it; we log errors where they are handled.
         logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
         self._url, self._token = url, token
         self._timeout_s, self._retries = timeout_s, retries
@@ -92,17 +91,17 @@ class MilvusConnection:
         return self._pymilvus
 
     def call(self, ask: Callable[[Any], Answer]) -> Answer:
-        """Call, and try again where it fails in a way that may pass.
+        """Make a call, and retry it after a transient failure.
 
-        A try may take half of the time, and none begins in the second half of it. Where the server
-        hangs, the last may end up to 2 s late.
+        An attempt may take half of the time limit, and none starts in the second half. If the
+        server hangs, the last attempt may end up to 2 s late.
 
         Args:
-            ask: takes the client; safe to be done twice. Its calls are to be told `ONCE`.
+            ask: Receives the client; safe to repeat. Its calls need the options `ONCE`.
 
         Raises:
-            EngineUnavailableError: the server does not answer, or not yet.
-            EngineError: it refuses.
+            EngineUnavailableError: If the server does not respond, or not yet.
+            EngineError: If the server refuses the call.
         """
         half_s = time.monotonic() + self._timeout_s / 2
         wait_s = _FIRST_WAIT_S
@@ -117,10 +116,10 @@ class MilvusConnection:
         raise AssertionError("the last try returns or raises")
 
     def wait_until(self, is_done: Callable[[Any], bool], what: str, timeout_s: float) -> None:
-        """Ask until something is done.
+        """Poll until a job is done.
 
         Raises:
-            EngineUnavailableError: it is not, in time.
+            EngineUnavailableError: If it is not done within `timeout_s`.
         """
         deadline_s, wait_s = time.monotonic() + timeout_s, _FIRST_WAIT_S
         while not self.call(is_done):
@@ -143,13 +142,13 @@ class MilvusConnection:
             cause = error.__cause__
             if isinstance(cause, self._grpc_error):
                 # Its message has all that gRPC knows of the call, line by line.
-                raise _told(cause.code(), cause.details()) from error
-            raise _told(error.code, error.message) from error
+                raise _engine_error(cause.code(), cause.details()) from error
+            raise _engine_error(error.code, error.message) from error
         except self._grpc_error as error:
-            raise _told(error.code(), error.details()) from error
+            raise _engine_error(error.code(), error.details()) from error
 
     def _connected(self) -> Any:
-        """Return the client; the first to ask connects, others wait as long as a try may take."""
+        """Return the client; the first caller connects, others wait up to half the time limit."""
         half_s = self._timeout_s / 2
         if not self._lock.acquire(timeout=half_s):
             raise EngineUnavailableError(ENGINE, f"no connection to {self._url} in {half_s:g} s")
@@ -173,12 +172,12 @@ class MilvusConnection:
             self._lock.release()
 
 
-# What each call of `pymilvus` is told: tries are `MilvusConnection`'s business.
+# Options of every call of `pymilvus`: retries are left to `MilvusConnection`.
 ONCE: dict[str, Any] = {"retry_times": 0}
 
 
-def _told(code: object, message: str) -> EngineError:
-    """Make an error of a code of Milvus or of gRPC."""
+def _engine_error(code: object, message: str) -> EngineError:
+    """Create the error for a code of Milvus or gRPC."""
     name = getattr(code, "name", None)
     message = " ".join(_TRIES.sub("", message or "no reason was given").split())
     passing = name in _PASSING_CALLS or code in _PASSING
@@ -193,7 +192,7 @@ _OWN_WRITE_S = 10.0
 
 
 class _Writes:
-    """When this process last wrote to each collection, with whichever client."""
+    """When this process last wrote to each collection, with any client."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -212,12 +211,12 @@ class _Writes:
         return timestamp if is_recent else None
 
 
-# One for all clients: what writes and what searches have one each.
+# Shared by all clients: writers and searchers have one each.
 _WRITES = _Writes()
 
 
 class Consistency:
-    """Chooses what a read waits for."""
+    """Chooses which writes a read waits for."""
 
     def __init__(self, url: str, level: str | None) -> None:
         """Choose by one of the levels of this file.
@@ -247,9 +246,9 @@ class Consistency:
     def of_read(self, collection: str) -> dict[str, Any]:
         """Return what a read has to ask for, in Milvus's words.
 
-        Its own "Session" neither bounds how late the writes of others are found, nor waits for
-        deletions, whose answers have no timestamp: here a read waits for the last write of this
-        process, if it is recent, and is bounded where there is none.
+        Milvus's own "Session" neither limits the delay of other processes' writes nor waits for
+        deletions, whose responses have no timestamp: here a read waits for the last write of this
+        process if it is recent, and is bounded otherwise.
         """
         if self._level != "session":
             return {"consistency_level": self._level.capitalize()}

@@ -37,7 +37,7 @@ from aladin_index.engines.qdrant.store import CollectionShape, Point, PointStore
 from aladin_network.errors import EngineError
 from aladin_network.types import TARGETS, Target
 
-# A server answers a request of any size, but holds all of the answer in memory.
+# A server accepts requests of any size, but holds the whole response in memory.
 _MAX_RESULTS = 10_000
 _PIECES = "pieces"
 
@@ -53,7 +53,7 @@ class QdrantEngine:
         token_vectors: TokenVectors,
         close: Callable[[], None],
     ) -> None:
-        """Work under `name`; nothing is asked of the engine yet.
+        """Prepare a client for `name`; nothing is asked of the engine yet.
 
         Args:
             kind: what the engine is called in messages and locations.
@@ -72,29 +72,29 @@ class QdrantEngine:
 
     @property
     def kind(self) -> str:
-        """Which engine."""
+        """Name of the engine."""
         return self._kind
 
     @property
     def max_results(self) -> int:
-        """The most that one search may ask for."""
+        """Largest `EngineQuery.count`."""
         return _MAX_RESULTS
 
     def generations(self) -> list[int]:
-        """List the generations that are there, whole or not, ascending."""
+        """List the generations in the engine, complete or not, in ascending order."""
         return self._names.generations_of(self._store.collections())
 
     def live_generation(self) -> int | None:
-        """Return the generation that the name stands for; None: none yet."""
+        """Return the live generation, or None if nothing was published yet."""
         collection = self._store.alias(self._names.name)
         return None if collection is None else self._names.generation_of(collection)
 
     def make_live(self, generation: int) -> None:
-        """Let the name stand for a generation from now on, in one step."""
+        """Make a generation the live one, atomically."""
         self._store.set_alias(self._names.name, self._names.of(generation, "record"))
 
     def drop_generation(self, generation: int) -> None:
-        """Remove a generation that is not live; one that is not there is no error."""
+        """Remove a generation that is not live; a missing one is not an error."""
         if self.live_generation() == generation:
             raise EngineError(
                 self._kind, f"generation {generation} of {self._names.name!r} is live"
@@ -106,21 +106,21 @@ class QdrantEngine:
                 self._kept.pop((generation, target), None)
 
     def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
-        """Keep a generation's record in the place of the one before."""
+        """Store a generation's record, replacing the previous one."""
         self._write_pieces(generation, "record", record)
 
     def read_record(self, generation: int) -> dict[str, bytes] | None:
-        """Return a generation's record; None where it has none."""
+        """Return a generation's record, or None if it has none."""
         return self._read_pieces(generation, "record")
 
     def create_collection(self, generation: int, target: Target, schema: CollectionSchema) -> None:
-        """Make an empty collection, unless it is there."""
+        """Create an empty collection, unless it exists."""
         pieces = self._read_pieces(generation, target)
         if pieces is None:
             kept = CollectionForm(schema.codec, self._token_vectors)
             self._write_pieces(generation, target, kept.pieces())
         else:
-            # As it was begun, should the settings have been changed since.
+            # The form it was created with, even if the settings have changed since.
             kept = CollectionForm.of_pieces(pieces)
         collection = self._names.of(generation, target)
         shape = CollectionShape(
@@ -132,17 +132,17 @@ class QdrantEngine:
         self._store.index_field(collection, VALUES, "keyword")
 
     def open_collection(self, generation: int, target: Target) -> None:
-        """Index what is in a collection and make it searchable; returns when it is."""
+        """Index a collection and make it searchable; returns when both are done."""
         self._store.optimise(self._names.of(generation, target))
 
     def upsert(self, generation: int, target: Target, entries: Sequence[EngineItem]) -> None:
-        """Put items in, in the place of those with the same ids; kept when it returns."""
-        kept = self._kept_side(generation, target)
+        """Insert items, replacing those with the same ids; durable on return."""
+        kept = self._form_of(generation, target)
         with_vectors = kept.token_vectors != "none"
         points = [point_of(entry, kept.codec, with_vectors=with_vectors) for entry in entries]
         collection = self._names.of(generation, target)
-        # Before the points: graphs are built so that they can be walked within what an index of
-        # the payload lets through.
+        # Before the points: Qdrant builds graphs that can be traversed within the points that pass
+        # a filter on an indexed field.
         paths = {path for point in points for path in number_paths(point.payload)}
         for path in sorted(paths - kept.indexed_paths):
             self._store.index_field(collection, path, "float")
@@ -150,21 +150,21 @@ class QdrantEngine:
         self._store.upsert(collection, points)
 
     def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
-        """Remove items; ids that are not there are no error."""
+        """Remove items; unknown ids are not an error."""
         keys = [key_of(item_id) for item_id in ids]
         self._store.delete(self._names.of(generation, target), keys)
 
     def count(self, generation: int, target: Target) -> int:
-        """Return the number of items, all changes that were acknowledged included."""
+        """Return the number of items, all acknowledged changes included."""
         return self._store.count(self._names.of(generation, target))
 
     def first_stage(self, generation: int, target: Target) -> EngineFirstStage:  # noqa: ARG002
-        """Say how a side is searched."""
+        """Return how a collection is searched."""
         return self._store.first_stage
 
     def search(self, query: EngineQuery) -> list[FoundItem]:
         """Find the nearest items of a query, best first, see `EngineClient`."""
-        kept = self._kept_side(query.generation, query.target)
+        kept = self._form_of(query.generation, query.target)
         scores_words = query.words is not None and kept.token_vectors != "none"
         if not scores_words:
             query = replace(query, words=None)
@@ -182,8 +182,8 @@ class QdrantEngine:
         with_embeddings: bool = False,
         with_tokens: bool = False,
     ) -> list[EngineItem]:
-        """Return the items with some ids, in any order; those that are not there are left out."""
-        kept = self._kept_side(generation, target)
+        """Return items by id, in any order; unknown ids are omitted."""
+        kept = self._form_of(generation, target)
         points = self._store.retrieve(
             self._names.of(generation, target),
             [key_of(item_id) for item_id in ids],
@@ -193,18 +193,18 @@ class QdrantEngine:
         return [entry_of(point, kept.codec) for point in points]
 
     def check_health(self) -> None:
-        """Return where the engine answers."""
+        """Check that the engine responds."""
         self._store.check_health()
 
     def close(self) -> None:
-        """Close its connections; a second time is no error."""
+        """Close the connections; repeated calls are permitted."""
         with self._lock:
             close, self._close = self._close, None
         if close is not None:
             close()
 
-    def _kept_side(self, generation: int, target: Target) -> CollectionForm:
-        """Return what was kept of a side when it was made; it never changes."""
+    def _form_of(self, generation: int, target: Target) -> CollectionForm:
+        """Return the form a collection was created with, which never changes."""
         with self._lock:
             kept = self._kept.get((generation, target))
         if kept is not None:
@@ -219,7 +219,7 @@ class QdrantEngine:
         return kept
 
     def _write_pieces(self, generation: int, part: Part, pieces: Mapping[str, bytes]) -> None:
-        """Keep pieces of bytes as one point, so that they change in one step."""
+        """Store byte strings as one point, so that they change atomically."""
         collection = self._names.of(generation, "record")
         self._store.create(collection, None)
         texts = {name: base64.b64encode(piece).decode("ascii") for name, piece in pieces.items()}

@@ -83,12 +83,12 @@ class ClientStore:
         return [each.name for each in found.collections]
 
     def alias(self, name: str) -> str | None:
-        """Return the collection that a name stands for; None: it stands for none."""
+        """Return the collection of an alias, or None if there is no such alias."""
         aliases = self._calls.run(self._client.get_aliases).aliases
         return next((each.collection_name for each in aliases if each.alias_name == name), None)
 
     def set_alias(self, name: str, collection: str) -> None:
-        """Let a name stand for a collection from now on, in one step."""
+        """Point an alias to a collection, atomically."""
         steps: list[models.AliasOperations] = []
         if self.alias(name) is not None:
             deleted = models.DeleteAlias(alias_name=name)
@@ -98,7 +98,7 @@ class ClientStore:
         self._calls.run(lambda: self._client.update_collection_aliases(steps))
 
     def create(self, collection: str, shape: CollectionShape | None) -> None:
-        """Make an empty collection, unless it is there; without a shape it has no vectors."""
+        """Create an empty collection, unless it exists; without a shape it has no vectors."""
         settings = self._settings
 
         def create() -> None:
@@ -117,7 +117,7 @@ class ClientStore:
         self._calls.run(create)
 
     def drop(self, collection: str) -> None:
-        """Remove a collection; one that is not there is no error."""
+        """Remove a collection; a missing one is not an error."""
 
         def drop() -> None:
             if self._client.collection_exists(collection):
@@ -132,7 +132,7 @@ class ClientStore:
             self._calls.run(lambda: self._client.create_payload_index(collection, path, schema))
 
     def optimise(self, collection: str) -> None:
-        """Index what is in a collection; returns when that is done."""
+        """Index a collection; returns when that is done."""
         if self._local:
             return
         self._calls.run(
@@ -147,12 +147,12 @@ class ClientStore:
             green = green + 1 if state.status == models.CollectionStatus.GREEN else 0
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
-        """Put points in, in the place of those with the same keys; kept when it returns."""
+        """Insert points, replacing those with the same keys; durable on return."""
         for message in point_structs(points):
             self._change(collection, partial(self._client.upsert, points=message))
 
     def delete(self, collection: str, keys: Sequence[str]) -> None:
-        """Remove points; keys that are not there are no error."""
+        """Remove points; unknown keys are not an error."""
         for part in _parts(keys):
             chosen = models.PointIdsList(points=list[models.ExtendedPointId](part))
             self._change(collection, partial(self._client.delete, points_selector=chosen))
@@ -163,13 +163,13 @@ class ClientStore:
 
     @property
     def first_stage(self) -> EngineFirstStage:
-        """How collections are searched."""
+        """Index kind and possible search widths of the collections."""
         return EngineFirstStage("flat", ()) if self._local else self._settings.first_stage
 
     def search(
         self, collection: str, query: EngineQuery, fields: Sequence[str]
     ) -> list[ScoredPoint]:
-        """Find the points whose embeddings are nearest, best first, see `PointStore`."""
+        """Find the points with the nearest embeddings, best first, see `PointStore`."""
         requests = search_requests(query, fields, self._parameters(query.count, query.width))
         answers = self._calls.run(
             lambda: self._client.query_batch_points(
@@ -186,7 +186,7 @@ class ClientStore:
         fields: Sequence[str],
         with_embeddings: bool = False,
     ) -> list[Point]:
-        """Return the points with some keys; those that are not there are left out."""
+        """Return points by key; unknown keys are omitted."""
         points: list[Point] = []
         for part in _parts(keys):
             read = partial(

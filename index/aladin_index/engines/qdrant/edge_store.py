@@ -151,17 +151,17 @@ class EdgeStore:
         ]
 
     def alias(self, name: str) -> str | None:
-        """Return the collection that a name stands for; None: it stands for none."""
+        """Return the collection of an alias, or None if there is no such alias."""
         return self._aliases().get(name)
 
     def set_alias(self, name: str, collection: str) -> None:
-        """Let a name stand for a collection from now on, in one step."""
+        """Point an alias to a collection, atomically."""
         self._shard(collection)
         with self._lock:
             write_json(self._folder / _ALIASES, self._aliases() | {name: collection})
 
     def create(self, collection: str, shape: CollectionShape | None) -> None:
-        """Make an empty collection, unless it is there; without a shape it has no vectors."""
+        """Create an empty collection, unless it exists; without a shape it has no vectors."""
         path, partial = self._folder / collection, self._folder / (collection + _PARTIAL)
         with self._lock:
             if path.exists():
@@ -175,7 +175,7 @@ class EdgeStore:
             sync(self._folder)
 
     def drop(self, collection: str) -> None:
-        """Remove a collection; one that is not there is no error."""
+        """Remove a collection; a missing one is not an error."""
         path, partial = self._folder / collection, self._folder / (collection + _PARTIAL)
         with self._lock:
             shard = self._shards.pop(collection, None)
@@ -191,19 +191,19 @@ class EdgeStore:
         self._update(collection, edge.UpdateOperation.create_field_index(path, _FIELD_KINDS[kind]))
 
     def optimise(self, collection: str) -> None:
-        """Index what is in a collection; returns when that is done."""
+        """Index a collection; returns when that is done."""
         self._run(self._shard(collection).optimize)
         self._flush(collection)
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
-        """Put points in, in the place of those with the same keys; kept when it returns."""
+        """Insert points, replacing those with the same keys; durable on return."""
         for start in range(0, len(points), _POINTS_AT_A_TIME):
             part = [edge_point(point) for point in points[start : start + _POINTS_AT_A_TIME]]
             self._update(collection, edge.UpdateOperation.upsert_points(part))
         self._flush(collection)
 
     def delete(self, collection: str, keys: Sequence[str]) -> None:
-        """Remove points; keys that are not there are no error."""
+        """Remove points; unknown keys are not an error."""
         self._update(collection, edge.UpdateOperation.delete_points(list(keys)))
         self._flush(collection)
 
@@ -214,13 +214,13 @@ class EdgeStore:
 
     @property
     def first_stage(self) -> EngineFirstStage:
-        """How collections are searched."""
+        """Index kind and possible search widths of the collections."""
         return self._settings.first_stage
 
     def search(
         self, collection: str, query: EngineQuery, fields: Sequence[str]
     ) -> list[ScoredPoint]:
-        """Find the points whose embeddings are nearest, best first, see `PointStore`."""
+        """Find the points with the nearest embeddings, best first, see `PointStore`."""
         passes = None if query.filter is None else edge_filter(query.filter)
         parameters = edge.SearchParams(hnsw_ef=self._settings.candidates(query.count, query.width))
         first_stage = nearest(query.embedding, MATCH)
@@ -259,7 +259,7 @@ class EdgeStore:
         fields: Sequence[str],
         with_embeddings: bool = False,
     ) -> list[Point]:
-        """Return the points with some keys; those that are not there are left out."""
+        """Return points by key; unknown keys are omitted."""
         shard = self._shard(collection)
         records = self._run(
             lambda: shard.retrieve(list(keys), list(fields), [MATCH] if with_embeddings else False)

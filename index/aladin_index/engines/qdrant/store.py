@@ -83,23 +83,23 @@ class PointStore(Protocol):
         ...
 
     def alias(self, name: str) -> str | None:
-        """Return the collection that a name stands for; None: it stands for none."""
+        """Return the collection of an alias, or None if there is no such alias."""
         ...
 
     def set_alias(self, name: str, collection: str) -> None:
-        """Let a name stand for a collection from now on, in one step."""
+        """Point an alias to a collection, atomically."""
         ...
 
     def create(self, collection: str, shape: CollectionShape | None) -> None:
-        """Make an empty collection, unless it is there; without a shape it has no vectors."""
+        """Create an empty collection, unless it exists; without a shape it has no vectors."""
         ...
 
     def drop(self, collection: str) -> None:
-        """Remove a collection; one that is not there is no error."""
+        """Remove a collection; a missing one is not an error."""
         ...
 
     def optimise(self, collection: str) -> None:
-        """Index what is in a collection; returns when that is done."""
+        """Index a collection; returns when that is done."""
         ...
 
     def index_field(self, collection: str, path: str, kind: FieldKind) -> None:
@@ -107,11 +107,11 @@ class PointStore(Protocol):
         ...
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
-        """Put points in, in the place of those with the same keys; kept when it returns."""
+        """Insert points, replacing those with the same keys; durable on return."""
         ...
 
     def delete(self, collection: str, keys: Sequence[str]) -> None:
-        """Remove points; keys that are not there are no error."""
+        """Remove points; unknown keys are not an error."""
         ...
 
     def count(self, collection: str) -> int:
@@ -120,7 +120,7 @@ class PointStore(Protocol):
 
     @property
     def first_stage(self) -> EngineFirstStage:
-        """How collections are searched."""
+        """Index kind and possible search widths of the collections."""
         ...
 
     def search(
@@ -144,7 +144,7 @@ class PointStore(Protocol):
         fields: Sequence[str],
         with_embeddings: bool = False,
     ) -> list[Point]:
-        """Return the points with some keys; those that are not there are left out."""
+        """Return points by key; unknown keys are omitted."""
         ...
 
     def check_health(self) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from aladin_service.observe.logs import FIELDS, current_request
+from aladin_service.observe.logs import CURRENT_REQUEST, FIELDS
 
 _LOG = logging.getLogger("service.audit")
 
@@ -67,7 +67,7 @@ def log_write(
         outcome = "failed"
     elif status >= 400:
         outcome = "refused"
-    request = current_request()
+    request = CURRENT_REQUEST.get()
     fields: dict[str, Any] = {
         "outcome": outcome,
         "key": key_name,

@@ -22,7 +22,7 @@ from aladin_service.http.access.origins import (
     is_preflight,
     preflight_response,
 )
-from aladin_service.http.access.policy import AccessPolicy, Needed, rows_of
+from aladin_service.http.access.policy import AccessPolicy, KeyRing, Needed, rows_of
 from aladin_service.http.access.rate_limits import RateLimit, client_network
 from aladin_service.http.error_responses import error_response, unknown_route_response
 from aladin_service.http.errors import (
@@ -108,7 +108,7 @@ class AccessControl:
             origin = foreign_origin(headers, policy.origins)
             if origin is not None:
                 raise CrossSiteError(origin)
-        key = await self._key(headers, scope)
+        key = None if policy.keys is None else await self._key(policy.keys, headers, scope)
         state["key"] = key
         if needed.scope not in (policy.anonymous if key is None else key.scopes):
             if key is None and policy.keys is not None:
@@ -116,15 +116,13 @@ class AccessControl:
             raise MissingScopeError(needed.scope, None if key is None else key.name)
         if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
             raise UnknownHostError(headers.get("host", ""))
-        limit = self._limit(key, scope)
-        state["limit"] = limit
-        if limit is not None:
-            await limit.take(1)
+        if key is not None or policy.clients is not None:
+            limit = self._limit(key, scope)
+            state["limit"] = limit
+            if limit is not None:
+                await limit.take(1)
 
-    async def _key(self, headers: Headers, scope: Scope) -> ApiKey | None:
-        keys = self._policy.keys
-        if keys is None:
-            return None
+    async def _key(self, keys: KeyRing, headers: Headers, scope: Scope) -> ApiKey | None:
         try:
             secret = presented_key(headers)
             if secret is None:

@@ -25,15 +25,15 @@ from aladin_network.types import Target
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import json_request_docs, read_json_object, run_sized
 from aladin_service.http.error_responses import (
-    ContentTypeError,
     ErrorBody,
     error_docs,
     invalid_input,
     part_error,
 )
+from aladin_service.http.errors import ContentTypeError
 from aladin_service.http.search_requests import SearchBody, run_search
 from aladin_service.http.state import Service, ServiceState, until_disconnect
-from aladin_service.observe.logs import current_request
+from aladin_service.observe.logs import CURRENT_REQUEST
 from aladin_service.search.job import Answered
 
 _LOG = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class BatchFeed:
 
     def _fail(self, place: int, error: Exception) -> None:
         response = part_error(error, self._request_id)
-        record = current_request()
+        record = CURRENT_REQUEST.get()
         if record is not None:
             record.failed_parts += 1
         if response.status_code >= 500 and response.status_code != 503:

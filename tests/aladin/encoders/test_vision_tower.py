@@ -17,7 +17,7 @@ from transformers import (
 from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 
 from aladin_network.config import ImagePreprocessing
-from aladin_network.encoders.preprocessing import (
+from aladin_network.encoders.vision_tower import (
     input_window,
     patch_grid,
     preprocess_patches,
