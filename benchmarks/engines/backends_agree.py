@@ -194,7 +194,7 @@ def compare(source: Path, engine: Engine, folder: Path, queries: int) -> dict[st
                 asked = _queries(embedded, modality, queries)
                 for filtered in (False, True):
                     expected, actual = _search_both(
-                        embedded, remote, asked, engine.filters if filtered else [None]
+                        embedded, remote, asked, modality, engine.filters if filtered else [{}]
                     )
                     name = f"{'text_to_image' if modality == 'text' else 'image_to_text'}"
                     figures[name + ("_filtered" if filtered else "")] = _agreement(expected, actual)
@@ -215,7 +215,8 @@ def _search_both(
     embedded: TwoStageSearcher,
     remote: TwoStageSearcher,
     queries: Sequence[EncodedQuery],
-    filters: Sequence[Mapping[str, Any] | None],
+    modality: Modality,
+    filters: Sequence[Mapping[str, Any]],
 ) -> tuple[_Answers, _Answers]:
     """Ask both, in turns, so that what else the machine does meets both."""
     answers = _Answers([], []), _Answers([], [])
@@ -224,9 +225,9 @@ def _search_both(
             started = time.perf_counter()
             result = searcher.search(
                 query,
-                OTHER_TARGET_OF[query.modality],
+                OTHER_TARGET_OF[modality],
                 SearchOptions(
-                    k=_HITS, candidates=_CANDIDATES, filter=filters[place % len(filters)]
+                    k=_HITS, candidates=_CANDIDATES, filter=dict(filters[place % len(filters)])
                 ),
             )
             seconds.append(time.perf_counter() - started)

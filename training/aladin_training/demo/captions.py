@@ -55,8 +55,12 @@ class Mention:
 
     def fits(self, thing: SceneObject) -> bool:
         """Tell whether all words are true of an object."""
-        said = ((self.colour, thing.colour), (self.pattern, thing.pattern), (self.size, thing.size))
-        return self.shape == thing.shape and all(word in (None, fact) for word, fact in said)
+        words = (
+            (self.colour, thing.colour),
+            (self.pattern, thing.pattern),
+            (self.size, thing.size),
+        )
+        return self.shape == thing.shape and all(word in (None, fact) for word, fact in words)
 
 
 @dataclass(frozen=True, kw_only=True)

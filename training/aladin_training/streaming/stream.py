@@ -186,7 +186,9 @@ def _read_shard(
         )
     elif next(records, None) is not None:
         logger.warning(
-            "%s: more than the %d photos that were counted; left out", shard.path, count.photos
+            "%s: more than the %d photos that were counted; the rest are skipped",
+            shard.path,
+            count.photos,
         )
     for _ in range(max(found, passed), count.photos):
         yield ReadSample(None, None)
