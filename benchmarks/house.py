@@ -69,14 +69,14 @@ class Budget(NamedTuple):
 
 # Each is to come down to 0; none may rise.
 MAX_FOLDER_CYCLES = 0
-MAX_LONG_FUNCTIONS = 6
-MAX_LONG_FILES = 4
+MAX_LONG_FUNCTIONS = 4
+MAX_LONG_FILES = 2
 MAX_SMALL_MODULES = 0
-MAX_DANGLING_ENTRIES = 1420
+MAX_DANGLING_ENTRIES = 1162
 
-# These are to come down to 120 functions in 35 files, and to 150 in 45.
-QUERY_BUDGET = Budget(functions=200, files=52)
-PHOTO_BUDGET = Budget(functions=162, files=45)
+# A query is to come down to 120 functions in 35 files.
+QUERY_BUDGET = Budget(functions=172, files=50)
+PHOTO_BUDGET = Budget(functions=150, files=45)
 
 
 def main() -> int:
