@@ -1,19 +1,14 @@
-"""A copy of an index whose items carry metadata: something for filters to look at.
-
-Real photo collections come with metadata, Flickr8k does not. What is given to an item follows from
-its row alone, so that every copy is the same: a number, a text, a bool, a list, and a field that
-some items lack.
-
-The same queries on an index of files and on the engines that it was pushed to.
+"""Compares an index of files with the engines that it was pushed to, on the same queries.
 
     python -m benchmarks.engines.backends_agree [--index INDEX] [--queries 1000] [--engines ...]
     [--json]
 
-A copy of the index, its items with metadata (`benchmarks.engines.backends_agree`), is pushed to
-each engine: Milvus is the real server of the package of that name on 127.0.0.1, Qdrant its
-client's local mode and its own engine in this process. Every query goes to the embedded index and
-to the engine: texts ask for images and images for texts, with filters and without, 10 hits of 100
-candidates. For each engine and each of the four:
+A copy of the index, whose items have metadata for filters, is pushed to each engine: Milvus is the
+real server of the package of that name on 127.0.0.1, Qdrant its client's local mode and its own
+engine in this process. The metadata of an item (a number, a text, a bool, a list, and a field that
+some items lack) depends on its row alone, so that every copy is the same. Every query is sent to
+the embedded index and to the engine: text to image and image to text, with filters and without, 10
+hits of 100 candidates. For each engine and each of the four:
 
     identical   share of the queries whose 10 hits are the same in the same order; two hits whose
                 scores differ by less than 1e-5 may stand either way

@@ -1,8 +1,8 @@
-"""This project's index: built as an import builds it, and searched as the service searches it.
+"""The engines of the comparison: this project, raw FAISS, and Qdrant's engine in process.
 
-Raw FAISS, alone and with the re-ranking that one writes in NumPy.
-
-Qdrant's engine in this process: a dense prefetch and MaxSim over multivectors, in one call.
+This project's index is built by the import and searched as by the service. FAISS runs alone, and
+with re-ranking in NumPy as a user would write it. Qdrant runs a dense prefetch and MaxSim over
+multivectors in one call.
 """
 
 from __future__ import annotations

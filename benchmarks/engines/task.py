@@ -1,9 +1,8 @@
-"""What every engine is given, and what it should answer.
+"""The task of the engine comparison: data, correct answers, and the choice of search parameters.
 
-Photos are drawn once and kept as float32 arrays, so that all engines index the very same ones; the
-right answers are computed from those arrays.
-
-Chooses an engine's search parameters, the same way for all engines.
+Photos are drawn once and kept as float32 arrays, so that all engines index the same ones; the
+correct answers are computed from those arrays. The parameters of every engine are chosen by the
+same procedure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What `benchmarks.index.live_updates` adds, replaces and deletes: groups of made-up photos.
+"""The photos and the concurrent searches of `benchmarks.index.live_updates`.
 
-Searches an index again and again while `benchmarks.index.live_updates` kills its writers.
+Groups of synthetic photos are added, replaced and deleted, and the index is searched continuously
+while its writers are killed.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""How the benchmarks of the service are called, and how they tell what they measured.
+"""Common parts of the benchmarks: command lines, output, and timing.
 
-Times several things in turn, so that a busy machine slows all of them alike.
-
-Seconds as a quiet machine would take them, measured on one that may not be quiet.
-
-A neighbour takes the processor away, which the clock counts and the processor's own time does
-not. Several threads use more of the processor's time than the clock's. So it is the less of the
-two: exact where one thread computes, and the clock's where several do and nobody else is there.
-
-Measuring as a search runs: on one thread.
+Alternatives are timed in turn, so that other load on the machine slows all of them alike. A time is
+the smaller of wall-clock time and the process's own processor time: other processes inflate only
+the former, several threads only the latter. It is exact for a single thread, and the wall-clock
+time for several threads on an idle machine. Searches are measured on one thread.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""An index to serve where there is none: a network of real size, nothing learnt and nothing loaded.
+"""A synthetic index for benchmarks of the service, and queries taken from it.
 
-What a search costs follows from the sizes of the network and of the index, not from what is in
-them. The sizes here are those of a small deployment: a text encoder like MiniLM's (6 layers of 384)
-or like BERT's base, which is ALADIN's own (12 layers of 768), MobileNetV2 for photos, 10,000 photos
-of 49 regions. The weights are random, the photos' encodings are those of
-`benchmarks.lib.synthetic`; captions and picture files are the demo's, so that photos can be shown
-and evidence names words.
-
-Queries for a service, taken from the index that it serves.
+The cost of a search depends on the sizes of the network and of the index, not on their contents.
+The sizes here are those of a small deployment: a text encoder like MiniLM (6 layers of 384) or like
+BERT base, which is ALADIN's own (12 layers of 768), MobileNetV2 for photos, 10,000 photos of 49
+regions. The weights are random, the photos' encodings are those of `benchmarks.lib.synthetic`;
+captions and picture files are the demo's, so that photos can be shown and evidence names words.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A network of some thousand parameters, for an index has to have one; untrained.
+"""A small collection that is indexed in less than a second.
 
-A collection that is indexed in less than a second: random photos, texts, a small network.
+It has random photos and texts, and an untrained network of a few thousand parameters.
 """
 
 from __future__ import annotations

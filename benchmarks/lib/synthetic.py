@@ -1,15 +1,14 @@
-"""Encodings for any number of photos, made from real ones so that they cluster alike.
+"""Synthetic encodings for any number of photos, modelled on real ones, and indexes of them.
 
 Photos are drawn in the joint principal space of the real photos' embeddings and tokens: a point is
 a real photo, mixed with a near neighbour, plus noise with the data's own covariance. Embedding and
-tokens come from the same point, so what one says of a photo the other says too, as in real data
-where the embedding was distilled from the tokens. Every photo depends on the seed and on its
-number alone: the first thousand of a million are the thousand of a thousand.
+tokens come from the same point, so that they agree as in real data, where the embedding was
+distilled from the tokens. Every photo depends on the seed and on its number alone: the first
+thousand of a million are the thousand of a thousand.
 
-`benchmarks.lib.synthetic_sources` says where the real photos come from, and
-``python -m benchmarks.search.synthetic_check`` compares the result with them.
-
-Builds an index of synthetic photos as an import of ready-made encodings does.
+`benchmarks.lib.synthetic_sources` selects the real photos, and
+``python -m benchmarks.search.synthetic_check`` compares the result with them. An index of synthetic
+photos is built by the import of ready-made encodings.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What the network takes, on one core: for `benchmarks.search.constants`.
-
-Measures the costs that `aladin index plan` computes with, on this machine.
+"""Measures the costs that `aladin index plan` computes with, on this machine.
 
     python -m benchmarks.search.constants [--out FILE] [--items 100000 400000] [--only SECTION ...]
 

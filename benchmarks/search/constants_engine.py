@@ -1,5 +1,7 @@
-"""What an engine takes, with a real Milvus server on this machine: for
-`benchmarks.search.constants`."""
+"""Costs of an engine, measured on a Milvus server on this machine.
+
+For `benchmarks.search.constants`.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What the stored forms of tokens take, and pages from the disk: for
-`benchmarks.search.constants`.
+"""Costs of stored tokens, of reads from disk, and of the rest of a search.
 
-What a real index of synthetic photos takes around its two stages: for
-`benchmarks.search.constants`.
+For `benchmarks.search.constants`: the costs of the stored forms of tokens and of reading pages from
+disk, and, with an index of synthetic photos, all costs around the two stages.
 """
 
 from __future__ import annotations

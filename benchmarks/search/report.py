@@ -1,6 +1,4 @@
-"""Plots of the report.
-
-Runs the benchmarks one after the other, and draws what they found.
+"""Runs the benchmarks one after the other, and writes a report with tables and plots.
 
     python -m benchmarks.search.report [--items 10000 100000] [--out benchmarks/results] [--quick]
     make bench                  (BENCH_ITEMS="10000 100000 1000000" for the full scale)

@@ -1,15 +1,12 @@
-"""Ways to score one text against photos that one can install, each at its best.
-
-All take photos of one length, with which they are fastest, and return a score a photo.
-
-Milliseconds to re-rank photos for one text: ours, what one can install, and just reading.
+"""Times re-ranking of photos for one text: this project's kernel, alternatives, and reading alone.
 
     python -m benchmarks.search.rerank [--json] [--quick] [--items 20000] [--repetitions 200]
 
 A text of 12 words, photos of 49 regions, tokens of 128 dimensions, one thread; the p50 of each at
-100 and at 1,000 candidates. All are timed in turn, repetition by repetition, so that a neighbour
-on the machine slows all alike: ratios hold even where milliseconds do not. Every repetition has
-other candidates; the page cache is warm.
+100 and at 1,000 candidates. The alternatives are installable packages, each in its fastest form.
+All are timed in turn, repetition by repetition, so that other load on the machine slows all alike:
+ratios hold even where milliseconds do not. Every repetition has other candidates; the page cache is
+warm.
 
 `candidates.100|1000` holds, for each of `ours`, `torch_bf16`, `torch_f32`, `numpy`, `maxsim_cpu`
 and `read`, a `..._ms`:

@@ -1,8 +1,7 @@
-"""Searches of synthetic photos by texts that are encoded already.
+"""Measurements of searches in an index of synthetic photos, in a process that did not build it.
 
-What searches of synthetic photos find: beside exact search, and beside exhaustive alignment.
-
-Measures searches of an index of synthetic photos, in a process that did not build it.
+Queries are texts that are already encoded. Results are compared with exact search, and with
+exhaustive alignment.
 """
 
 from __future__ import annotations

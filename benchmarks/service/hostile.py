@@ -1,6 +1,4 @@
-"""Requests made from the service's own description of its routes, sound ones and unsound ones.
-
-A service under attack: it must answer, stay as large as it is, and give nothing away.
+"""Attacks a service: it must answer, keep its memory bounded, and reveal no other file.
 
     python -m benchmarks.service.hostile [--cases 10000] [--images 5000] [--workers 1] [--quick]
     [--json]

@@ -1,10 +1,7 @@
-"""What a service answered to what was meant to harm it, counted.
+"""Hostile requests against the service, and the counts of its answers.
 
-Attempts to have the service read a file that is not the index's.
-
-Attempts to take all of a service's connections, with requests that never come whole.
-
-Broken pictures, uploaded as whoever searches and as whoever adds items.
+The attacks are attempts to read files outside the index, to occupy all connections by requests that
+are never completed, and uploads of broken pictures as queries and as new items.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""When something of the page is seen, by the browser's own clock.
-
-What the page costs those who look at it, and whether all of them can use it.
+"""Measures the search page: load and paint times by the browser's clock, size and accessibility.
 
     python -m benchmarks.service.page [--index INDEX] [--json] [--quick] [--screenshots FOLDER]
 

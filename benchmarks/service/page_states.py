@@ -1,8 +1,7 @@
-"""The main states of the page, each reached as its users reach it.
+"""The main states of the page, reached as by its users, and what is measured in each.
 
-What axe finds wrong with a page for people who do not see it, or see or use it differently.
-
-One look at one state of the page: what it took, what is wrong with it, a picture of it.
+For each state: its timing, its layout, the accessibility violations that axe finds, and a
+screenshot.
 """
 
 from __future__ import annotations

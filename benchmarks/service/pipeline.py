@@ -1,6 +1,6 @@
-"""The pipeline of the service without the service: encode, retrieve, re-rank, write the JSON.
+"""The search pipeline without HTTP: encode, retrieve, re-rank and write the JSON.
 
-What HTTP costs a query that has the service to itself.
+Also the overhead of HTTP for a query that has the service to itself.
 """
 
 from __future__ import annotations

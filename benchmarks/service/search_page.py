@@ -1,6 +1,7 @@
-"""Chromium, for what looks at the page as people do: where it is, how it starts, what it minds.
+"""The search page in Chromium, operated as by its users.
 
-The page at /, used as its users do; the names of its elements are told here alone.
+Finds and starts the browser, collects its complaints, and is the only module that knows the names
+of the page's elements.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a query or a new item may cost, whichever front door it comes through.
+"""Settings of the service, read from environment variables with the prefix ``ALADIN_``.
 
-The settings of the service, read from the environment (prefix ``ALADIN_``).
-
-How a command reaches the engine that keeps an index.
+Also the limits of a query or a new item, and the options for the engine that stores an index, which
+the command line reads from the same variables.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Searches the first stage's FAISS index, whichever kind it is, in one way.
+"""The FAISS index of the first stage: building and searching, the same for all kinds of index.
 
-Builds the first stage's FAISS index: the same vectors always make the same bytes.
+Building is deterministic: the same vectors always produce the same bytes.
 """
 
 from __future__ import annotations

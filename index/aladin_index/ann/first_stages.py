@@ -1,8 +1,9 @@
-"""Which FAISS index a side gets: the fastest that fits the memory and finds enough.
+"""The first stages of a new generation: choice of the FAISS index, building, tuning and writing.
 
-Measured by ``python -m benchmarks.search.ann_factories`` with one thread: the nearest 100 of
-100,000 photos for a caption, 256 values, one query at a time; each calibrated for an ann_recall of
-0.99, with the rows compared exactly for each one wanted.
+The choice is the fastest index that fits the memory and reaches the required recall. Measured by
+``python -m benchmarks.search.ann_factories`` with one thread: the nearest 100 of 100,000 photos for
+a caption, 256 values, one query at a time; each tuned for an ann_recall of 0.99, with the rows
+compared exactly for each one requested.
 
                          recall     ms
     IVF256,PQ256x4fs      .9957   .217
@@ -12,10 +13,8 @@ Measured by ``python -m benchmarks.search.ann_factories`` with one thread: the n
     HNSW32,Flat           .9915   .878
     Flat                 1.0000    6.1
 
-So fast scan of one 4-bit code for each value (``PQ256x4fs`` at 256 values) leads, in a seventh of
-the memory of the vectors. A graph is slower than that, and is chosen by hand only.
-
-The first stages of a new generation: chosen, built, measured and written.
+Fast scan of one 4-bit code per value (``PQ256x4fs`` at 256 values) is the fastest, in a seventh of
+the memory of the vectors. Graphs are slower, and are used only if requested explicitly.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Exact search over the stored embeddings: the reference, and what an ANN cannot do.
+"""The first stage of a query: candidates from an engine, ordered by their exact cosines.
 
-The first stage for one query: what an engine finds, ordered by exact cosines.
+Exact search over the stored embeddings is the reference, and serves what an ANN index cannot.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""How many of the truly nearest items the first stage finds.
-
-How wide the first stage has to search to find what was asked for.
-"""
+"""Recall of the first stage, and the search width that reaches a required recall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shard: some consecutive items, encoded and on disk; what a build can be resumed from.
+"""Shards: files of consecutive encoded items, from which an interrupted build is resumed.
 
 shard-00000/
   rows.npy         (items,) int64, of the items in the build's input
@@ -8,9 +8,9 @@ shard-00000/
   lengths.npy      (items,) int64, number of tokens of each item
   boxes.npy        (regions, 4) float32, of all photos one after the other; regions only
   box_counts.npy   (items,) int64, of each photo, 0 where they are not known; regions only
-  left_out.json    items that could not be used
+  left_out.json    items that were skipped
 
-From the shards of one side to the stream that a generation is written from.
+The finished shards of a collection are streamed into a new generation.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""How the nodes of a cluster are asked for.
+"""Workers on the nodes of a Ray cluster, and the assignment of shards to them.
 
-Workers on the nodes of a cluster, and which of them has which shard.
-
-A node may be lost at any moment, and others may join: shards go to whoever is free, those of a
-lost worker go to another one, and as many workers are asked for as the nodes now hold.
+Nodes may be lost or join at any time: shards are assigned to idle workers, the shards of a lost
+worker are reassigned, and as many workers are requested as the nodes currently hold.
 """
 
 from __future__ import annotations

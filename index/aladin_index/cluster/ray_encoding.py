@@ -1,6 +1,6 @@
-"""The connection to a Ray cluster; every call of Ray is made through what this module returns.
+"""Encoding of shards on the nodes of a Ray cluster; the files are written on this machine.
 
-Shards that are encoded on the nodes of a Ray cluster and written here.
+All calls of Ray are made through the connection that this module returns.
 """
 
 from __future__ import annotations

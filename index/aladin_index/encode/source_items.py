@@ -1,6 +1,6 @@
-"""What a build is given: photos and texts with the user's own ids.
+"""Items of a source: photos and texts with the user's ids, read for a build or an addition.
 
-Where the photos of a source lie: none is taken from outside of a root, if there is one.
+If a photos root is given, photos outside of it are skipped.
 """
 
 from __future__ import annotations

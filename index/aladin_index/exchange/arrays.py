@@ -1,7 +1,4 @@
-"""What ready-made encodings have to be before they are taken for a network's.
-
-The tokens of one side of a folder of encodings, mapped in the form they are stored in.
-"""
+"""Arrays of ready-made encodings: memory-mapped in their stored form, and validated."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One side of a folder of encodings, checked and streamed.
+"""Import of ready-made encodings, from an export or from clip-retrieval, into an index.
 
-Makes an index of ready-made encodings, exported before or written by clip-retrieval.
+Each collection of the folder is checked and streamed.
 """
 
 from __future__ import annotations

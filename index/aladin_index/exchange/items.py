@@ -1,10 +1,7 @@
-"""Items as rows of the metadata's parquet, and back.
+"""Items as rows of the metadata's parquet: reading, writing and streaming.
 
-The metadata's parquet: written and read a few thousand rows at a time.
-
-pyarrow has no types of its own to check against; what leaves this module is typed.
-
-The items of one side of a folder of encodings, streamed from its metadata.
+Rows are read and written a few thousand at a time. pyarrow has no type annotations; everything that
+this module returns is typed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where things are in a folder of encodings.
+"""Layout and manifest of a folder of encodings.
 
-What clip-retrieval's inference writes and its index reads, row i of one file of a part belonging
-to row i of the others:
+Clip-retrieval's inference writes this layout, and its index reads it; row i of one file of a part
+belongs to row i of the others:
 
 FOLDER/
   img_emb/img_emb_0.npy              (rows, d_match) float32 or float16, L2-normalised
@@ -21,7 +21,7 @@ To which this project adds:
 An export has its photos in FOLDER and its texts in FOLDER/texts, for they differ in number: each
 of the two is a folder that clip-retrieval reads, with metadata that belongs to its vectors.
 
-The manifest of a folder of encodings: what made them, and what its files have to be.
+The manifest records the model that computed the encodings, and the checksums of the files.
 """
 
 from __future__ import annotations

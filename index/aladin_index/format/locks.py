@@ -1,8 +1,8 @@
-"""Tells a file from another one that was put in its place, as a restored copy of an index is.
+"""File locks of an index, and the identity of files.
 
-Writers of all processes take turns: those who change an index, and those who make one live.
-
-Keeps a generation on the disk while somebody has it open.
+Writers of all processes are serialised: those that change an index, and those that make a
+generation live. A shared lock keeps a generation on disk while a reader has it open. Identities
+distinguish a file from another one that has replaced it, such as a restored copy of an index.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""From a stream of encoded items to the arrays and the database of one side.
+"""Writing of a collection: from a stream of encoded items to its arrays and its database.
 
-How many of the photos that a calibration was fitted on are among those that are indexed.
-
-All that is live of a side, as a stream: what is exported, merged and compacted.
+Also the stream of all live items of a collection, for export, merge and compaction, and the overlap
+of the indexed photos with those that a calibration was fitted on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Makes an earlier generation live again, as it was when it was replaced.
-
-Removes from the disk what no search and no rollback can want any more.
-"""
+"""Rollback to an earlier generation, and removal of generations that are no longer needed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The changes of a generation as a whole: how many there are, and what becomes of them.
-
-The generations of an index that are on the disk: what they are, and which one is live.
-"""
+"""The generations of an index on disk, the live one among them, and the changes of each."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What an index holds, told from its manifest without opening it.
-
-What an index takes up on the disk, by part.
-
-How many items one side of an open index has, and how it came to have them.
-"""
+"""Contents, item counts and disk usage of an index, read from its manifests without opening it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Finds an id that two indexes have; on the disk, for all ids may be more than memory holds.
+"""Merging of indexes that were built on different machines with the same model.
 
-Puts indexes together that were built on different machines with the same model.
+Duplicate ids are found on disk, because all ids together may not fit into memory.
 """
 
 from __future__ import annotations

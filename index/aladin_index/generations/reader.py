@@ -1,6 +1,6 @@
-"""What the system keeps of a file in memory.
+"""Reading of the live generation of an index, including the changes made since it was built.
 
-Opens the live generation of an index for searching, with what was changed since.
+Also how much of a file the operating system keeps in memory.
 """
 
 from __future__ import annotations

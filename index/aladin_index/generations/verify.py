@@ -1,15 +1,12 @@
-"""Compares every byte of an index with the checksums that were taken when it was built.
+"""Verification of an index: trial searches when it is opened, and checksums of every byte.
 
-What was added later has none: the databases of the changes are read from end to end by SQLite,
-which notices a page that is broken but not a value that is another, and an uploaded photo is named
-by the sha256 of its bytes.
+Opening checks lengths and headers only. A copy that was truncated and filled with zeros, an ANN
+index of another generation or a database with corrupt pages fails only in use, so some items of
+each collection, from all over its files, are read and searched for through both stages.
 
-Tries an opened index before anybody is answered from it.
-
-Opening compares lengths and headers alone. A copy that was cut short and filled with zeros, an ANN
-of another generation or a database with broken pages shows in use, so it is used: some items of
-each side, from all over its files, are read and searched for through both stages. Every byte is
-compared only by `aladin_index.generations.verify`, which reads all of them.
+Checksums were taken when the index was built. Items added later have none: SQLite reads the
+databases of the changes from end to end, which detects a corrupt page but not a changed value; an
+uploaded photo is named by the sha256 of its bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Makes a generation live: readers see the old one or the new one, and nothing in between.
+"""Writing and publishing of a generation: from encoded items to the live generation.
 
-The one way in which a generation comes to be: from encoded items to what is live.
-
-A build, a merge, an import and a compaction differ in where the encoded items come from:
+Readers see the old generation or the new one, and nothing in between. A build, a merge, an import
+and a compaction differ only in the source of the encoded items:
 
     with disk_errors(root), only_builder(root):
         install_model(root, checkpoint_folder, model)

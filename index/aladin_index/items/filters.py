@@ -1,6 +1,4 @@
-"""What a filter is, once read: a tree of tests, and the values that tests compare.
-
-The language of metadata filters.
+"""Metadata filters: their language, and the tree of tests that a filter is parsed into.
 
 A filter is a mapping. Each of its entries is a test, and an item has to pass all of them:
 

@@ -1,7 +1,4 @@
-"""Which rows of a side a search may find.
-
-Keeps the selections that were asked for last.
-"""
+"""The rows of a collection that a search may return, and a cache of recent selections."""
 
 from __future__ import annotations
 

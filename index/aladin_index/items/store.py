@@ -1,7 +1,4 @@
-"""Finds the items that pass a filter.
-
-Reads the items of one side of a generation, in one SQLite file: ids, texts, metadata.
-"""
+"""The items of a collection in SQLite: ids, texts and metadata, and the evaluation of filters."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Where the regions of a photo are, in eight bytes a region.
+"""SQLite tables of items: ids, texts, metadata, the fields for filters, and packed region boxes.
 
-The tables of items: what the user said of each, and what filters look at.
-
-The items of a generation and those added to it later are kept in tables of this form.
+The items of a generation and those added to it later are stored in tables of this form. A region's
+box takes eight bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evaluates the two stages as they are served: through the searcher, query by query.
+"""Evaluation of both stages through the searcher, query by query, as the service searches.
 
 Every caption is a query for its image, and every image for its captions.
 """

@@ -1,11 +1,9 @@
-"""Late interaction in torch: the engine where no native kernel was compiled, and its reference.
+"""The second stage: scoring of a query against the stored tokens of its candidates.
 
-The second stage: queries against their candidates' tokens, as they are stored.
-
-``S[image, text]`` is the sum over the text's words of the best region, whichever of the two is
-the query; the numbers are those of `aladin_network.scoring.scores.maxsim` on the stored tokens.
-The native kernel does it where the installation has compiled one, else torch
-(`aladin_index.tokens.alignment`).
+``S[image, text]`` is the sum, over the text's words, of the best region's similarity, whichever of
+the two is the query; the numbers are those of `aladin_network.scoring.scores.maxsim` on the stored
+tokens. The native kernel computes it if one was compiled for this installation, else torch, whose
+implementation here is also the reference.
 """
 
 from __future__ import annotations

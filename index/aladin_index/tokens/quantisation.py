@@ -1,21 +1,20 @@
-"""Rounding of vectors, so that their inner products with queries keep what they can.
+"""Quantisation of tokens: codes of 4 or 2 bits, and rounding that preserves inner products.
 
-Plain rounding makes errors of one size in all directions. Queries do not lie in all directions
-alike: the tokens of this network share a large common part. Rounding dimension by dimension, and
-letting the dimensions still to come make up for each error, moves the errors to where queries
-are not. The stored form is the same; on Flickr8k the errors of scores are a third to a fourth.
+Plain rounding makes errors of one size in all directions. Queries are not distributed evenly over
+all directions: the tokens of this network share a large common part. Rounding one dimension after
+the other, and compensating each error in the remaining dimensions, moves the errors into directions
+that queries do not have. The stored form is the same; on Flickr8k the errors of scores fall to
+between a third and a fourth.
 
-With queries of the second moment M, ``e M e`` is the mean square of an error e in a score. Its
-minimum over the later dimensions, given the error of one, is linear in that error: row d of
+For queries with second moment M, ``e M e`` is the mean square of an error e in a score. Its minimum
+over the later dimensions, given the error of one, is linear in that error: row d of
 `ErrorFeedback`. (The idea is GPTQ's, Frantar et al. 2022, eq. 2, there for a layer's weights.)
 
-Codes of 4 or 2 bits a dimension: the nearest of a few fixed levels, and one scale a vector.
-
-The levels are those of Lloyd and Max for normally distributed values ("Quantizing for minimum
-distortion", 1960, table I), which is how the coordinates of a residual are distributed. They are
-rounded to int8, the largest being 127, so that scores of codes are sums of integers.
-
-Codes lie in the order of the dimensions, the first in the lowest bits of a byte.
+A code stores the nearest of a few fixed levels per dimension, and one scale per vector. The levels
+are those of Lloyd and Max for normally distributed values ("Quantizing for minimum distortion",
+1960, table I), which is how the coordinates of a residual are distributed. They are rounded to
+int8, the largest being 127, so that scores of codes are sums of integers. Codes are in the order of
+the dimensions, the first in the lowest bits of a byte.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The second stage's tokens: ragged, compact, memory-mapped; only candidates are read.
+"""Token stores of the second stage, and the codecs fitted to a sample of tokens.
+
+A store is ragged, compact and memory-mapped; only the tokens of candidates are read.
 
 tokens.npy        all items' tokens one after the other, in one of the forms of
 `aladin_index.tokens.codec`
@@ -6,8 +8,6 @@ scales.npy        all forms but float16: float32, one a token
 centroid_ids.npy  4bit and 2bit: uint16, one a token
 centroids.npy     4bit and 2bit: float32, the codebook
 offsets.npy       int64; item i has the tokens offsets[i] to offsets[i + 1]
-
-Codecs for tokens that are on disk, made from a sample of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Requests and how to read their answers, apart from whoever sends them.
-
-Asking for the evidence for a score as a picture.
-"""
+"""Requests of the clients and the reading of their responses, independent of the HTTP client."""
 
 from __future__ import annotations
 

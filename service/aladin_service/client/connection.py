@@ -1,7 +1,4 @@
-"""From an answer that is an error to the exception that a client raises.
-
-What both clients have in common: where the service is, the key, and how an attempt ends.
-"""
+"""Common parts of both clients: base URL, API key, outcome of an attempt, and errors."""
 
 from __future__ import annotations
 

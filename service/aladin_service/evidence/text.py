@@ -1,4 +1,4 @@
-"""The words of a text as boxes with their scores, broken into lines.
+"""Layout of a text's words as boxes with their scores, broken into lines.
 
 Words are ordered by the Unicode bidirectional algorithm (UAX 9), applied to whole words and without
 explicit embeddings: a word without letters follows its neighbours. Inside a word Pillow applies the

@@ -1,10 +1,10 @@
-"""Request bodies that are a JSON object, parsed and validated within bounds of time and memory.
+"""Request bodies: JSON objects and multipart forms, parsed within limits of time and memory.
 
-A parsed body takes up to thirty times the memory of its text, and one that is invalid in a million
-places takes longer to describe than to parse. So the size of the text, without the pictures in it,
-and the number of values are checked before the parser sees the body.
+A parsed JSON body takes up to thirty times the memory of its text, and a body that is invalid in a
+million places takes longer to describe than to parse. The size of the text, excluding base64
+pictures, and the number of values are therefore checked before the body is parsed.
 
-Request bodies that may be JSON or a multipart form: read by hand, checked by pydantic.
+JSON and multipart bodies of one route are validated by the same pydantic model.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""Which open connections are served: so many in all, so many of one client, and probes always.
+"""HTTP connections with limits on their number, their duration and the size of request heads.
 
-At the limits a connection is not closed at once, for it may be a probe of whoever decides whether
-the service is alive. It has a short time to send a head. A probe is answered, any other request is
-refused. Few connections wait so, and the client that has most of them loses its oldest one first:
-a client cannot crowd out the probes of another one, however many connections it opens.
+At the limits a connection is not closed immediately, because it may be a liveness probe. It has a
+short time to send a request head: a probe is answered, any other request is rejected. Only a few
+connections wait in this way, and the client that has most of them loses its oldest one first, so
+that no client can crowd out the probes of another one, however many connections it opens.
 
-HTTP connections that nobody can hold for ever, whatever their client does or leaves undone.
-
-uvicorn reads as long as a client sends, waits as long as it does not, and keeps an answer as long
-as it is not taken. Here each of them has an end: a head that does not come whole, or is too large;
-an answer that is not read; a body that goes on after its answer. A body that is read has its limits
-in `BodyLimit`.
+uvicorn itself reads as long as a client sends, waits as long as it does not, and keeps a response
+until it is read. `BoundedProtocol` limits each of these: incomplete or oversized heads, responses
+that are not read, and bodies that continue after their response. Request bodies that are read have
+their limits in `BodyLimit`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The files of the page, as they are sent: compressed where the browser knows how, once.
+"""Conditional responses: the static files of the page, and pictures identified by ETags.
 
-Pictures that a client may have already: named by an ETag, and not sent again.
+Files of the page are compressed once, if the browser accepts it. A picture that a client already
+has is not sent again.
 """
 
 from __future__ import annotations

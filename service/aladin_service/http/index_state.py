@@ -1,7 +1,4 @@
-"""Reasons as they are shown to whoever may read the index: without paths of this machine.
-
-What the HTTP service answers about how the index came to be and how good it is.
-"""
+"""The response of ``/v1/index/state``: history and quality of the index, without local paths."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""How long a request says that its body is.
+"""Limits on request bodies, and early rejection of searches under overload.
 
-Limits on the body of a request: its bytes, alone and with those of others, and its time.
-
-Refuses searches that would find no place, before anything is made of them.
-
-A refusal that costs as much as reading the search and finding its route leaves the processors to
-the refused: at twice the load that the service carries it would then answer next to nothing.
+`BodyLimit` limits the bytes of one body and of all bodies together, and the time that a body may
+take. `OverloadGate` rejects searches that the queue cannot take, before they are parsed or routed:
+if rejecting cost as much as reading a search and finding its route, at twice the service's capacity
+rejections would occupy the processors.
 """
 
 from __future__ import annotations

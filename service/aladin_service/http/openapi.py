@@ -1,6 +1,7 @@
-"""Names, shared schemas and common parameters of the OpenAPI document.
+"""The OpenAPI document: operation ids, shared schemas, common parameters, and required keys.
 
-The OpenAPI document says which requests need a key, from the table that decides it.
+Which requests need a key is taken from the table that access control uses,
+`aladin_service.http.access.policy`.
 """
 
 from __future__ import annotations

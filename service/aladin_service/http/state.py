@@ -1,8 +1,7 @@
-"""How much of the service batch requests may take up, all of them together.
+"""The state that the routes of one application share.
 
-A client that hangs up stops costing: whatever is done for it is cancelled.
-
-What the routes of one application share.
+Also the budget of all batch requests together, and the cancellation of work for clients that have
+disconnected.
 """
 
 from __future__ import annotations

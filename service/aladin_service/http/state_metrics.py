@@ -1,6 +1,6 @@
-"""How much memory a process holds, read from ``/proc``.
+"""The service's current state for Prometheus, collected on every scrape.
 
-How the service is now, for Prometheus: read when it is asked for, so that it is never stale.
+Memory of the processes is read from ``/proc``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The address of a photo, taken apart once: what is checked is what is asked for.
+"""Fetching of photos that clients name by their URL.
 
-Fetches photos that clients name by their URL.
+A URL is parsed once, so that the address that is checked is the address that is requested.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which network addresses belong to the public internet.
+"""Network connections to public addresses only.
 
-Connections to public addresses only: what was checked is what is connected to.
+The address that was checked is the one that is connected to; it is not resolved again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""What is known of the request that is being answered: for its log lines and its trace.
+"""Logging: log lines on stderr, as text or JSON, with the facts of the current request.
 
-How a log record is written: one line for people, or one JSON object for programs.
-
-Nothing here reads headers or bodies: keys and what users search for are never logged.
-
-Log messages on stderr, as text or as JSON lines; only entry points set this up.
+Nothing here reads headers or bodies: keys and the content of queries are never logged. Only entry
+points configure logging.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""ICC profiles reduced to the numbers that colours need.
+"""Removal of metadata from picture files without decoding them, and reduction of ICC profiles.
 
-A profile may name a device, its owner, a date, or hold text of any kind. What is written here has
-the tags that turn pixels into colours, and a header and a description of its own.
+Where and when a photo was taken, and by whom, is stored beside its pixels: in EXIF, XMP and IPTC
+blocks, comments, colour profiles, previews, and after the end of the picture. Only blocks that are
+known to be harmless are kept; unknown blocks are removed.
 
-Cuts everything but the picture out of a picture file, without decoding it.
-
-Where and when a photo was taken, and by whom, stands beside its pixels: in EXIF, XMP and IPTC
-blocks, comments, colour profiles, previews, and after its end. Only what is known to tell nothing
-is kept, so that a block nobody thought of counts as telling something. Of a colour profile the
-numbers are kept, without which colours would be wrong; see `aladin_service.photos.metadata`.
+A colour profile is needed for correct colours, but may identify a device, its owner or a date, or
+contain arbitrary text. It is reduced to the tags that determine the colours of pixels, with a
+header and a description of its own.
 """
 
 from __future__ import annotations

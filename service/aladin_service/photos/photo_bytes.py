@@ -1,8 +1,6 @@
-"""The bytes of an index item's photo, without what else its file tells; as it is or smaller.
+"""Photos of index items as they are served: original or smaller, without metadata, and cached.
 
-Which file is shown as the photo of an item of the index.
-
-Photos that were made smaller, kept for the next who asks for them.
+`served_photo` finds the file of an item's photo, and `ThumbnailCache` keeps smaller versions.
 """
 
 from __future__ import annotations

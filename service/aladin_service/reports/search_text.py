@@ -1,7 +1,4 @@
-"""Why the probabilities of an answer are not reliable, in words for people.
-
-An answer as lines for people.
-"""
+"""Search results as plain text, including why probabilities are not reliable."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Jobs on the index as a whole.
-
-Jobs on the items of the index.
-
-Jobs on the photos of the index's items.
-
-Jobs that draw the evidence for a score.
-"""
+"""Jobs of workers: on the index as a whole, on its items and photos, and drawings of evidence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Leaves out of a list of hits what looks like one that is in it already.
-
-Jobs that write what clip-retrieval's clients read.
-"""
+"""Jobs that produce clip-retrieval's response format, including the removal of near-duplicates."""
 
 from __future__ import annotations
 

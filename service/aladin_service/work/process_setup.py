@@ -1,12 +1,8 @@
-"""What holds for a whole process, for whoever owns it: how it keeps memory, what decoders print.
+"""Process-wide setup: memory allocators, output of image decoders, and limits of open files.
 
-What decoders print on their own about broken pictures, which anybody can send.
-
-How the C library, torch and Python's collector keep memory, set for a process that serves.
-
-All of it holds for a whole process: only for whoever owns one.
-
-How many files and connections a process may have open.
+The settings of the C library, torch and Python's garbage collector, and the capture of what
+decoders print about broken pictures, apply to the whole process; only entry points call these
+functions.
 """
 
 from __future__ import annotations

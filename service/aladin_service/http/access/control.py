@@ -1,8 +1,7 @@
-"""The key that a request carries.
+"""ASGI middleware for access control, and for the security headers of all responses.
 
-Turns away, before anything of it is read, what has no business here.
-
-Headers of every answer, those of errors included: what a browser may do with it.
+`AccessControl` authenticates and authorizes a request before its body is read. `AnswerHeaders` adds
+the headers that restrict what a browser may do with a response, errors included.
 """
 
 from __future__ import annotations

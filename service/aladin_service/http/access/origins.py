@@ -1,14 +1,12 @@
-"""Cross-origin resource sharing: which pages of other sites may read our answers.
+"""Hosts and origins: protection against requests of foreign web pages, and CORS.
 
-Closed unless origins are listed. Keys travel in headers that a page sets itself, so cookies and
-other credentials of the browser are never asked for.
+A browser sends whatever a page requests, from inside the user's network. Two attacks by foreign
+pages matter to a service that accepts requests without a key: DNS rebinding, where the page's own
+host name resolves to the address of the service, so that the browser treats both as one origin; and
+cross-site requests whose answers the page cannot read, but which cause work.
 
-Which host a request asks for, and which page sent it.
-
-A browser sends whatever a page tells it to, from inside the user's machine. Two tricks of foreign
-pages matter to a service that answers without a key: to give its own name our address (DNS
-rebinding: the browser then takes us for the page's own server), and to send us requests whose
-answer they cannot read but whose work we would do.
+Cross-origin resource sharing is off unless origins are configured. Keys are sent in headers that a
+page sets itself, so cookies and other credentials of the browser are never requested.
 """
 
 from __future__ import annotations

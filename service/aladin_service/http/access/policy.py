@@ -1,8 +1,8 @@
-"""The keys that a service knows now: found by their secrets, read again when their file changes.
+"""Access policy: API keys, the scope that each route requires, and the rules of one service.
 
-What a request must be allowed to do: one table of everything that the service answers.
-
-Who gets in: what the settings, the keys and the address to listen on come to.
+`KeyRing` holds the keys of a file and reloads them when the file changes. `NEEDED` is the table of
+the scopes that the routes require. `make_policy` derives an `AccessPolicy` from the settings, the
+keys and the listening address.
 """
 
 from __future__ import annotations

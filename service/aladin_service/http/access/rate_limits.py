@@ -1,6 +1,6 @@
-"""How often a client may ask: a bucket of tokens each, one token a request.
+"""Rate limits of clients: token buckets, kept in this process or shared through Redis.
 
-Rates that several services count together, in a Redis.
+Each request costs one token; requests that hold several queries or items cost more.
 """
 
 from __future__ import annotations

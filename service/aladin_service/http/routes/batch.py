@@ -1,6 +1,6 @@
-"""Feeds the queries of a batch request to the waiting lines, beside those that come alone.
+"""Batch search: many searches in one request.
 
-Many searches in one request.
+Its queries enter the queues beside those of single requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""From the body of a request that adds items to the items.
-
-The items of the index: what it knows of one, new ones, and those that are to go.
-"""
+"""Items of the index: reading, adding and deleting, and parsing of the bodies that add items."""
 
 from __future__ import annotations
 
