@@ -46,6 +46,8 @@ def check_metadata(metadata: Mapping[str, Any], limits: MetadataLimits) -> None:
         TypeError: a value cannot be written as JSON.
         ValueError: a number is not finite, or a text is not valid Unicode.
     """
+    if not metadata:
+        return
     if len(metadata) > limits.max_fields:
         raise InputError(
             f"metadata: expected at most {limits.max_fields} fields, got {len(metadata)}"

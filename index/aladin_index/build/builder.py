@@ -98,13 +98,7 @@ def build_index(
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
-    sources: dict[Target, Iterable[SourceItem | SkippedItem]] = {}
-    if images is not None:
-        sources["images"] = images
-    if texts is not None:
-        sources["texts"] = texts
-    if not sources:
-        raise InputError("expected images, texts or both to index, got neither")
+    sources = _sources(images, texts)
     check_folder(out)
     # Where others encode, this machine may lack their device, and only has to know the network.
     checkpoint = load_checkpoint(checkpoint_folder, settings.device if encoding is None else "cpu")
@@ -127,29 +121,60 @@ def build_index(
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
         with seconds.measure("list"):
-            sides: dict[Target, str] = {
-                target: catalogue.fingerprint(rows[target])
-                for target, catalogue in catalogues.items()
-            }
-        if regions is not None and "images" in sides:
-            sides["images"] += f" {region_fingerprint(regions)}"
+            contents = _content_fingerprints(catalogues, rows, regions)
         calibration = read_calibration(checkpoint_folder, checkpoint.model_id)
-        if calibration is None:
-            calibration = _live_calibration(out)
-        fingerprint = fingerprint_of(model, sides, settings, calibration)
+        calibration = calibration or _live_calibration(out)
+        fingerprint = fingerprint_of(model, contents, settings, calibration)
         if settings.resume and is_published(out, fingerprint):
             discard(out)
             return _report(out, live_generation(out), seconds.seconds)
-        shard_items: dict[Target, int] = {
-            target: items_a_shard(of_target, settings) for target, of_target in rows.items()
-        }
-        plan = begin(out, fingerprint, shard_items, resume=settings.resume)
+        plan = _begin(out, fingerprint, rows, settings)
         encoding = encoding or LocalEncoding(checkpoint.model, settings, regions)
         form = ShardFormat.of(checkpoint.model)
         build = _Build(out, plan, catalogues, rows, encoding, form, settings, progress, seconds)
         generation = build.run(model, calibration)
         discard(out)
     return _report(out, generation, seconds.seconds)
+
+
+def _sources(
+    images: Iterable[ImageItem | SkippedItem] | None,
+    texts: Iterable[TextItem | SkippedItem] | None,
+) -> dict[Target, Iterable[SourceItem | SkippedItem]]:
+    given: dict[Target, Iterable[SourceItem | SkippedItem] | None] = {
+        "images": images,
+        "texts": texts,
+    }
+    sources: dict[Target, Iterable[SourceItem | SkippedItem]] = {
+        target: items for target, items in given.items() if items is not None
+    }
+    if not sources:
+        raise InputError("expected images, texts or both to index, got neither")
+    return sources
+
+
+def _begin(
+    out: Path, fingerprint: str, rows: Mapping[Target, range], settings: BuildSettings
+) -> BuildPlan:
+    """Resume the interrupted build, or plan a new one."""
+    shard_items: dict[Target, int] = {
+        target: items_a_shard(of_target, settings) for target, of_target in rows.items()
+    }
+    return begin(out, fingerprint, shard_items, resume=settings.resume)
+
+
+def _content_fingerprints(
+    catalogues: Mapping[Target, Catalogue],
+    rows: Mapping[Target, range],
+    regions: RegionSource | None,
+) -> dict[Target, str]:
+    """Identify the items of a build, the state of their files and the regions of the photos."""
+    contents: dict[Target, str] = {
+        target: catalogue.fingerprint(rows[target]) for target, catalogue in catalogues.items()
+    }
+    if regions is not None and "images" in contents:
+        contents["images"] += f" {region_fingerprint(regions)}"
+    return contents
 
 
 class _Build:

@@ -181,7 +181,10 @@ class WritableCollection:
         """
         if self.entry.filter_fields is not None:
             return
-        new = self._base.unknown_fields({name for item in items for name in item.metadata})
+        names = {name for item in items for name in item.metadata}
+        if not names:
+            return
+        new = self._base.unknown_fields(names)
         connection = self._connected()
         if connection is not None:
             new = unknown_fields(connection, new)

@@ -144,7 +144,9 @@ class ItemChanger:
             num_chars, limit = len(item.text or ""), self._max_text_chars
             if limit is not None and num_chars > limit:
                 raise TextTooLongError(num_chars, limit, f"characters (item {item.id!r})")
-            if isinstance(item, ImageItem) and not item.is_uploaded:
+            is_photo = isinstance(item, ImageItem)
+            # No file of this machine is read for a request.
+            if is_photo and item.upload is None and item.region_file is None:
                 raise InputError(f"item {item.id!r}: expected an image among the images, got none")
             # In the size that the network takes: the photo itself may have 64 million pixels.
             prepared.append(_prepared(encoder, row, item))

@@ -7,6 +7,7 @@ or a query brings it: `ImageReader` applies the limits of bytes, pixels, formats
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -237,51 +238,51 @@ class RegionReader(Protocol):
 RegionSource = RegionReader | Detector
 
 
+@dataclass(frozen=True)
 class PhotoEncoder:
-    """Reads, decodes and encodes photos, or their regions for a network that reads regions."""
+    """Reads, decodes and encodes photos, or their regions for a network that reads regions.
 
-    def __init__(
-        self, model: AladinModel, images: ImageReader, regions: RegionReader | None = None
-    ) -> None:
-        """Encode with `model`.
+    Attributes:
+        model: The network.
+        images: Reads photos and files of regions, and detects regions.
+        regions: Ready-made regions of all photos, which are then not read, or None.
+    """
 
-        Args:
-            model: The network.
-            images: Reads photos and files of regions, and detects regions.
-            regions: Ready-made regions of all photos, which are then not read, or None.
-        """
-        self._model = model
-        self._images = images
-        self._regions = regions
+    model: AladinModel
+    images: ImageReader
+    regions: RegionReader | None = None
 
     def read(self, item: ImageItem) -> RegionSet | bytes | None:
         """Read the photo's bytes or its ready-made regions; None if only uploaded regions exist."""
-        if self._regions is not None:
+        if self.regions is not None:
             if item.regions_key is None:
                 raise InputError("expected the key of its regions, got none")
-            return self._regions.read(item.regions_key)
-        if item.is_uploaded:
-            return None if item.upload is None else item.upload.data
-        return item.photo.read(self._images.limits.max_bytes)
+            return self.regions.read(item.regions_key)
+        if item.upload is not None:
+            return item.upload.data
+        if item.region_file is not None:
+            return None
+        return item.photo.read(self.images.limits.max_bytes)
 
     def decode(self, row: int, item: ImageItem, data: RegionSet | bytes | None) -> Prepared:
         """Bring a photo, or its regions, into the network's form; a decoded photo is released."""
-        encoder = self._model.image.encoder
+        encoder = self.model.image.encoder
         if isinstance(data, RegionSet):
             image = prepare_regions(encoder, data, data.size_px)
         elif item.region_file is not None:
             source = f"regions of item {item.id!r}"
-            image = self._images.read_regions(encoder, item.region_file, data, source)
+            image = self.images.read_regions(encoder, item.region_file, data, source)
         elif data is None:
             raise InputError(f"item {item.id!r}: expected an image among the images, got none")
         else:
-            source = f"image of item {item.id!r}" if item.is_uploaded else item.photo.source
-            image = self._images.read_photo(encoder, data, source)
+            is_upload = item.upload is not None
+            source = f"image of item {item.id!r}" if is_upload else item.photo.source
+            image = self.images.read_photo(encoder, data, source)
         return Prepared(row, *image)
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode photos."""
-        return encode_images(self._model, [prepared.data for prepared in batch]).to("cpu")
+        return encode_images(self.model, [prepared.data for prepared in batch]).to("cpu")
 
 
 class TextEncoder:

@@ -52,11 +52,6 @@ class ImageItem:
     region_file: bytes | None = None
 
     @property
-    def is_uploaded(self) -> bool:
-        """Whether the item came with a request, so that no file of this machine belongs to it."""
-        return self.upload is not None or self.region_file is not None
-
-    @property
     def photo(self) -> PhotoFile:
         """Where the photo's bytes are."""
         return PhotoFile(self.path, self.offset, self.length)

@@ -5,7 +5,7 @@ Makes an index of ready-made encodings, exported before or written by clip-retri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,18 @@ from aladin_index.exchange.arrays import (
     map_array,
     unit_vectors,
 )
-from aladin_index.exchange.items import ItemSource
+from aladin_index.exchange.items import (
+    ItemSource,
+    caption_fault,
+    no_fault,
+    place_fault,
+    usable_part,
+)
 from aladin_index.exchange.layout import (
     METADATA,
     TEXTS_FOLDER,
     CollectionLayout,
+    ExchangeManifest,
     check_files,
     describe_paths,
     read_exchange_manifest,
@@ -37,7 +44,6 @@ from aladin_index.format.manifest import FileEntry
 from aladin_index.format.records import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.writer import describe_model, install_model, write_generation
-from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
@@ -125,14 +131,14 @@ class EncodedCollection:
         """
         self._items.check_ids()
         left_out: list[SkippedItem] = []
-        fault = _caption_fault
+        fault = caption_fault
         if self._layout.target == "images":
-            fault = _no_fault if places is None else partial(_place_fault, places)
+            fault = no_fault if places is None else partial(place_fault, places)
         codec = self._codec(dtype, other)
         return CollectionSource(
             embedding_dim=self._dims.embedding,
             codec=codec,
-            parts=(_usable(part, left_out, fault) for part in self._parts(codec)),
+            parts=(usable_part(part, left_out, fault) for part in self._parts(codec)),
             left_out=left_out,
             count=self.count,
         )
@@ -178,44 +184,6 @@ class EncodedCollection:
         if codec is stored and packed.values.dtype != np.float32:
             return packed
         return codec.pack(stored.unpack(packed))
-
-
-def _usable(
-    part: EncodedPart, left_out: list[SkippedItem], fault: Callable[[StoredItem], str | None]
-) -> EncodedPart:
-    """Leave out the items that have a fault, with all that belongs to them."""
-    faults = [fault(item) for item in part.items]
-    if not any(faults):
-        return part
-    kept = np.array([reason is None for reason in faults])
-    left_out += [
-        SkippedItem(item.id, reason)
-        for item, reason in zip(part.items, faults, strict=True)
-        if reason is not None
-    ]
-    places = np.flatnonzero(np.repeat(kept, part.lengths))
-    return EncodedPart(
-        items=[item for item, usable in zip(part.items, kept.tolist(), strict=True) if usable],
-        embeddings=part.embeddings[kept],
-        tokens=part.tokens.take(places),
-        lengths=part.lengths[kept],
-    )
-
-
-def _caption_fault(item: StoredItem) -> str | None:
-    """Refuse a text that has no caption: its embedding is of nothing."""
-    return None if item.text else "has no caption"
-
-
-def _no_fault(item: StoredItem) -> str | None:  # noqa: ARG001
-    return None
-
-
-def _place_fault(places: PhotoPlaces, item: StoredItem) -> str | None:
-    """Refuse a photo outside of the root; one that was uploaded comes with the encodings."""
-    if item.path is None or not Path(item.path).is_absolute():
-        return None
-    return places.fault(Path(item.path), item.path)
 
 
 class ImportReport(NamedTuple):
@@ -275,27 +243,23 @@ def import_index(
     check_folder(out)
     checkpoint = load_checkpoint(checkpoint_folder)
     dims = Dims(checkpoint.model.matching.dim, checkpoint.model.alignment.dim)
-    manifest = read_exchange_manifest(folder)
-    if manifest is not None and manifest.model_id != checkpoint.model_id:
-        raise IndexMismatchError(f"{folder}: model", checkpoint.model_id, manifest.model_id)
+    manifest = _manifest_of(folder, checkpoint.model_id)
     calibration = None if manifest is None else manifest.calibration
     calibration = calibration or read_calibration(checkpoint_folder, checkpoint.model_id)
-    sides: dict[Target, EncodedCollection] = {}
-    for layout in _layouts(folder):
-        sides[layout.target] = EncodedCollection(layout, dims, own=manifest is not None)
+    sides: dict[Target, EncodedCollection] = {
+        layout.target: EncodedCollection(layout, dims, own=manifest is not None)
+        for layout in _layouts(folder)
+    }
     check_first_stages(
         {target: (side.count, dims.embedding) for target, side in sides.items()}, settings
     )
     files = {target: describe_paths(folder, side.files) for target, side in sides.items()}
     if manifest is not None:
         check_files(folder, manifest, {k: v for each in files.values() for k, v in each.items()})
-    sources: dict[Target, CollectionSource] = {}
-    fingerprints: dict[Target, str] = {}
-    for target, side in sides.items():
-        other = next((sides[each] for each in sides if each != target), None)
-        source = side.source(token_dtype, other, places if target == "images" else None)
-        sources[target] = replace(source, parts=_with_photos(source.parts, folder, out))
-        fingerprints[target] = _fingerprint(files[target], token_dtype)
+    sources = _sources(sides, token_dtype, places, folder, out)
+    fingerprints: dict[Target, str] = {
+        target: _fingerprint(files[target], token_dtype) for target in sides
+    }
     with disk_errors(out), only_builder(out):
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
@@ -315,6 +279,30 @@ def import_index(
         target: side.count - len(sources[target].left_out) for target, side in sides.items()
     }
     return ImportReport(generation=generation, counts=counts, left_out=left_out)
+
+
+def _manifest_of(folder: Path, model_id: str) -> ExchangeManifest | None:
+    """Read the folder's manifest, if it has one; refuse encodings of another model."""
+    manifest = read_exchange_manifest(folder)
+    if manifest is not None and manifest.model_id != model_id:
+        raise IndexMismatchError(f"{folder}: model", model_id, manifest.model_id)
+    return manifest
+
+
+def _sources(
+    sides: Mapping[Target, EncodedCollection],
+    token_dtype: TokenDtype | None,
+    places: PhotoPlaces | None,
+    folder: Path,
+    out: Path,
+) -> dict[Target, CollectionSource]:
+    """Stream the collections; photos that the exported index kept are copied on the way."""
+    sources: dict[Target, CollectionSource] = {}
+    for target, side in sides.items():
+        other = next((sides[each] for each in sides if each != target), None)
+        source = side.source(token_dtype, other, places if target == "images" else None)
+        sources[target] = replace(source, parts=_with_photos(source.parts, folder, out))
+    return sources
 
 
 def _with_photos(parts: Iterable[EncodedPart], folder: Path, root: Path) -> Iterator[EncodedPart]:

@@ -10,16 +10,18 @@ The items of one side of a folder of encodings, streamed from its metadata.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from aladin_index.encode.source_items import check_id
+from aladin_index.encode.source_items import PhotoPlaces, check_id
 from aladin_index.exchange.arrays import check_rows
 from aladin_index.exchange.layout import CollectionLayout
+from aladin_index.format.records import SkippedItem
+from aladin_index.generations.collection_writer import EncodedPart
 from aladin_index.items.tables import StoredItem
 from aladin_network.errors import DataError, InputError
 from aladin_network.photos.files import CAPTIONS, PHOTO, first_of, metadata_of
@@ -286,3 +288,42 @@ class ItemSource:
         for part in self._rows:
             for items in self.chunks(part, columns):
                 yield from (item.id for item in items)
+
+
+def usable_part(
+    part: EncodedPart, left_out: list[SkippedItem], fault: Callable[[StoredItem], str | None]
+) -> EncodedPart:
+    """Leave out the items that have a fault, with all that belongs to them."""
+    faults = [fault(item) for item in part.items]
+    if not any(faults):
+        return part
+    kept = np.array([reason is None for reason in faults])
+    left_out += [
+        SkippedItem(item.id, reason)
+        for item, reason in zip(part.items, faults, strict=True)
+        if reason is not None
+    ]
+    places = np.flatnonzero(np.repeat(kept, part.lengths))
+    return EncodedPart(
+        items=[item for item, usable in zip(part.items, kept.tolist(), strict=True) if usable],
+        embeddings=part.embeddings[kept],
+        tokens=part.tokens.take(places),
+        lengths=part.lengths[kept],
+    )
+
+
+def caption_fault(item: StoredItem) -> str | None:
+    """Refuse a text that has no caption: its embedding is of nothing."""
+    return None if item.text else "has no caption"
+
+
+def no_fault(item: StoredItem) -> str | None:  # noqa: ARG001
+    """Accept every item."""
+    return None
+
+
+def place_fault(places: PhotoPlaces, item: StoredItem) -> str | None:
+    """Refuse a photo outside of the root; one that was uploaded comes with the encodings."""
+    if item.path is None or not Path(item.path).is_absolute():
+        return None
+    return places.fault(Path(item.path), item.path)

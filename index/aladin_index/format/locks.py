@@ -60,25 +60,17 @@ def changes_lock(root: Path) -> Generator[None]:
     Raises:
         OSError: the folder cannot be written.
     """
-    descriptor = _locked(root / CHANGES_LOCK)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _locked(path: Path) -> int:
-    """Return a descriptor that has the lock of the file that is at a path."""
+    path = root / CHANGES_LOCK
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # The folder may have been replaced while this waited: the lock is then another file.
             if identity_of(descriptor) == identity_at(path):
-                return descriptor
-        except BaseException:
+                yield
+                return
+        finally:
             os.close(descriptor)
-            raise
-        os.close(descriptor)
 
 
 class GenerationLease:

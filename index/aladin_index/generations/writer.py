@@ -35,6 +35,7 @@ from aladin_index.format.manifest import (
     SCHEMA_VERSION,
     AnnEntry,
     CollectionEntry,
+    FileEntry,
     MadeBy,
     Manifest,
     ModelEntry,
@@ -182,18 +183,8 @@ def write_generation(
             counts = _write_sides(folder, fitted_photos.watch(sides), settings, progress)
         progress.note(**seconds.notes())
         with seconds.measure("ann"):
-            shapes: dict[Target, tuple[int, int]] = {
-                target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
-            }
-            anns = build_first_stages(folder, shapes, settings, progress)
+            entries = _collection_entries(folder, sides, counts, settings, progress)
         progress.note(**seconds.notes())
-        entries: dict[Target, CollectionEntry] = {
-            target: _side_entry(side, counts[target], anns[target], settings)
-            for target, side in sides.items()
-        }
-        names = [
-            name for target, entry in entries.items() for name in collection_files(target, entry)
-        ]
         with seconds.measure("write"):
             manifest = Manifest(
                 schema_version=SCHEMA_VERSION,
@@ -209,7 +200,7 @@ def write_generation(
                 fitted_photos_indexed=(
                     fitted_photos_indexed if made_by == "compact" else fitted_photos.share
                 ),
-                files=describe_files(folder, names),
+                files=_describe_collections(folder, entries),
             )
             write_manifest(folder, manifest)
             publish_generation(root, folder, generation, going_live)
@@ -247,7 +238,33 @@ def _write_sides(
     return counts
 
 
-def _side_entry(
+def _describe_collections(
+    folder: Path, entries: Mapping[Target, CollectionEntry]
+) -> dict[str, FileEntry]:
+    """Measure and hash the files of all collections."""
+    names = [name for target, entry in entries.items() for name in collection_files(target, entry)]
+    return describe_files(folder, names)
+
+
+def _collection_entries(
+    folder: Path,
+    sides: Mapping[Target, CollectionSource],
+    counts: Mapping[Target, CollectionCounts],
+    settings: BuildSettings,
+    progress: Progress,
+) -> dict[Target, CollectionEntry]:
+    """Build the first stages of the written collections, and describe the collections."""
+    shapes: dict[Target, tuple[int, int]] = {
+        target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
+    }
+    anns = build_first_stages(folder, shapes, settings, progress)
+    return {
+        target: _collection_entry(side, counts[target], anns[target], settings)
+        for target, side in sides.items()
+    }
+
+
+def _collection_entry(
     side: CollectionSource, counts: CollectionCounts, ann: AnnEntry, settings: BuildSettings
 ) -> CollectionEntry:
     return CollectionEntry(

@@ -148,12 +148,13 @@ def insert_items(
     Raises:
         sqlite3.IntegrityError: If a row or an id exists already.
     """
-    fields = _FilterFields(connection)
+    fields: _FilterFields | None = None
     marks = ",".join("?" * len(StoredItem._fields))
     for item in items:
         values = (*item[:8], json.dumps(item.metadata, ensure_ascii=False), *item[9:])
         connection.execute(f"INSERT INTO items ({COLUMNS}) VALUES ({marks})", values)
         for name, value in item.metadata.items():
+            fields = fields or _FilterFields(connection)
             field = fields.number(name)
             if field is None:
                 continue
