@@ -38,13 +38,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryLimits:
-    """What a query or a new item may cost.
+    """Limits for a query or a new item, for all interfaces.
 
     Attributes:
         image: bytes and pixels of an uploaded photo.
         regions: bytes and number of a photo's uploaded regions.
         metadata: bytes, fields and depth of a new item's metadata.
-        max_text_chars: of a text; the network's own limit in tokens comes on top.
+        max_text_chars: Maximum characters of a text; the network's own limit in tokens applies as
+            well.
         memory: Shared by all photos that are decoded at the same time under these limits.
     """
 
@@ -55,34 +56,34 @@ class QueryLimits:
     memory: DecodingMemory = field(default_factory=DecodingMemory, compare=False)
 
 
-# The prefix is also that of variables which are no settings of a service: the key of a client, the
-# browser of the tests, and what Kubernetes tells every container of a service that happens to be
-# called aladin-something.
+# Variables with the same prefix that are not settings of the service: the key of a client, the
+# browser of the tests, and the variables that Kubernetes sets in every container for a service
+# whose name starts with aladin.
 _OTHERS_VARIABLES = re.compile(
     r"ALADIN_(API_KEY|CHROMIUM|(.+_)?SERVICE_(HOST|PORT(_.+)?)|(.+_)?PORT(_\d+_(TCP|UDP)(_.+)?)?)"
 )
 
 
 def _split(value: object) -> object:
-    """Split a list as it is written in a variable: ``one,two``."""
+    """Split a list in the notation of environment variables: ``one,two``."""
     if not isinstance(value, str):
         return value
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
-# How long a photo waits for the memory to be decoded in; then its request is refused with 429.
+# Time that a photo waits for memory to be decoded in; after that, its request is refused with 429.
 _DECODE_PATIENCE_S = 10.0
 
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 
 
 def _query_threads(known: dict[str, Any]) -> int:
-    """Share the processors out among the workers; `known` has the settings before this one."""
+    """Divide the processors among the workers; `known` contains the settings before this one."""
     return max(1, min(4, (os.cpu_count() or 1) // known.get("workers", 1)))
 
 
 def _decode_memory_bytes(known: dict[str, Any]) -> int:
-    """Allow 896 MiB in one process, the same for each of two workers, and no more for many.
+    """Return 896 MiB for one process, as much for each of two, and the same total for more.
 
     One worker then decodes any photo of 50 million pixels. Of the 4 GiB of a container, more than
     half is left for the networks, the uploads and the index.
@@ -91,56 +92,61 @@ def _decode_memory_bytes(known: dict[str, Any]) -> int:
 
 
 class ServiceSettings(BaseSettings):
-    """What requests may cost, how they are worked on, and who gets in.
+    """Limits for requests, how they are processed, and access control.
 
     Each is read from the variable of its name in capitals, after ``ALADIN_``; lists are written
     with commas.
 
     Attributes:
-        max_body_bytes: of any request. A photo in JSON is base64, a third larger than its file.
-        max_json_bytes: of a request in JSON besides its photos and regions, where it is not a list
-            of queries or items.
-        max_bodies_bytes: of all requests that are not answered yet, together; more are refused
-            with 429. What is made of them takes some times as much memory.
-        max_image_bytes: of an uploaded photo.
-        max_image_pixels: of an uploaded photo, found in its header before it is decoded.
+        max_body_bytes: Maximum size of any request body. A photo in JSON is base64, a third larger
+            than its file.
+        max_json_bytes: Maximum size of a JSON request without its photos and regions, unless it is
+            a list of queries or items.
+        max_bodies_bytes: Maximum total size of the bodies of all unanswered requests; further
+            requests are refused with 429. Processing them takes several times as much memory.
+        max_image_bytes: Maximum size of an uploaded photo.
+        max_image_pixels: Maximum pixels of an uploaded photo, read from its header before it is
+            decoded.
         max_image_side_px: Longest width or height of an uploaded photo.
-        max_regions_bytes: of a photo's uploaded regions, an npz file, as it is packed and unpacked.
-        max_regions: that a photo may have, uploaded ones; the network takes its own number.
-        max_metadata_bytes: of an added item's metadata, written as JSON.
-        max_text_chars: of a query's text; the network's own limit in tokens comes on top.
+        max_regions_bytes: Maximum size of a photo's uploaded regions, an npz file, both packed and
+            unpacked.
+        max_regions: Maximum number of uploaded regions of a photo; the network uses its own number.
+        max_metadata_bytes: Maximum size of an added item's metadata, written as JSON.
+        max_text_chars: Maximum characters of a query's text; the network's own limit in tokens
+            applies as well.
         max_photo_size_px: largest `size` at which a photo of the index can be asked for.
-        thumbnail_cache_bytes: memory of each worker for photos made smaller; 0: none.
-        photo_cache_bytes: Memory of each worker for photos of full size that had to be written
-            anew, to turn them upright or to leave out metadata; 0: none.
-        body_timeout_s: for a request's body to come whole; then 408.
-        head_timeout_s: for a request's head to come whole, and for the first one to begin; then
-            the connection is closed.
-        send_timeout_s: for a client to take an answer; then the connection is closed.
+        thumbnail_cache_bytes: Memory of each worker for downscaled photos; 0 to disable the cache.
+        photo_cache_bytes: Memory of each worker for photos of full size that had to be re-encoded,
+            to turn them upright or to remove metadata; 0 to disable the cache.
+        body_timeout_s: Timeout for a request's body to arrive completely; then 408.
+        head_timeout_s: Timeout for a request's head to arrive completely, and for the first one to
+            begin; then the connection is closed.
+        send_timeout_s: Timeout for a client to accept a response; then the connection is closed.
         max_connections: open at the same time. Beyond it, and beyond the limit for one client, a
             connection is answered 503 and closed, unless it asks for /healthz or /readyz.
         max_connections_per_client: open at the same time from one IPv4 address or IPv6 /64 network.
             Proxies that FORWARDED_ALLOW_IPS names are exempt.
-        image_url_hosts: from which a photo may be fetched for a query or an item, names or all
-            names under one, as ``*.example.com``; none: no photo is fetched.
-        image_url_timeout_s: to fetch the photos of one request, redirects included.
+        image_url_hosts: Hosts from which a photo may be fetched for a query or an item, as names or
+            as all names under one, such as ``*.example.com``; if empty, no photo is fetched.
+        image_url_timeout_s: Timeout for fetching the photos of one request, redirects included.
         workers: processes that encode and search; 1: threads of the service's own process.
         job_timeout_s: a worker process that is at one batch of queries for longer, or gives no
             sign of life, hangs: it is killed and replaced.
-        shutdown_s: after a stop signal, what was taken gets so long to be finished.
+        shutdown_s: Time to finish accepted work after a stop signal.
         query_threads: batches of queries that a worker encodes and searches at the same time; by
             default the processors are shared out among the workers, at most four to each.
         max_batch: queries that are encoded together at most.
-        batch_wait_ms: how long a query waits for others to be encoded with while a worker is
-            free; 0: not at all, those that come while all are busy go together.
+        batch_wait_ms: How long a query waits for others to be encoded with while a worker is free;
+            0 for no wait. Queries that arrive while all workers are busy are encoded together in
+            any case.
         max_waiting: queries that may wait for a worker; more are refused with 429.
-        max_wait_ms: as many queries are let in as are answered within it, the rest is refused with
-            429; None: within seven times what such a query takes on its own.
-        query_cache_bytes: memory of each worker for the encodings of queries that may come again;
-            0: none.
-        query_precision: in which texts are encoded; `auto`: bfloat16 on processors that multiply
-            it, where it is two to three times as fast, else float32. Photos, and what is added to
-            the index, are encoded in float32.
+        max_wait_ms: Admit as many queries as can be answered within this time, and refuse the
+            others with 429, or None for seven times the duration of such a query alone.
+        query_cache_bytes: Memory of each worker for cached encodings of queries; 0 to disable the
+            cache.
+        query_precision: Precision in which texts are encoded; `auto` means bfloat16 on processors
+            that multiply it natively, where it is two to three times as fast, and float32
+            otherwise. Photos, and items added to the index, are encoded in float32.
         decode_threads: photos of queries that a worker decodes at the same time, within
             `decode_memory_bytes`.
         decode_memory_bytes: Memory that photos may take while they are decoded, those of uploads
@@ -149,35 +155,37 @@ class ServiceSettings(BaseSettings):
             refused with 413 if it alone takes more than a worker has.
         max_batch_queries: queries that one request may hold.
         max_items: items that one request may add.
-        slow_queries: the slowest queries of about the last hour, so many of which are kept in
-            memory, for those who may read the metrics; 0: none.
-        engine_url: where the engine of an index is that is kept in one; None: where the index's
-            folder says. Needed with a token, and where Qdrant's local mode reads a folder.
-        engine_token: by which the engine lets the service in; None: it lets everybody in. It is
-            only sent to `engine_url`.
-        engine_timeout_s: for an engine to answer one call, further tries included.
+        slow_queries: Number of the slowest queries of about the last hour that are kept in memory,
+            for clients that may read the metrics; 0 for none.
+        engine_url: URL of the vector database of an index stored in one, or None for the one in the
+            index's folder. Required with a token, and where Qdrant's local mode reads a folder.
+        engine_token: Token that authenticates the service at the vector database, or None if it
+            needs none. It is only sent to `engine_url`.
+        engine_timeout_s: Timeout for one call of the vector database, retries included.
         engine_retries: further tries of a call that does no harm when it is done twice.
-        engine_poll_s: between two looks at an engine: whether it answers, and which generation is
-            live; so long may a service answer from the one before.
-        detector: finds the regions of uploaded photos, for an index whose model reads regions; as
-            `aladin regions extract` takes it. None: such an index takes ready-made regions alone.
-        photos_root: folder outside of which no photo is shown, after all links are followed;
-            photos that were uploaded are always shown. None: photos are shown wherever they lie.
+        engine_poll_s: Interval between two polls of the vector database, which check whether it
+            responds and which generation is live; a service may answer from the previous generation
+            for this long.
+        detector: Detector of the regions of uploaded photos, for an index whose model reads
+            regions, in the notation of `aladin regions extract`, or None if such an index accepts
+            ready-made regions only.
+        photos_root: Folder outside of which no photo is shown, after all links are followed, or
+            None to show photos wherever they are stored. Uploaded photos are always shown.
         read_only: refuse to add and to delete items.
-        log_format: of the log on stderr, `text` for people or `json` for programs.
+        log_format: Format of the log on stderr, `text` for people or `json` for programs.
         traces: send OpenTelemetry traces to a collector on this machine; the variables
             OTEL_EXPORTER_OTLP_... name another one, and switch traces on by themselves.
-        keys_file: of the API keys, as `aladin key add` writes it; None: the service has no keys,
-            and listens on this machine's own address alone unless `allow_anonymous`.
+        keys_file: File of the API keys, as written by `aladin key add`, or None for no keys: the
+            service then listens on this machine's own address only, unless `allow_anonymous`.
         allow_anonymous: requests without a key may search and read, from wherever they come.
-        anonymous_requests_per_s: that a client without a key may send in the long run, told by
-            its address; None: any number. A key has a rate of its own.
-        anonymous_burst: of them that may come at once after a pause.
-        rate_store: a Redis in which the rates of keys and of clients are counted for all services
-            that name it, as ``redis://host:6379/0``; None: each process counts alone.
+        anonymous_requests_per_s: Request rate of a client without a key in the long run, clients
+            being identified by address, or None for no limit. A key has a rate of its own.
+        anonymous_burst: Number of such requests that may arrive at once after a pause.
+        rate_store: Redis in which the rates of keys and of clients are counted for all services
+            that use it, as ``redis://host:6379/0``, or None if each process counts alone.
         allowed_hosts: names by which clients without a key may call the service, besides
             localhost and any address; * stands for all.
-        cors_origins: of the pages that may use the service from a browser, besides its own.
+        cors_origins: Origins of the pages that may use the service from a browser, besides its own.
     """
 
     model_config = SettingsConfigDict(env_prefix="ALADIN_", frozen=True)
@@ -237,7 +245,7 @@ class ServiceSettings(BaseSettings):
 
     @property
     def image_limits(self) -> ImageLimits:
-        """The limits of an uploaded photo."""
+        """The limits for an uploaded photo."""
         return ImageLimits(
             max_bytes=self.max_image_bytes,
             max_pixels=self.max_image_pixels,
@@ -247,7 +255,7 @@ class ServiceSettings(BaseSettings):
 
     @property
     def query_limits(self) -> QueryLimits:
-        """What a query may cost; each call gives limits with a memory for photos of their own."""
+        """The limits for a query; each call returns limits with a separate memory for photos."""
         return QueryLimits(
             image=self.image_limits,
             regions=RegionLimits(max_bytes=self.max_regions_bytes, max_regions=self.max_regions),
@@ -258,7 +266,7 @@ class ServiceSettings(BaseSettings):
 
     @property
     def engine_options(self) -> EngineOptions:
-        """How an engine is reached."""
+        """Connection options of a vector database."""
         from aladin_index.engines.client import EngineOptions
 
         return EngineOptions(
@@ -273,7 +281,7 @@ def read_settings(workers: int | None = None) -> ServiceSettings:
     """Read the settings from this process's environment.
 
     Args:
-        workers: in the place of what the environment says; others may depend on it.
+        workers: Number of workers, overriding the environment; other settings may depend on it.
 
     Raises:
         ConfigError: a variable has an impossible value, or is none of ours: one that was mistyped
@@ -304,7 +312,7 @@ def _check_names() -> None:
 
 
 def engine_options(index: Path) -> EngineOptions | None:
-    """Read the settings that are for engines, if one keeps the index; None: it is in files.
+    """Read the settings of the index's vector database, or None if the index is in files.
 
     Args:
         index: the index's folder.

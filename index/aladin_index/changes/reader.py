@@ -1,4 +1,4 @@
-"""Follows the changes of one side: sees at once what any process has committed."""
+"""Reads the changes of one collection; sees the commits of all processes immediately."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from aladin_network.errors import IndexCorruptError
 
 
 class ChangesReader:
-    """Reads the changes of one side of a generation; safe to use from any number of threads.
+    """Reads the changes of one collection of a generation; thread-safe.
 
     Embeddings are kept in memory and only new ones are read; tokens and items are read when a
     search asks for them.
     """
 
     def __init__(self, path: Path, base_count: int, dim: int, codec: TokenCodec) -> None:
-        """Open nothing yet: most generations have no changes.
+        """Store the arguments; nothing is opened, since most generations have no changes.
 
         Args:
-            path: of the database; it need not be there.
+            path: Path of the database; it need not exist.
             base_count: number of items of the generation's side.
             dim: size of an embedding.
-            codec: of the side's tokens.
+            codec: Codec of the collection's tokens.
         """
         self._path = path
         self._base_count = base_count
@@ -55,7 +55,7 @@ class ChangesReader:
             self._follower = None
 
     def snapshot(self) -> CollectionChanges | None:
-        """Return all changes that are committed by now; None where there never was one.
+        """Return all committed changes, or None if there never was one.
 
         Costs microseconds where nothing is new. Where another file was put in the place of the
         database, it is read from the start; what was read before stays with those who have it.
@@ -71,11 +71,11 @@ class ChangesReader:
         return self._snapshot_here() if successor is None else successor.snapshot()
 
     def _snapshot_here(self) -> CollectionChanges | None:
-        """Return the changes of the database that is open, or is to be opened now."""
+        """Return the changes of the open database, opening it first if necessary."""
         with self._lock:
             try:
                 if self._follower is None:
-                    # Before the first change this look at the disk is all that there is to do.
+                    # Before the first change, this check of the disk is the only work.
                     if not self._path.exists():
                         return None
                     self._follower = self._added.connect()
@@ -88,7 +88,7 @@ class ChangesReader:
             return self._snapshot
 
     def _follow(self, connection: sqlite3.Connection) -> CollectionChanges:
-        """Read what was added and removed since the last time."""
+        """Read what was added and removed since the last call."""
         added = self._base_count + self._embeddings.count
         connection.execute("BEGIN")  # both statements see the same calls
         try:
@@ -128,7 +128,7 @@ class ChangesReader:
 
 
 class _Rows:
-    """An array that grows; what was taken of it stays as it is."""
+    """Array that grows; slices taken earlier do not change."""
 
     def __init__(self, dtype: np.dtype[Any], row_shape: tuple[int, ...]) -> None:
         self.row_shape = row_shape
@@ -137,11 +137,11 @@ class _Rows:
 
     @property
     def filled(self) -> NDArray[Any]:
-        """The rows up to now."""
+        """Rows appended so far."""
         return self._values[: self.count]
 
     def append(self, rows: NDArray[Any]) -> None:
-        """Add rows; twice the room is taken whenever it is full."""
+        """Add rows; the capacity is doubled whenever it is exhausted."""
         end = self.count + len(rows)
         if end > len(self._values):
             room = np.empty((max(end, 2 * len(self._values)), *self.row_shape), self._values.dtype)

@@ -34,7 +34,7 @@ from aladin_network.types import Target
 
 
 def read_ahead(path: Path) -> None:
-    """Ask the system to read a file into memory; on systems that cannot be asked, do nothing."""
+    """Ask the system to read a file into memory; do nothing if it does not support this."""
     if not hasattr(os, "posix_fadvise"):
         return
     file = os.open(path, os.O_RDONLY)
@@ -46,15 +46,15 @@ def read_ahead(path: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchIndex:
-    """One generation, memory-mapped, and its changes; it stays when a newer one is published.
+    """One generation, memory-mapped, with its changes; unaffected by newer generations.
 
     Attributes:
-        path: of the index.
-        manifest: of the generation.
+        path: Index folder.
+        manifest: Manifest of the generation.
         checkpoint: the model that the index was built with.
-        images: as they were built; None if the index has no images.
-        texts: as they were built; None if the index has no texts.
-        changes: of each side since.
+        images: Images in their state after the build, or None if the index has no images.
+        texts: Texts in their state after the build, or None if the index has no texts.
+        changes: Changes of each collection since.
         lease: keeps the generation from being removed while it is open.
     """
 
@@ -73,15 +73,15 @@ class SearchIndex:
 
     @property
     def place(self) -> Hashable:
-        """What tells the generation's files from a copy of them; None once it is closed."""
+        """Identity of the generation's files, other than of a copy; None once closed."""
         return self.lease.place
 
     def side(self, target: Target, filter: Filter | None = None) -> LiveCollection:
-        """Return one side as it is now, with all changes that any process has committed.
+        """Return one collection as it is now, with all committed changes of any process.
 
         Args:
-            target: which side.
-            filter: that what it finds passes; None: none.
+            target: Images or texts.
+            filter: Filter that found items have to pass, or None for no filter.
 
         Raises:
             NoSuchTargetError: the index was built without it.
@@ -93,16 +93,16 @@ class SearchIndex:
         return LiveCollection(base=base, changes=self.changes[target].snapshot(), filter=filter)
 
     def check_health(self) -> None:
-        """Return at once: the files are here for as long as it is open."""
+        """Do nothing: the files are available for as long as the index is open."""
 
     def warm(self) -> None:
-        """Ask the system to read the generation's files into memory, without waiting for it."""
+        """Ask the system to read the generation's files into memory, without waiting."""
         folder = generation_folder(self.path, self.generation)
         for name in self.manifest.files:
             read_ahead(folder / name)
 
     def close(self) -> None:
-        """Close the databases and let go of the generation; no search may run any more."""
+        """Close the databases and release the generation; no search may be running or follow."""
         for side in (self.images, self.texts):
             if side is not None:
                 side.items.close()
@@ -131,20 +131,21 @@ def open_index(
     device: SearchDevice | None = None,
     generation: int | None = None,
 ) -> SearchIndex:
-    """Open the live generation; quick, for files are mapped and only their lengths checked.
+    """Open the live generation; fast, since files are mapped and only their sizes checked.
 
     Its changes are read at the first search.
 
     Args:
-        path: of the index.
+        path: Index folder.
         checkpoint: already loaded, to be used in place of the copy in the index; for opening a
             new generation beside the one that is being searched.
-        device: where the network and the searches go; None: the processor.
-        generation: to open in the place of the live one.
+        device: Device of the network and the searches, or None for the CPU.
+        generation: Generation to open instead of the live one.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
-        IndexMismatchError: of another schema version, or built with another model.
+        IndexNotReadyError: If nothing was published yet.
+        IndexMismatchError: If the schema version differs, or the index was built with another
+            model.
         IndexCorruptError: a file is missing or of the wrong length.
     """
     lease = (

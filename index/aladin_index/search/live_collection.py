@@ -1,4 +1,4 @@
-"""One side as a search sees it: what was built, what was added since, less what was removed."""
+"""Current state of a collection: built and added items, without the deleted ones."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from aladin_network.types import Modality, Target
 
 @dataclass(frozen=True, kw_only=True)
 class LiveCollection:
-    """A side at one moment; changes that come later do not reach it.
+    """A snapshot of a collection; later changes do not affect it.
 
     The rows of the generation come first, 0 to ``base.entry.count - 1``; an item that was added
     has a row above. A row is never used again, also where its item was removed.
 
     Attributes:
-        base: of the generation.
-        changes: since the generation was built; None: no change.
-        filter: that what `order` finds passes; None: none.
+        base: Collection of the generation.
+        changes: Changes since the generation was built, or None if there are none.
+        filter: Filter that the results of `order` must pass, or None without a filter.
     """
 
     base: StoredCollection
@@ -43,12 +43,12 @@ class LiveCollection:
 
     @property
     def target(self) -> Target:
-        """Which of the two sides."""
+        """Target of the collection: images or texts."""
         return self.base.target
 
     @property
     def entry(self) -> CollectionEntry:
-        """What the manifest says of the generation's side."""
+        """Manifest entry of the generation's collection."""
         return self.base.entry
 
     @property
@@ -58,7 +58,7 @@ class LiveCollection:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there is anything to re-rank by; imported embeddings come without tokens."""
+        """Whether the collection has tokens for re-ranking; imported embeddings have none."""
         return self.base.entry.token_count > 0
 
     @property
@@ -68,7 +68,7 @@ class LiveCollection:
 
     @cached_property
     def selection(self) -> Selection | None:
-        """The live rows that pass the filter; None: all of them, and nothing is removed."""
+        """The live rows that pass the filter, or None if all rows do and none is deleted."""
         changes = self.changes
         if self.filter is None:
             return None if changes is None else changes.live
@@ -180,7 +180,7 @@ class LiveCollection:
 
 
 class LiveItems:
-    """Reads what the user said of the items of one `LiveSide`."""
+    """Reads user-provided data of the items of one `LiveSide`."""
 
     def __init__(self, side: LiveCollection) -> None:
         """Read the items of `side`."""
@@ -189,7 +189,7 @@ class LiveItems:
         self._changes = side.changes
 
     def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
-        """Return the items at some rows, in the order asked for."""
+        """Return the items at some rows, in the requested order."""
         if self._changes is None:
             return self._base.by_rows(rows)
         built = [row for row in rows if row < self._base_count]
@@ -199,7 +199,7 @@ class LiveItems:
         return [found[row] for row in rows]
 
     def by_id(self, item_id: str) -> StoredItem | None:
-        """Return the live item with this id, or None where there is none."""
+        """Return the live item with this id, or None if there is none."""
         item = self._base.by_id(item_id)
         if self._changes is None:
             return item
@@ -208,7 +208,7 @@ class LiveItems:
         return self._changes.by_id(item_id)
 
     def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
-        """Return what `by_id` does for each of some ids."""
+        """Return the result of `by_id` for each id."""
         return [self.by_id(item_id) for item_id in ids]
 
     def rows_by_id(self) -> dict[str, int]:
@@ -227,12 +227,12 @@ def _merge(
     added_scores: NDArray[np.float32],
     count: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Merge two orders by score; each keeps its own order, and equal scores that of the rows.
+    """Merge two orders by score; each keeps its order, and ties are in row order.
 
     An item that the ANN missed may stand behind one that it found and score higher: it counts
     there with the lowest score before it.
     """
     keys = np.concatenate([np.minimum.accumulate(scores), added_scores])
-    # Stable, and all rows of the generation are below all that were added.
+    # Stable sort, and all rows of the generation are below all added rows.
     best = np.argsort(-keys, kind="stable")[:count]
     return np.concatenate([rows, added])[best], np.concatenate([scores, added_scores])[best]

@@ -1,4 +1,4 @@
-"""How likely the hits of a search are right, by the calibration of its index."""
+"""Probabilities that the hits of a search are right, by the calibration of its index."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 
 def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
-    """Judge how likely the hits of a page are right.
+    """Estimate how likely the hits of a page are right.
 
     Args:
         search: The search.
@@ -47,7 +47,7 @@ def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
         ranked: The page; without alignment scores of the pool, the matching scores judge alone.
     """
     calibration, pool, page = search.calibration, found.pool, ranked.ranking
-    # The word counts of texts that an image found are not available without the second stage.
+    # The word counts of the texts found for an image are not available without the second stage.
     is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
     if calibration is None or is_uncounted or len(pool.rows) == 0:
         return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
@@ -56,7 +56,7 @@ def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
     hits = CandidateScores(page.rows, page.match, page.align, search.word_counts(page.rows))
     judgement = calibration.of(search.direction).judge(candidates, hits)
     # All candidates of a text query have its length. For a photo, the lengths of the texts that it
-    # is compared with take the place of a length of its own.
+    # is compared with replace a length of its own.
     unreliable_because = calibration.unreliable_because(
         search.direction,
         aligned=candidates.align is not None and hits.align is not None,

@@ -1,4 +1,4 @@
-"""A query as the searcher takes it, and a search that was found valid."""
+"""A query in the searcher's form, and a validated search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aladin_network.types import Direction, Modality, Target
 
 
 class EncodedQuery(NamedTuple):
-    """A query that went through the network, or was looked up, and how long that took.
+    """A query that was encoded by the network or looked up, and the time this took.
 
     Attributes:
         encoding: Encoding of the one item.
@@ -50,13 +50,13 @@ class EncodedQuery(NamedTuple):
 
     @property
     def tokens(self) -> Float[Tensor, "query_tokens dim"]:
-        """The query's real tokens, float32, in the processor's memory."""
+        """The query's tokens without padding, float32, in CPU memory."""
         return self.encoding.item_tokens(0).detach().float().cpu()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidSearch:
-    """A query with valid options, and what the stages need of the index.
+    """A query with valid options, and the parts of the index that the stages need.
 
     Attributes:
         query: The query.
@@ -101,7 +101,7 @@ class ValidSearch:
         return self.collection.align(self.tokens, self.modality, rows)
 
     def word_counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return for each row the number of tokens of the text: the query's, or the row's."""
+        """Return for each row the number of tokens of the text: that of the query or of the row."""
         if self.modality != "text":
             return self.collection.lengths(rows)
         return np.full(len(rows), len(self.tokens), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The order of an answer: the first stage's, or the second stage's among its candidates."""
+"""Order of an answer: by the first stage, or by the second among its candidates."""
 
 from __future__ import annotations
 

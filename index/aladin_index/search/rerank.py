@@ -1,4 +1,4 @@
-"""The second stage of a search: it orders the candidates and scores the pool, if time allows."""
+"""The second stage of a search: orders candidates and scores the pool, if time allows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from aladin_index.search.retrieval import Found
 from aladin_network.errors import EngineUnavailableError
 from aladin_network.types import Direction
 
-# Share of the newest measurement in an average: a change of the machine's load shows after some
-# five measurements, a single slow one does not.
+# Weight of the newest measurement in an average: a change of the machine's load takes effect after
+# about five measurements, a single slow one does not.
 _NEWEST = 0.2
 
 
 class TimesBySize:
-    """Average seconds for each size of work seen so far; safe to use from any number of threads.
+    """Average seconds for each size of work seen so far; thread-safe.
 
     A table instead of a fitted line: it keeps the time of large pieces of work while only small
     ones come, so the first large one after a quiet hour is estimated correctly.
@@ -35,7 +35,7 @@ class TimesBySize:
         self._lock = threading.Lock()
 
     def observe(self, size: int, seconds: float) -> None:
-        """Learn from a measurement.
+        """Update the average with a measurement.
 
         Args:
             size: Size of the work, at least 1; there should be few different sizes.
@@ -50,7 +50,7 @@ class TimesBySize:
                 self._seconds[size] = known + _NEWEST * (seconds - known)
 
     def expect(self, size: int) -> float:
-        """Return the seconds that work of some size will take; 0.0 while nothing is known.
+        """Return the expected seconds for work of this size; 0.0 without measurements.
 
         Times between two known sizes are interpolated. Outside of them, a unit costs what it costs
         at the nearest size: rather too much for a larger size, too little for a smaller one. A
@@ -80,8 +80,8 @@ class TimesBySize:
 # millisecond for them.
 _ROWS_A_CHECK = 1024
 
-# A measurement of this age is tried again even if it leaves no time: if every query has a
-# deadline, a machine that was slow for a minute would otherwise never re-rank again.
+# A measurement of this age is ignored even if no time would remain: if every query has a deadline,
+# a machine that was slow for a minute would otherwise never re-rank again.
 _RETRY_S = 10.0
 
 
@@ -90,7 +90,7 @@ class OutOfTimeError(Exception):
 
 
 class RerankDeadline:
-    """Estimates the duration of the second stage, and ends it at its deadline.
+    """Estimates the duration of the second stage, and stops it at its deadline.
 
     Safe to use from any number of threads.
     """
@@ -140,14 +140,14 @@ class RerankDeadline:
         return score
 
     def observe(self, direction: Direction, candidates: int, seconds: float) -> None:
-        """Learn from a second stage that ran to its end.
+        """Record the duration of a completed second stage.
 
         Args:
             direction: Direction of the search.
             candidates: Number of candidates scored, at least 1.
             seconds: Duration.
         """
-        # A filter may leave any number of candidates: few powers of two represent them all.
+        # A filter may leave any number of candidates: a few powers of two represent them all.
         size = 1 << (candidates - 1).bit_length()
         self._times[direction].observe(size, seconds * size / candidates)
         self._learnt_s[direction] = time.monotonic()

@@ -1,4 +1,4 @@
-"""The first stage of a search: the candidates of a page, and the pool that hits are judged by."""
+"""The first stage of a search: the candidates of a page, and the pool for judging hits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_FIELDS = 5
 
 
 class QueryPool(NamedTuple):
-    """The first stage's best items, which hits are judged against, whichever page is shown.
+    """The first stage's best items, against which hits are judged, regardless of the page.
 
     Attributes:
         rows: (pool,) int64, best first.
@@ -79,9 +79,9 @@ def retrieve(search: ValidSearch) -> Found:
     first, last = options.offset, options.offset + options.k
     stop = -(-last // block) * block if search.reranks else last  # whole blocks
     pool_size = 0 if search.calibration is None else search.calibration.pool
-    # The pool does not shrink with the page, and is there for a late page, too.
+    # The pool does not depend on the page size, and is available for later pages, too.
     ordered = _order(search, max(stop, min(pool_size, block)), block)
-    # There may be fewer items than the page, or the places before it, ask for.
+    # There may be fewer items than the page, or the places before it, require.
     first, last, stop = (min(place, len(ordered.rows)) for place in (first, last, stop))
     start = first // block * block if search.reranks and first < last else first
     if first == last:
@@ -105,7 +105,8 @@ def _order(search: ValidSearch, count: int, candidates: int) -> Ordered:
         own = collection.items.by_ids([own_id])[0]
     if own is None:
         return collection.order(search.embedding, count, candidates, search.second_stage)
-    # One more, for the query itself; a longer order begins with the shorter one, so pages agree.
+    # One more, for the query itself; a longer order begins with the shorter one, so pages are
+    # consistent.
     ordered = collection.order(search.embedding, count + 1, candidates, search.second_stage)
     others = ordered.rows != own.row
     return ordered._replace(rows=ordered.rows[others][:count], match=ordered.match[others][:count])
@@ -121,14 +122,14 @@ def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: b
         ranks_head: Whether the second stage orders the first candidates.
     """
     if search.candidates < size:
-        # Searched again: fewer candidates must not change the pool.
+        # Search again: fewer candidates must not change the pool.
         pool = search.collection.order(search.embedding, size, size, search.second_stage)
         return QueryPool(pool.rows, pool.match, heads_ranking=False)
     return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)
 
 
 def find_unknown_fields(index: SearchBackend, search: ValidSearch) -> list[str]:
-    """Return the fields of a filter in which no item has a value to compare, in its order.
+    """Return the fields of a filter that have no comparable value in any item, in its order.
 
     Args:
         index: Searched index.

@@ -28,7 +28,7 @@ _DEFAULTS = SearchOptions()
 
 
 class _Moments(NamedTuple):
-    """When the steps of a search ended, by `time.monotonic`."""
+    """End times of the steps of a search, by `time.monotonic`."""
 
     received_s: float
     began_s: float
@@ -37,7 +37,7 @@ class _Moments(NamedTuple):
 
 
 class TwoStageSearcher:
-    """Answers queries from one open generation; safe to use from any number of threads.
+    """Answers queries from one open generation; thread-safe.
 
     Between a text and images, and between an image and texts, the first stage finds candidates by
     the embeddings, and the second stage orders them by the fusion of both stages' scores. Items of
@@ -50,7 +50,7 @@ class TwoStageSearcher:
     """
 
     def __init__(self, index: SearchBackend) -> None:
-        """Search `index`, which has to stay open."""
+        """Search `index`, which must stay open."""
         self.index = index
         self._clock = RerankDeadline()
 
@@ -131,7 +131,7 @@ class TwoStageSearcher:
         verdict: Verdict,
         moments: _Moments,
     ) -> SearchAnswer:
-        """Look the hits up, explain them, and write the answer."""
+        """Look up and explain the hits, and make the answer."""
         ranking = ranked.ranking.take(verdict.kept)
         items = search.collection.items.by_rows(ranking.rows.tolist())
         degraded = [] if ranked.degraded is None else [ranked.degraded]
@@ -161,7 +161,7 @@ class TwoStageSearcher:
     def _explain(
         self, search: ValidSearch, items: list[StoredItem]
     ) -> tuple[list[list[Evidence]] | None, float]:
-        """Return the evidence of the hits, or None if the engine cannot, and the seconds spent."""
+        """Return the evidence of the hits, or None if unavailable, and the seconds spent."""
         began_s = time.monotonic()
         evidence = None
         with suppress(EngineUnavailableError):
@@ -222,7 +222,7 @@ class TwoStageSearcher:
 
 
 def _took_ms(query: EncodedQuery, moments: _Moments, explain_s: float) -> TookMs:
-    """Return the times of the parts; evidence is work of the second stage."""
+    """Return the times of the parts; evidence counts as second stage."""
     return TookMs(
         decode=query.decode_ms,
         encode=query.encode_ms,

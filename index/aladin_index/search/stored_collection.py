@@ -1,4 +1,4 @@
-"""One side of an open generation, images or texts, and the first stage over it."""
+"""One collection of an open generation, images or texts, and its first stage."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class StoredCollection:
     """The images or the texts of an open index.
 
     Attributes:
-        target: which of the two.
-        entry: what the manifest says of it.
+        target: Target of the collection: images or texts.
+        entry: Manifest entry of the collection.
         ann: the first stage's index, as it is stored.
-        first_stage: what searches: the ANN itself, or an engine on a device.
-        second_stage: what re-ranks.
+        first_stage: Search implementation: the ANN itself, or a device implementation.
+        second_stage: Re-ranking implementation.
         embeddings: (items, d_match) float32, memory-mapped.
-        tokens: of the second stage.
+        tokens: Tokens of the second stage.
         items: ids, texts and metadata.
     """
 
@@ -53,7 +53,7 @@ class StoredCollection:
         Args:
             query: (d_match,), L2-normalised.
             count: candidates wanted; so many are found if so many are allowed.
-            allowed: rows to choose from; None: all.
+            allowed: Rows to choose from, or None for all.
 
         Returns:
             Rows, best first, those of equal score in ascending order, and their cosines, which
@@ -81,8 +81,8 @@ class StoredCollection:
         Args:
             query: (d_match,), L2-normalised.
             count: items wanted.
-            num_candidates: of the first stage.
-            allowed: rows to choose from; None: all.
+            num_candidates: Number of candidates of the first stage.
+            allowed: Rows to choose from, or None for all.
 
         Returns:
             Rows and cosines, see `candidates`.
@@ -97,12 +97,12 @@ class StoredCollection:
 
 
 def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> StoredCollection:
-    """Map one side of a generation.
+    """Map the files of one collection of a generation.
 
     Args:
-        folder: of the generation.
-        target: which side.
-        entry: of the manifest.
+        folder: Folder of the generation.
+        target: Target of the collection: images or texts.
+        entry: Manifest entry of the collection.
 
     Raises:
         IndexCorruptError: a file is not what the manifest says.

@@ -1,4 +1,4 @@
-"""Answers of the HTTP service about the index as a whole, and about single items."""
+"""Answers of the HTTP service about the whole index and about single items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class _IndexPart(BaseModel):
 
 
 class FirstStage(_IndexPart):
-    """The ANN of one side."""
+    """The ANN of one collection."""
 
     factory: str
     search_width: int | None
@@ -71,7 +71,7 @@ class CalibratedOn(_IndexPart):
 
 
 class ReliabilityFigures(_IndexPart):
-    """How far probabilities were from what was right."""
+    """Deviation of the probabilities from the observed frequencies."""
 
     ece: float = Field(description="Expected calibration error.")
 
@@ -85,7 +85,7 @@ class Interval(_IndexPart):
 
 
 class NoMatchFigures(_IndexPart):
-    """How often answers say that there is no match."""
+    """How often answers report that there is no match."""
 
     model_config = ConfigDict(title="IndexNoMatchFigures")
 
@@ -95,7 +95,7 @@ class NoMatchFigures(_IndexPart):
 
 
 class ProbabilityFigures(_IndexPart):
-    """What the probabilities of one direction are worth, on photos that the fit never saw."""
+    """Quality of the probabilities of one direction, on photos not used for the fit."""
 
     model_config = ConfigDict(title="IndexProbabilityFigures")
 
@@ -126,7 +126,7 @@ class CalibrationFigures(_IndexPart):
 
 
 class UnreliableDirections(_IndexPart):
-    """Why the answers of a direction are never judged; null where they are.
+    """Reasons why the answers of a direction are never judged; null if they are judged.
 
     weak_calibration: the held-out AUROC of "is there a match at all" is below 0.75.
     unknown_text_lengths: the lengths of the fitted texts are not recorded.
@@ -137,7 +137,7 @@ class UnreliableDirections(_IndexPart):
 
 
 class IndexCalibration(_IndexPart):
-    """What the hits' probabilities are made by, and how far they can be believed."""
+    """Source and reliability of the hits' probabilities."""
 
     fitted_on: CalibratedOn
     figures: CalibrationFigures
@@ -150,7 +150,7 @@ class IndexCalibration(_IndexPart):
 
 
 class LiveIndexInfo(_IndexPart):
-    """The live generation; a side that it does not have is null."""
+    """The live generation; a collection that it does not have is null."""
 
     generation: int
     default_candidates: int
@@ -183,7 +183,7 @@ class AddTookMs(BaseModel):
 
 
 class Added(BaseModel):
-    """What became of the items of a request; they are on the disk, and found from now on."""
+    """Result of adding the items of a request; they are stored on disk and searchable."""
 
     added: list[str] = Field(description="Ids that were not there.")
     replaced: list[str] = Field(description="Ids whose items gave way to the new ones.")
@@ -193,7 +193,7 @@ class Added(BaseModel):
 
 
 class Deleted(BaseModel):
-    """The item is gone, on the disk too, and found no more."""
+    """Result of deleting an item, from the disk and from searches."""
 
     deleted: str = Field(description="Its id.")
     generation: int = Field(description="Of the index, that it was removed from.")

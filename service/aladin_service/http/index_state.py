@@ -15,19 +15,19 @@ from aladin_network.types import Target
 from aladin_service.client.answers import CalibratedOn, UnreliableDirections
 from aladin_service.work.index_report import IndexReport
 
-# Where an absolute path begins: not inside of a word, an address or a relative path.
+# Matches where an absolute path begins: not inside a word, an address or a relative path.
 _START = re.compile(r"(?<![\w./:~-])/(?=[^\s/])")
 _PLACE_IN_FILE = re.compile(r"@\d+$")
 
 
 def without_paths(reason: str) -> str:
-    """Remove absolute paths from the reason why an item was left out.
+    """Remove absolute paths from the reason why an item was skipped.
 
     A path may have spaces and colons, so it is taken to reach up to the last slash of the text;
     of a reason that begins with the path of its file, the file's name is removed as well.
 
     Args:
-        reason: as a build wrote it, e.g. ``/data/a b.jpg: not an image``.
+        reason: Reason as a build recorded it, e.g. ``/data/a b.jpg: not an image``.
     """
     start = _START.search(reason)
     if start is None:
@@ -47,7 +47,7 @@ class _Part(BaseModel):
 
 
 class ItemCountsAnswer(_Part):
-    """Items of one side: `built` + `added` - `deleted` = `live`."""
+    """Item counts of one collection: `built` + `added` - `deleted` = `live`."""
 
     built: int = Field(description="In the generation's files.")
     added: int | None = Field(description="Since, and still there; null: an engine does not tell.")
@@ -56,7 +56,7 @@ class ItemCountsAnswer(_Part):
 
 
 class RecallPointAnswer(_Part):
-    """What one way of searching the ANN finds."""
+    """Recall of one setting of the ANN search."""
 
     search_width: int | None = Field(description="Null where every item is compared.")
     oversample: float
@@ -65,7 +65,7 @@ class RecallPointAnswer(_Part):
 
 
 class FirstStageState(_Part):
-    """The ANN of one side, and what was measured of it."""
+    """The ANN of one collection, and its measurements."""
 
     asked: str
     factory: str
@@ -79,7 +79,7 @@ class FirstStageState(_Part):
 
 
 class FidelityPointAnswer(_Part):
-    """What one number of candidates keeps of the exhaustive order."""
+    """Share of the exhaustive order that one number of candidates keeps."""
 
     candidates: int
     fidelity: float
@@ -87,7 +87,7 @@ class FidelityPointAnswer(_Part):
 
 
 class TuningState(_Part):
-    """The number of candidates that `aladin index tune` chose, and what it chose from."""
+    """The number of candidates that `aladin index tune` chose, and its measurements."""
 
     candidates: int
     fidelity: float
@@ -98,14 +98,14 @@ class TuningState(_Part):
 
 
 class LeftOutItem(_Part):
-    """An item that the build was given and could not use."""
+    """An item skipped by the build."""
 
     id: str
     reason: str
 
 
 class LeftOutPage(_Part):
-    """Some of the items that were left out, in the order in which they were given."""
+    """Some of the skipped items, in input order."""
 
     total: int
     offset: int
@@ -127,7 +127,7 @@ class SideState(_Part):
 
 
 class GenerationSide(_Part):
-    """One side of a generation of the history."""
+    """One collection of a generation in the history."""
 
     built: int
     added: int | None = Field(description="Since; null: that cannot be read.")
@@ -140,7 +140,7 @@ class GenerationSide(_Part):
 
 
 class GenerationState(_Part):
-    """A generation that is on the disk, or in the engine."""
+    """A generation on the disk or in the vector database."""
 
     generation: int
     published_at: datetime | None = Field(
@@ -161,7 +161,7 @@ class GenerationState(_Part):
 
 
 class EvaluationState(_Part):
-    """What `aladin evaluate --index` measured of a generation."""
+    """Results of `aladin evaluate --index` for a generation."""
 
     generation: int
     is_live: bool = Field(description="Whether the generation that was measured is the live one.")
@@ -183,7 +183,7 @@ class FittedOnState(CalibratedOn):
 
 
 class CalibrationState(_Part):
-    """What the probabilities of hits were fitted on, and how far they can be believed."""
+    """Data of the probability fit, and the reliability of the probabilities."""
 
     fitted_on: FittedOnState
     figures: CalibrationFigures
@@ -203,14 +203,14 @@ class PartSize(_Part):
 
 
 class DamagedPart(_Part):
-    """A file of the index that cannot be read; what it tells is missing here."""
+    """An index file that cannot be read; its data are missing in this answer."""
 
     name: str
     reason: str
 
 
 class IndexStateAnswer(_Part):
-    """The live generation, those before it, and what was measured of them."""
+    """The live generation, the earlier ones, and their measurements."""
 
     generation: int
     live_since: datetime | None = Field(
@@ -232,7 +232,7 @@ class IndexStateAnswer(_Part):
 
 
 def build_state(report: IndexReport) -> IndexStateAnswer:
-    """Turn what a worker found into the answer."""
+    """Convert a worker's report into the answer."""
     live, history = report.manifest, report.history
     is_current = history.current == live.generation
     return IndexStateAnswer(
@@ -339,7 +339,7 @@ def _calibration(manifest: Manifest) -> CalibrationState | None:
 
 
 def _name(data: str) -> str:
-    """Return the end of a path, which tells data sets apart; the rest is nobody's business."""
+    """Return the last part of a path, which identifies the data set; the rest stays private."""
     return "/".join(data.split("/")[-2:])
 
 

@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus: one registry an application.
+"""Metrics of the service for Prometheus: one registry per application.
 
 The process that answers HTTP is the only one that counts: workers tell it what they did with
 their answers. So the figures are right whatever the number of worker processes is, and
@@ -24,15 +24,15 @@ from prometheus_client import (
 from aladin_index.engines.guard import CallError, EngineCall
 from aladin_service.search.job import Answered, QueueName
 
-# Of a search, in their order; "queue" is from the request to when a slot takes it.
+# Stages of a search, in order; "queue" lasts from the request until a slot takes it.
 STAGES = ("queue", "decode", "encode", "retrieve", "rerank", "total")
-# Why a request was refused though nothing was wrong with it: codes of errors with status 429.
+# Reasons for refusing a valid request: codes of errors with status 429.
 REJECTIONS = ("overloaded", "rate_limited")
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
-# What is not one of these is counted as "other": a client may invent methods without end.
+# Other methods are counted as "other": a client may invent any number of methods.
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -40,8 +40,8 @@ class Metrics:
     """Counters, gauges and histograms of one application."""
 
     def __init__(self) -> None:
-        """Count from nothing."""
-        # When each series began is of no use to anybody here, and a third of a scrape.
+        """Start all counts at zero."""
+        # The creation time of each series is not needed, and would make up a third of a scrape.
         disable_created_metrics()
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # processor time, files and age of this process
@@ -151,17 +151,17 @@ class Metrics:
         """Count a request that was answered.
 
         Args:
-            method: of the request.
+            method: Method of the request.
             route: its template, never a path: each value is a series of its own.
-            status: of the answer.
-            seconds: that it took.
+            status: Status of the response.
+            seconds: Duration of the request in seconds.
         """
         known = method if method in METHODS else "other"
         self._requests.labels(known, route, str(status)).inc()
         self._request_s.labels(known, route).observe(seconds)
 
     def rejected(self, reason: str) -> None:
-        """Count a request that was refused for lack of room.
+        """Count a request that was refused because of overload.
 
         Args:
             reason: the code of the error.
@@ -169,15 +169,15 @@ class Metrics:
         self._rejected.labels(reason).inc()
 
     def rate_counted_alone(self) -> None:
-        """Count a request whose rate the shared store was not there to count."""
+        """Count a request rate-limited locally because the shared store was unavailable."""
         self._counted_alone.inc()
 
     def answered(self, queue: QueueName, answered: Answered) -> None:
         """Count a search.
 
         Args:
-            queue: where it waited.
-            answered: what became of it.
+            queue: Queue in which the search waited.
+            answered: Outcome of the search.
         """
         took_ms = answered.took_ms
         self._stage_s["queue"].observe(answered.queue_ms / 1000)
@@ -194,7 +194,7 @@ class Metrics:
             (self._hits if answered.cached else self._misses).inc()
 
     def batch(self, queue: QueueName, size: int) -> None:
-        """Count queries that go to a worker together."""
+        """Count queries that are sent to a worker together."""
         self._batch[queue].observe(size)
 
     def watch_queue(self, queue: QueueName, depth: Callable[[], int]) -> None:
@@ -207,19 +207,19 @@ class Metrics:
         self._waiting[queue].set_function(depth)
 
     def engine_call(self, call: EngineCall) -> None:
-        """Count a call of the engine; may be called from any thread."""
+        """Count a call of the vector database; thread-safe."""
         self._engine_s.labels(call.operation).observe(call.seconds)
         if call.error is not None:
             self._engine_errors.labels(call.error).inc()
 
     def worker_died(self) -> None:
-        """Count a worker that ended though nobody had asked it to."""
+        """Count a worker that ended unexpectedly."""
         self._deaths.inc()
 
     def worker_restarted(self) -> None:
-        """Count a worker that was started in the place of one that ended."""
+        """Count a worker that was started to replace one that ended."""
         self._restarts.inc()
 
     def render(self) -> bytes:
-        """Write all in Prometheus' text form."""
+        """Render all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

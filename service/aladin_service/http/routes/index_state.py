@@ -1,4 +1,4 @@
-"""How the index came to be, how good it is, and what was slow in it."""
+"""History and quality of the index, and its slow queries."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Limit = Annotated[int, Query(ge=0, le=200, description="The most of them of each
 async def get_index_state(
     service: Service, offset: Offset = 0, limit: Limit = 20
 ) -> IndexStateAnswer:
-    """Tell the counts, the history, what was measured, and what was left out and why."""
+    """Return the counts, the history, the measurements, and the skipped items with reasons."""
     return build_state(await service.workers.call(ReportIndex(offset, limit)))
 
 
 @router.get("/slow-queries", summary="List the slowest queries")
 async def get_slow_queries(service: Service) -> SlowQueriesAnswer:
-    """Tell the slowest queries of about the last hour, whichever worker answered them."""
+    """Return the slowest queries of about the last hour, from all workers."""
     return build_slow_queries(service.slow_queries, datetime.now(UTC))

@@ -69,10 +69,10 @@ class NewItem(StrictBody):
         return self
 
     def text_item(self) -> TextItem:
-        """Return the item as one of the texts.
+        """Return the item as a text to add.
 
         Raises:
-            InputError: it has no text, or what only images have.
+            InputError: If the item has no text, or has fields for images only.
         """
         if self.text is None:
             raise InputError(f"item {self.id!r}: expected a text among the texts, got none")
@@ -92,9 +92,11 @@ async def read_new_items(request: Request, service: Service) -> list[NewItem]:
     """Read a request with one item, JSON or multipart, or with a JSON list of them.
 
     Raises:
-        ContentTypeError: it is neither.
-        InputError: it is broken, has too many items, or a field is unknown, missing or impossible.
-        BodyTooLargeError: it is over the limit (by the middleware, while it is read).
+        ContentTypeError: If the content type is neither of the two.
+        InputError: If the body is malformed, has too many items, or a field is unknown, missing or
+            impossible.
+        BodyTooLargeError: If the body exceeds the limit (raised by the middleware while it is
+            read).
         RateLimitedError: the client may not add so many items now.
     """
     body = await read_body(request, service, json_fields=("metadata",), many=True)
@@ -121,12 +123,12 @@ async def image_items(items: Sequence[NewItem], fetcher: PhotoFetcher) -> list[I
     """Return items as images.
 
     Args:
-        items: of a request.
-        fetcher: of the photos that are given by their URL.
+        items: Items of a request.
+        fetcher: Fetcher of the photos that are given by their URL.
 
     Raises:
         InputError: an item has no image.
-        AladinError: as `PhotoFetcher.fetch`.
+        AladinError: If a photo cannot be fetched, as for `PhotoFetcher.fetch`.
     """
     for item in items:
         if (item.image, item.image_url, item.regions) == (None, None, None):
@@ -172,7 +174,7 @@ ItemId = Annotated[str, Path(max_length=MAX_ASKED_ID_CHARS)]
     responses=error_docs(404, 422, 429, 503),
 )
 async def get_item(target: Target, item_id: ItemId, service: Service) -> Item:
-    """Return one item; an id may hold slashes, and # and ? written as %23 and %3F."""
+    """Return one item; an id may contain slashes, and # and ? written as %23 and %3F."""
     return Item.model_validate(await service.workers.call(GetItem(target, item_id)))
 
 
@@ -196,7 +198,7 @@ async def add_items(
         ),
     ] = "error",
 ) -> Added:
-    """Add one item or several in one step; all of them or, where one is at fault, none."""
+    """Add one or several items in one step; if one is not valid, none is added."""
     started = time.perf_counter()
     audit.target, audit.ids = target, [item.id for item in items]
     new: Sequence[SourceItem]

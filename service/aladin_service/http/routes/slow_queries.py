@@ -1,4 +1,4 @@
-"""What the HTTP service answers about the queries that took longest."""
+"""Response of the HTTP service that lists the slowest queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aladin_service.observe.slow_queries import SlowQueries, SlowQuery
 
 
 class SlowQueryAnswer(BaseModel):
-    """A query, what it asked for, and where its time went."""
+    """A query, its parameters, and where its time went."""
 
     at: datetime = Field(description="When it came.")
     request_id: str | None
@@ -35,7 +35,7 @@ class SlowQueryAnswer(BaseModel):
 
 
 class SlowQueriesAnswer(BaseModel):
-    """The slowest queries of about the last hour, the slowest first."""
+    """The slowest queries of about the last hour, slowest first."""
 
     limit: int = Field(description="The most that are told; 0: none are kept.")
     since: datetime = Field(description="Those that came earlier are forgotten.")
@@ -43,7 +43,7 @@ class SlowQueriesAnswer(BaseModel):
 
 
 def build_slow_queries(kept: SlowQueries, now: datetime) -> SlowQueriesAnswer:
-    """Turn what is kept into the answer."""
+    """Convert the recorded queries into the response."""
     return SlowQueriesAnswer(
         limit=kept.limit,
         since=now - timedelta(seconds=kept.window_s),
