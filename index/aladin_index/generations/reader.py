@@ -16,8 +16,8 @@ import torch
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
 from aladin_index.devices.search_device import SearchDevice
+from aladin_index.format.disk import GenerationLease, lease_generation, lease_live_generation
 from aladin_index.format.layout import MODEL, generation_folder
-from aladin_index.format.locks import GenerationLease, lease_generation, lease_live_generation
 from aladin_index.format.manifest import Manifest, check_lengths, read_manifest
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
