@@ -1,4 +1,4 @@
-"""From an error to an exit code and one line: the only place where the command line decides it."""
+"""Exit codes and one-line messages of the command line's errors."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ def one_line(error: Exception) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, (AladinError, OSError)) and message:
         return message
-    return f"{type(error).__name__}: {message} (--debug shows where)"
+    return f"{type(error).__name__}: {message} (use --debug for a traceback)"

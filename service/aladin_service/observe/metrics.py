@@ -89,7 +89,7 @@ class Metrics:
         )
         self._counted_alone = Counter(
             "aladin_rates_counted_alone",
-            "Requests whose rate was counted here alone, for the shared store did not answer.",
+            "Requests rate-limited per process because the shared store was unavailable.",
             registry=self.registry,
         )
         self._add_search_metrics()
