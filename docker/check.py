@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds the image from a clean tree and runs all of it: python docker/check.py
+"""Builds the image from a clean tree and runs all checks: python docker/check.py
 
 It works with a Docker engine, and without one where podman, buildah and runc are installed (Debian:
 apt install --no-install-recommends podman buildah runc netavark aardvark-dns iptables catatonit;
@@ -36,20 +36,20 @@ COMPOSE_FILES = (
     ("compose.scale.yaml", "compose.gpu.yaml"),
     ("compose.scale.yaml", "compose.keys.yaml"),
 )
-# Variables that a file insists on.
+# Variables that the compose file requires.
 REQUIRED = ("ENGINE_PASSWORD", "RATES_PASSWORD")
 STAND_IN = "localhost/aladin-python-stand-in:latest"
 IMAGE = "localhost/aladin-search:check"
 
 
 class Report:
-    """Runs the steps one by one, and says of each how it went and how long it took."""
+    """Runs the steps one by one, and prints the result and the duration of each."""
 
     def __init__(self) -> None:
         self.failed = 0
 
     def step(self, name: str, work: Callable[[], str]) -> bool:
-        """Run a step, which returns what is to be said of it; return whether it went well."""
+        """Run a step, which returns a summary of its result; return whether it succeeded."""
         started = time.monotonic()
         try:
             said, well = work(), True

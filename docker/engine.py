@@ -1,4 +1,4 @@
-"""Builds and runs images: with Docker where its engine answers, else with podman and buildah.
+"""Builds and runs images: with Docker if it responds, else with podman and buildah.
 
 Podman needs no service and no network of this machine: images are built in a folder that is given,
 and containers run in a network namespace of their own, which ends with them.
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# For a podman that is not run by systemd: a test machine, a container.
+# Options for a podman that is not run by systemd, as on a test machine or in a container.
 _CONTAINERS = """\
 [containers]
 default_ulimits = ["nofile=1024:20000", "nproc=1024:1024"]
@@ -31,14 +31,14 @@ runroot = "{work}/run"
 
 
 class CheckError(Exception):
-    """A command ended with an error; the message has the end of what it said."""
+    """A command failed; the message contains the end of its output."""
 
 
 def run(command: Sequence[str], timeout_s: float = 120) -> str:
-    """Run a command and return what it prints.
+    """Run a command and return its output.
 
     Raises:
-        CheckError: it ended with an error, or not in time.
+        CheckError: If the command failed or timed out.
     """
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
@@ -51,23 +51,23 @@ def run(command: Sequence[str], timeout_s: float = 120) -> str:
 
 
 def answers(*command: str) -> bool:
-    """Whether a command is there and ends without an error."""
+    """Return whether a command exists and succeeds."""
     return shutil.which(command[0]) is not None and not subprocess.call(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
 
 
 class Docker:
-    """A Docker engine, as it was found."""
+    """A Docker engine of this machine."""
 
     name = "docker"
     command: Sequence[str] = ("docker",)
-    # What a command that is to reach a container's port begins with.
+    # Prefix of a command that needs to reach a container's port.
     inside: Sequence[str] = ()
 
     @property
     def compose(self) -> Sequence[str] | None:
-        """The command that reads compose files; None: there is none."""
+        """The command that reads compose files, or None if there is none."""
         return ("docker", "compose") if answers("docker", "compose", "version") else None
 
     def build(
@@ -84,7 +84,7 @@ class Docker:
             context: folder with the sources, docker/Dockerfile among them.
             tag: name of the image.
             arguments: build arguments.
-            log: what the build says.
+            log: File for the output of the build.
             mounts: ``SOURCE:TARGET:ro`` for the steps of the build.
 
         Raises:
@@ -101,11 +101,11 @@ class Docker:
         return int(run([*self.command, "image", "inspect", "--format", "{{.Size}}", image]))
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything that was created."""
 
 
 class Podman(Docker):
-    """Podman and buildah, with images and containers in a folder of their own."""
+    """Podman and buildah, with images and containers in a separate folder."""
 
     name = "podman"
 
@@ -118,34 +118,35 @@ class Podman(Docker):
             f"CONTAINERS_CONF={work}/containers.conf",
             f"CONTAINERS_STORAGE_CONF={work}/storage.conf",
         )
-        # Its network has the loopback alone. Commands enter it, and it ends when this is ended.
+        # Its network has only the loopback interface. Commands enter it, and it ends together with
+        # this process.
         self._space = subprocess.Popen(["unshare", "--net", "--mount", "sleep", "infinity"])
         self.inside = ("nsenter", f"--target={self._space.pid}", "--net", "--mount")
         self.command = (*self.inside, *self._environment, "podman")
 
     @property
     def compose(self) -> Sequence[str] | None:
-        """The command that reads compose files; None: there is none."""
+        """The command that reads compose files, or None if there is none."""
         beside = Path(sys.executable).with_name("podman-compose")
         found = shutil.which("podman-compose") or (str(beside) if beside.exists() else None)
         return None if found is None else (*self.inside, *self._environment, found)
 
     def has(self, image: str) -> bool:
-        """Whether an image is there."""
+        """Return whether an image exists."""
         return answers(*self.command, "image", "exists", image)
 
     def pull(self, image: str) -> None:
         """Fetch an image.
 
         Raises:
-            CheckError: it cannot be had.
+            CheckError: If the image cannot be fetched.
         """
-        # By tag and digest it is not found: the digest alone decides.
+        # It is not found by tag and digest together, so the digest alone is used.
         by_digest = re.sub(r":[^:@/]+@", "@", image)
         run([*self._environment, "podman", "pull", f"docker.io/library/{by_digest}"], 600)
 
     def load(self, archive: Path, image: str) -> None:
-        """Make an image of the tar file of a root file system."""
+        """Create an image from the tar file of a root file system."""
         run([*self._environment, "podman", "import", str(archive), image], 600)
 
     def build(
@@ -156,7 +157,7 @@ class Podman(Docker):
         log: Path,
         mounts: Sequence[str],
     ) -> None:
-        """See `Docker.build`."""
+        """Build an image; see `Docker.build`."""
         options = [f"--volume={mount}" for mount in mounts]
         base = ["buildah", "bud", "--layers", "--isolation=chroot", "--format=docker"]
         never = ["--pull-never", "--network=host"]
@@ -164,13 +165,13 @@ class Podman(Docker):
         _logged([*self._environment, *base, *never, *options, *of_build], log)
 
     def close(self) -> None:
-        """End the namespace; what still runs in it has lost its network."""
+        """End the namespace; processes still running in it lose their network."""
         self._space.terminate()
         self._space.wait()
 
 
 def find_engine(work: Path) -> Docker | None:
-    """Return the engine of this machine, None where there is none.
+    """Return the container engine of this machine, or None if there is none.
 
     Args:
         work: folder for what podman keeps.

@@ -1,4 +1,4 @@
-"""Takes from this machine what a build cannot get: pip's configuration, and a base image.
+"""Copies pip's configuration and a base image of this machine, which a build cannot get.
 
 `lend_pip` writes the configuration of pip (certificates, indexes, folders of wheels) for use inside
 the build. `make_stand_in` makes a replacement of `python:3.11-slim-bookworm` where that image
@@ -17,12 +17,12 @@ import tarfile
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# Options that name places of this machine only.
+# Options that refer to paths of this machine only.
 _NOT_LENT = ("cache-dir", "log", "require-virtualenv")
 
 
 def lend_pip(target: Path) -> list[str]:
-    """Write pip's configuration, from its files and the environment, as one file.
+    """Write pip's configuration from its files and the environment to a single file.
 
     Args:
         target: File to write.
@@ -47,17 +47,17 @@ def lend_pip(target: Path) -> list[str]:
 
 
 def _places(value: str) -> list[Path]:
-    """Return the folders and files of this machine that an option's value names."""
+    """Return the folders and files of this machine in an option's value."""
     if value.startswith("file:"):
         folder = Path(unquote(urlsplit(value).path))
-        # An index keeps its packages beside its pages.
+        # A package index stores its packages next to its pages.
         return [folder.parent]
     if re.match(r"/", value) and Path(value).exists():
         return [Path(value)]
     return []
 
 
-# Debian packages of the real image, apart from the libraries that Python is linked with.
+# Debian packages of the real image, in addition to the libraries that Python is linked with.
 _PACKAGES = ("ca-certificates", "netbase", "tzdata")
 _NOT_COPIED = ("site-packages", "__pycache__", "test", "tests", "tkinter", "idlelib", "*.a")
 
@@ -104,14 +104,14 @@ def _codename() -> str:
 
 
 def _packages_of(prefix: Path) -> set[str]:
-    """Return the Debian packages that hold the libraries of this Python and its modules."""
+    """Return the Debian packages with the libraries of this Python and its modules."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     modules = (prefix / "lib" / version / "lib-dynload").glob("*.so")
     files = [sys.executable, *(str(file) for file in modules if "tkinter" not in file.name)]
     linked = subprocess.run(["ldd", *files], check=True, stdout=subprocess.PIPE, text=True).stdout
     names: set[str] = set()
     for library in set(re.findall(r"=> (/\S+)", linked)):
-        # dpkg lists a file under the path in its package, with or without /usr.
+        # dpkg lists a file under its path in the package, with or without /usr.
         for path in (library, f"/usr{library}"):
             owner = subprocess.run(
                 ["dpkg", "--search", path],
@@ -143,5 +143,5 @@ def _copy_python(prefix: Path, local: Path) -> None:
 
 
 def _no_device(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Skip device files, which an image cannot hold."""
+    """Skip device files, which an image cannot contain."""
     return None if entry.isdev() else entry

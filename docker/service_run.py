@@ -1,4 +1,4 @@
-"""What is tried on a finished image: what it is made of, and the service as compose starts it."""
+"""Checks of a finished image: its contents, and the service as started by compose."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from engine import CheckError, Docker, run
 
 USER = 10001
-# None of these is of use to the service, and all to who breaks into it.
+# Programs that the service does not need, but that would help an attacker.
 _COMPILERS = ("gcc", "cc", "g++", "ld", "as", "make")
 _GRACE_S = 30
-# The sizes of a test machine are none of the image's, and podman has nothing that would run its
-# health checks: the health check's command is run from here.
+# The sizes of a test machine are not those of the image, and podman does not run its health checks
+# without systemd: the command of the health check is run from here.
 _OVERRIDE = """\
 services:
   service: {healthcheck: {disable: true}}
@@ -24,7 +24,7 @@ _QUESTION = {"text": "a big black moon left of a big spotted blue star", "k": 3}
 
 
 def contents(engine: Docker, image: str) -> str:
-    """Look at the image from inside, with a root that cannot be written.
+    """Inspect the image from inside, with a read-only root.
 
     Raises:
         CheckError: something is not as it is to be.
@@ -58,14 +58,14 @@ def contents(engine: Docker, image: str) -> str:
 
 
 def up(engine: Docker, image: str, root: Path, work: Path, scenes: int) -> str:
-    """Start everything as on a new server, search, start it again, stop it.
+    """Start everything as on a new server, search, restart, and stop it.
 
     Args:
-        engine: that has the image.
-        image: to be started.
-        root: of the sources, whose compose file is taken.
+        engine: Container engine that has the image.
+        image: Image to start.
+        root: Root of the sources, whose compose file is used.
         work: folder for the file of the settings.
-        scenes: of the demo.
+        scenes: Number of scenes of the demo.
 
     Raises:
         CheckError: something is not as it is to be.
@@ -123,7 +123,7 @@ def _state(engine: Docker, container: str, field: str) -> str:
 def _health_command(engine: Docker, image: str) -> list[str]:
     """Read the command of the image's health check."""
     described = json.loads(run([*engine.command, "image", "inspect", image]))[0]
-    # Podman shows it beside the configuration, Docker within.
+    # Podman shows it next to the configuration, Docker inside it.
     check = described.get("Healthcheck") or described["Config"]["Healthcheck"]
     kind, *command = check["Test"]
     _expect("health check", "CMD", kind)
@@ -141,7 +141,7 @@ def _wait_until_ready(engine: Docker, container: str, image: str, timeout_s: flo
 
 
 def _get(engine: Docker, url: str, body: object = None) -> str:
-    """Ask the published port, from where it is published."""
+    """Send a request to the published port, from where it is published."""
     script = (
         "import sys, urllib.request as u; "
         "d = sys.argv[2].encode() or None; "
@@ -168,7 +168,7 @@ def _again(engine: Docker) -> float:
     run([*engine.command, "start", "--attach", job], 120)
     took_s = time.monotonic() - started
     _expect("the job's exit code", "0", _state(engine, job, "ExitCode"))
-    # What it prints when it has built; what it says besides is not on its standard output.
+    # Printed after a build; other messages do not go to standard output.
     built = run([*engine.command, "logs", job]).count("/index: generation")
     _expect("generations built", 1, built)
     return took_s

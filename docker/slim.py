@@ -1,4 +1,4 @@
-"""Makes the packages of an image smaller: python slim.py cpu|gpu, with the Python they belong to.
+"""Shrinks an image's packages: python slim.py cpu|gpu, with the Python they belong to.
 
 Removed is what no program of the image opens: headers, static libraries and tests. What Python
 compiles is written now, for the image is read-only when it runs.
@@ -17,12 +17,12 @@ from pathlib import Path
 FOLDERS = ("tests", "include", "__pycache__", "torch/test")
 FILES = ("*.a", "*.h", "*.hpp", "*.cuh", "*.pxd", "*.pyx", "*.cmake")
 TORCH_PROGRAMS = ("bin/test_*", "bin/protoc*")
-# Hundreds of networks, of which a service loads two: these compile in a moment.
+# Hundreds of networks, of which a service loads two; these compile in a moment.
 NOT_COMPILED = re.compile(r"/transformers/models/")
 
 
 def check_torch(extra: str) -> None:
-    """End with a clear line if this is not the build of PyTorch that the image is to have."""
+    """Exit with a clear message if this is not the build of PyTorch that the image requires."""
     import torch
 
     found = torch.version.cuda
@@ -35,7 +35,7 @@ def check_torch(extra: str) -> None:
 
 
 def shrink(packages: Path) -> None:
-    """Remove what is only there for compilers and for tests."""
+    """Remove files that only compilers and tests need."""
     for name in FOLDERS:
         for folder in list(packages.rglob(name)):
             if folder.is_dir():  # one within another is gone already
@@ -56,7 +56,7 @@ if __name__ == "__main__":
     before = mebibytes(place)
     shrink(place)
     after = mebibytes(place)
-    # With the hash and not the time of its source, for a copy may change times.
+    # Validated by hash instead of by time, because a copy may change the times of sources.
     compileall.compile_dir(
         place,
         quiet=2,

@@ -50,8 +50,8 @@ def write_tensors(
         SafetensorError: If the tensors share memory or the library cannot write the file.
     """
     path.touch()
-    # Of a file made just now this is 0666 without the umask. The umask itself can only be read
-    # by setting it, for all threads of the process.
+    # A file created just now has mode 0666 without the umask. The umask itself can only be read by
+    # setting it, for all threads of the process.
     mode = stat.S_IMODE(path.stat().st_mode)
     save_file(dict(tensors), path, dict(metadata) if metadata else None)
     path.chmod(mode)
@@ -73,7 +73,7 @@ def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
 
 
 def check_readable(path: Path) -> None:
-    """Open and close a file.
+    """Open and close a file to check that it is readable.
 
     Raises:
         OSError: If it cannot be opened: the system's own error, such as PermissionError.
@@ -84,18 +84,18 @@ def check_readable(path: Path) -> None:
 
 SCHEMA_VERSION = 1
 _CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
-# All that a checkpoint has to consist of; who copies one copies these.
+# Required files of a checkpoint; copying a checkpoint means copying these.
 CHECKPOINT_FILES = (_CONFIG, _WEIGHTS, _TOKENIZER)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where a checkpoint comes from.
+    """Origin of a checkpoint.
 
     Attributes:
-        commit: of the code that trained it, "unknown" outside a repository.
+        commit: Commit of the code that trained it, "unknown" outside a repository.
         recipe: the recipe's text.
-        stage: of the recipe.
+        stage: Stage of the recipe.
         step: optimizer steps of that stage.
         validation: metrics that chose this checkpoint.
     """
@@ -122,9 +122,9 @@ class Checkpoint:
     """A loaded checkpoint.
 
     Attributes:
-        model: in evaluation mode.
+        model: Network in evaluation mode.
         fusion: the papers' rule if no validation split was there to fit it on.
-        provenance: where it comes from.
+        provenance: Origin of the checkpoint.
         model_id: sha256 of the weights file.
     """
 
@@ -146,7 +146,7 @@ def save_checkpoint(
         folder: the checkpoint's folder.
         model: the network.
         fusion: constants fitted on the validation split.
-        provenance: where the weights come from.
+        provenance: Origin of the weights.
     """
     config = _ConfigFile(
         schema_version=SCHEMA_VERSION,
@@ -170,7 +170,7 @@ def load_checkpoint(
 
     Args:
         folder: written by `save_checkpoint`.
-        device: where the network goes.
+        device: Device of the network.
         frozen: encoders that are to be frozen or not whatever the checkpoint says; this matters
             to training alone.
 
@@ -246,7 +246,7 @@ def _read_config(folder: Path) -> _ConfigFile:
 
 
 def _reason(error: Exception) -> str:
-    """Give the system's own words, such as "Permission denied"; the path is named already."""
+    """Return the system's own message, such as "Permission denied"; the path is named already."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
@@ -263,7 +263,7 @@ def _fill(model: AladinModel, weights: dict[str, torch.Tensor], path: Path) -> N
 
 
 def _compact(value: torch.Tensor) -> torch.Tensor:
-    """Store as float16 what float16 holds exactly, as weights published in half precision."""
+    """Store as float16 if that is exact, as for weights published in half precision."""
     value = value.detach().cpu().contiguous()
     if value.dtype == torch.float32:
         half = value.half()

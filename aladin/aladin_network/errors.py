@@ -247,7 +247,7 @@ class OverloadedError(AladinError):
 
 
 class WorkerDiedError(AladinError):
-    """The worker that ran a query or a job ended before it was done.
+    """The worker of a query or a job ended before it was done.
 
     Attributes:
         retry_after_s: Seconds until another worker has started.
@@ -299,7 +299,7 @@ class ProcessLostError(AladinError):
 
 
 class ReportedElsewhereError(AladinError):
-    """This process ends because of an error that another one of its job reports."""
+    """This process ends because of an error that another process of its job reports."""
 
     def __init__(self) -> None:
         super().__init__("another process of this training job has failed")

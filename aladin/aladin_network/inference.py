@@ -36,9 +36,9 @@ from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding, concatenate
 from aladin_network.types import QueryPrecision, QueryPrecisionSetting
 
-# Early maps of a convolutional network are large: beyond some MiB the allocator gives their memory
-# back after every layer, and most of the time goes into getting it again. A photo of MobileNetV2 on
-# one thread takes 19 ms alone, 17 of two, 20 of four, 28 of eight.
+# Early maps of a convolutional network are large: above some MiB the allocator returns their memory
+# after every layer, and most of the time is spent on allocating it again. With MobileNetV2 on one
+# thread, a photo takes 19 ms alone, 17 in a batch of two, 20 of four, 28 of eight.
 PHOTOS_AT_A_TIME = 2
 
 
@@ -47,19 +47,19 @@ def encode_photos(model: AladinModel, photos: Sequence[Image.Image]) -> Encoding
     """Encode decoded RGB photos.
 
     Args:
-        model: in evaluation mode.
-        photos: at least one.
+        model: Network in evaluation mode.
+        photos: Photos, at least one.
     """
     return encode_images(model, [model.image.encoder.preprocess(photo) for photo in photos])
 
 
 @torch.inference_mode()
 def encode_images(model: AladinModel, inputs: Sequence[ImageInput]) -> Encoding:
-    """Encode what the image encoder's `preprocess` returned, `PHOTOS_AT_A_TIME`.
+    """Encode results of the image encoder's `preprocess`, `PHOTOS_AT_A_TIME`.
 
     Args:
-        model: in evaluation mode.
-        inputs: at least one photo; holding these takes far less memory than holding photos.
+        model: Network in evaluation mode.
+        inputs: Inputs of at least one photo; they take far less memory than photos.
     """
     parts: list[Encoding] = []
     for start in range(0, len(inputs), PHOTOS_AT_A_TIME):
@@ -73,8 +73,8 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
     """Encode texts in one batch.
 
     Args:
-        model: in evaluation mode.
-        texts: at least one.
+        model: Network in evaluation mode.
+        texts: Texts, at least one.
         truncate: cut texts that are too long instead of refusing them.
 
     Raises:
@@ -83,12 +83,12 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
     """
     batch = tokenize(model, texts, truncate=truncate)
     encoding = model.encode_texts(to_device(batch, _device(model)))
-    # The network may be of a lower precision, for queries.
+    # The network may have a lower precision, for queries.
     return encoding._replace(embedding=encoding.embedding.float(), tokens=encoding.tokens.float())
 
 
 def tokenize(model: AladinModel, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
-    """Tokenise texts, refusing those that cannot be encoded; see `encode_texts`."""
+    """Tokenise texts; refuse those that cannot be encoded; see `encode_texts`."""
     for text in texts:
         if not text.strip():
             raise InputError("the text is empty")
@@ -102,12 +102,12 @@ def _device(model: AladinModel) -> torch.device:
     return next(model.parameters()).device
 
 
-# Instructions that multiply bfloat16; without them it is emulated, slower than float32.
+# Instructions that multiply bfloat16; without them it is emulated and slower than float32.
 _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
 
 
 def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> QueryPrecision:
-    """Return the precision of a name.
+    """Return the precision for a setting.
 
     "auto" takes bfloat16 where the processor multiplies it. On one with AVX512-BF16 (EPYC, one
     thread) a text of a 6-layer MiniLM takes 4.6 ms for 8.7 alone, and 1.4 for 3.8 in a batch of
@@ -117,7 +117,7 @@ def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> Query
 
     Args:
         name: a precision, or "auto".
-        device: of the network; on a card, "auto" is float32.
+        device: Device of the network; on a GPU, "auto" is float32.
     """
     if name != "auto":
         return name
@@ -127,13 +127,13 @@ def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> Query
 
 
 class QueryModels:
-    """Copies of networks that encode texts in the precision of queries; safe to use from threads.
+    """Copies of networks that encode texts in the precision of queries; thread-safe.
 
     What leaves them through `aladin_network.inference` is float32, as from the networks themselves.
     """
 
     def __init__(self, precision: QueryPrecision = "float32") -> None:
-        """Copy nothing yet.
+        """Set the precision; no network is copied yet.
 
         Args:
             precision: float32 needs no copy.
@@ -143,10 +143,10 @@ class QueryModels:
         self._lock = threading.Lock()
 
     def for_texts(self, model: AladinModel) -> AladinModel:
-        """Return what encodes texts in the place of a network, made at the first call.
+        """Return the network that encodes texts in place of another, copied at the first call.
 
         Args:
-            model: of an index, in float32 and evaluation mode; it stays as it is.
+            model: Network of an index, in float32 and evaluation mode; it is not modified.
         """
         if self._precision == "float32":
             return model
@@ -157,7 +157,7 @@ class QueryModels:
 
 
 def _texts_in_bfloat16(model: AladinModel) -> AladinModel:
-    """Copy all but the image tower, which is not asked for texts."""
+    """Copy everything but the image tower, which texts do not need."""
     converted = copy.deepcopy(model, {id(model.image): model.image})
     for part in (converted.text, converted.alignment, converted.matching):
         part.to(torch.bfloat16)
@@ -168,7 +168,7 @@ FORMAT_VERSION = 1
 
 
 class _Place(NamedTuple):
-    """Where an item's tokens lie."""
+    """Location of an item's tokens."""
 
     part: str
     start: int
@@ -183,7 +183,7 @@ class FeatureCache:
 
         Args:
             root: folder shared by all encoders.
-            encoder_digest: of the weights, the architecture and the preprocessing.
+            encoder_digest: Digest of the weights, the architecture and the preprocessing.
         """
         version = f"{FORMAT_VERSION}:{encoder_digest}"
         self.folder = root / hashlib.sha256(version.encode()).hexdigest()[:16]
@@ -206,7 +206,7 @@ class FeatureCache:
             features: their encoder output; padding is not stored.
 
         Raises:
-            ShapeError: not one key for each item.
+            ShapeError: If the number of keys differs from the number of items.
         """
         if len(keys) != features.states.shape[0]:
             raise ShapeError(f"({len(keys)}, tokens, dim)", tuple(features.states.shape))
@@ -224,10 +224,10 @@ class FeatureCache:
         self._open(part)
 
     def get(self, keys: Sequence[str]) -> Features:
-        """Gather items, padded to the longest.
+        """Read items, padded to the longest.
 
         Args:
-            keys: of cached items.
+            keys: Keys of cached items.
 
         Returns:
             Float32 features.
@@ -257,5 +257,5 @@ class FeatureCache:
 
 
 def content_digest(content: bytes, variant: str = "") -> str:
-    """Return the key of an item: the digest of its bytes and of what is done to it first."""
+    """Return the key of an item: a digest of its bytes and its preprocessing variant."""
     return hashlib.sha256(variant.encode() + b":" + content).hexdigest()

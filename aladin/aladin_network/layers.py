@@ -21,14 +21,14 @@ def fill_padding(
     mask: Bool[Tensor, "*#batch tokens"],
     value: float = float("-inf"),
 ) -> Float[Tensor, "*batch tokens"]:
-    """Overwrite the scores of padded tokens (last axis) with `value`, -inf before a max."""
+    """Overwrite the scores of padded tokens (last axis) with `value`: -inf before a max."""
     return scores.masked_fill(~mask, value)
 
 
 def masked_mean(
     states: Float[Tensor, "batch tokens dim"], mask: Bool[Tensor, "batch tokens"]
 ) -> Float[Tensor, "batch dim"]:
-    """Average the real tokens of each item; an item with none gives zeros."""
+    """Average the real tokens of each item; an item without any gives zeros."""
     weights = mask.to(states.dtype).unsqueeze(-1)  # (batch, tokens, 1)
     return (states * weights).sum(1) / weights.sum(1).clamp_min(1)
 
@@ -36,13 +36,13 @@ def masked_mean(
 def masked_max(
     states: Float[Tensor, "batch tokens dim"], mask: Bool[Tensor, "batch tokens"]
 ) -> Float[Tensor, "batch dim"]:
-    """Take each channel's maximum over the real tokens; an item with none gives zeros."""
+    """Take each channel's maximum over the real tokens; an item without any gives zeros."""
     filled = states.masked_fill(~mask.unsqueeze(-1), float("-inf"))
     return filled.amax(dim=1).masked_fill(~mask.any(dim=1, keepdim=True), 0)
 
 
 def lengthened(values: Tensor, length: int) -> Tensor:
-    """Lengthen axis 1 to `length` with zeros (False for a mask)."""
+    """Pad axis 1 to `length` with zeros (False for a mask)."""
     shape = (values.shape[0], length - values.shape[1], *values.shape[2:])
     return torch.cat([values, values.new_zeros(shape)], dim=1)
 
@@ -72,7 +72,7 @@ class ChannelDropout(nn.Module):
 
 
 class TokenDropout(nn.Module):
-    """Dropout of whole tokens: a word or a region is not seen, nothing is scaled up."""
+    """Dropout of whole tokens, words or regions, without scaling the others."""
 
     def __init__(self, probability: float) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class TransformerLayer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start the attention as torch's own does; the other layers start themselves."""
+        """Reset the attention as torch's own does; the other layers reset themselves."""
         nn.init.xavier_uniform_(self.query_key_value.weight)
         nn.init.zeros_(self.query_key_value.bias)
         nn.init.zeros_(self.output.bias)
@@ -135,7 +135,7 @@ class TransformerLayer(nn.Module):
 
 
 class TransformerStack(nn.Module):
-    """Transformer layers in a row; after pre-norm layers comes one more norm."""
+    """Consecutive transformer layers; pre-norm layers are followed by one more norm."""
 
     def __init__(
         self,

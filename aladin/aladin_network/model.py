@@ -45,7 +45,7 @@ E = TypeVar("E", bound=ImageEncoder | TextEncoder)
 
 
 class UnitLength(nn.Module):
-    """Divides each token by its Euclidean length."""
+    """Divides each token by its Euclidean norm."""
 
     def forward(self, states: Tensor) -> Tensor:
         """Normalise the last axis."""
@@ -72,7 +72,7 @@ class Trunk(nn.Module):
         )
 
     def project(self, states: Tensor) -> Tensor:
-        """Bring the encoder's states to the trunk's width."""
+        """Project the encoder's states to the trunk's width."""
         states = self.input_dropout(self.token_dropout(self.norm(states)))
         return self.projection(states)
 
@@ -94,7 +94,7 @@ def _input_norm(name: Literal["layer", "l2", "none"], dim: int) -> nn.Module:
 
 
 class Tower(nn.Module, Generic[E]):
-    """One modality up to the sequence that both heads read; element 0 is the aggregate."""
+    """The layers of one modality before both heads; element 0 is the aggregate."""
 
     def __init__(self, encoder: E, config: TowerConfig, positions: int | None = None) -> None:
         """Build the layers after `encoder`.
@@ -125,7 +125,7 @@ class Tower(nn.Module, Generic[E]):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start this tower's own vectors at random; its layers start themselves."""
+        """Reset this tower's own vectors to random values; its layers reset themselves."""
         for vectors in (self.positions, self.aggregate):
             if vectors is not None:
                 nn.init.normal_(vectors, std=0.02)
@@ -178,7 +178,7 @@ T = TypeVar("T")
 
 
 class AladinModel(nn.Module):
-    """Image tower, text tower, alignment head, matching head and perhaps an attention head.
+    """Image tower, text tower, alignment head, matching head and optional attention head.
 
     The two modalities never see each other before the score.
     """
@@ -186,12 +186,12 @@ class AladinModel(nn.Module):
     def __init__(
         self, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
     ) -> None:
-        """Put the towers and heads on two encoders.
+        """Add the towers and heads to two encoders.
 
         Args:
             config: the towers and heads; its encoder parts are replaced by the encoders' own.
-            image_encoder: with its weights.
-            text_encoder: with its weights and tokenizer.
+            image_encoder: Image encoder with its weights.
+            text_encoder: Text encoder with its weights and tokenizer.
 
         Raises:
             ConfigError: an impossible combination.
@@ -222,8 +222,8 @@ class AladinModel(nn.Module):
         """Build a network for training: pretrained encoders are loaded, the rest is random.
 
         Args:
-            config: of a recipe.
-            tokenizer: for a text encoder that starts at random.
+            config: Configuration of a recipe.
+            tokenizer: Tokenizer for a text encoder that starts with random weights.
 
         Raises:
             ConfigError: an unknown encoder or an impossible combination.
@@ -238,12 +238,12 @@ class AladinModel(nn.Module):
     def on_encoders(
         cls, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
     ) -> AladinModel:
-        """Put new towers and heads on two encoders: random ones, or as their sources' projections.
+        """Add new towers and heads, random or set to their sources' projections, to two encoders.
 
         Args:
             config: the towers and heads.
-            image_encoder: with its weights.
-            text_encoder: with its weights and tokenizer.
+            image_encoder: Image encoder with its weights.
+            text_encoder: Text encoder with its weights and tokenizer.
 
         Raises:
             ConfigError: an impossible combination.
@@ -268,7 +268,7 @@ class AladinModel(nn.Module):
 
     @property
     def score_names(self) -> tuple[ScoreName, ...]:
-        """The heads that this network has."""
+        """Names of the scores of the heads that this network has."""
         own = ("matching", "alignment")
         return own if self.attention is None else (*own, "attention")
 
@@ -293,7 +293,7 @@ class AladinModel(nn.Module):
     def paired_scores(
         self, name: ScoreName, images: Encoding, texts: Encoding
     ) -> Float[Tensor, " pairs"]:
-        """Score each image with the text in its row: the diagonal of `scores`.
+        """Score each image with the text of its row: the diagonal of `scores`.
 
         Raises:
             ConfigError: the network has no such head.

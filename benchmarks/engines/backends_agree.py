@@ -56,7 +56,7 @@ from benchmarks.lib.synthetic_sources import find_source
 _CITIES = ("Pisa", "Lucca", "Firenze", "Siena", "Arezzo")
 _COLOURS = ("red", "green", "blue", "black", "white", "grey", "brown")
 
-# Let through from 1 of 100 items to nearly all; every kind of test is among them.
+# Filters that pass between 1 of 100 items and nearly all; every kind of condition is included.
 FILTERS: tuple[dict[str, Any], ...] = (
     {"city": "Pisa"},
     {"year": {"gte": 2005, "lt": 2012}},
@@ -70,12 +70,13 @@ FILTERS: tuple[dict[str, Any], ...] = (
 
 
 def tag_index(source: Path, root: Path, settings: BuildSettings) -> None:
-    """Write a copy of the live items of an index, with metadata in the place of theirs.
+    """Write a copy of the live items of an index, with new metadata.
 
     Args:
         source: the index.
-        root: of the copy; new.
-        settings: of the copy's first stage and tokens; the tokens' form has to be the source's.
+        root: Folder of the copy; new.
+        settings: Settings of the copy's first stage and tokens; the tokens' form has to be the
+            source's.
     """
     with open_index(source) as index, disk_errors(root), only_builder(root):
         install_model(root, source / MODEL, index.manifest.model)
@@ -113,20 +114,20 @@ def metadata_of(row: int) -> dict[str, Any]:
 
 
 _HITS, _CANDIDATES = 10, 100
-# Engines and FAISS sum the same products in another order.
+# Vector databases and FAISS sum the same products in a different order.
 _NEAR = 1e-5
 _SYNTHETIC_PHOTOS = 2000
-# Qdrant does not order texts.
+# Qdrant has no range conditions on texts.
 _NUMBERS_ONLY = FILTERS[:-1]
 
 
 class Engine(NamedTuple):
-    """An engine that is compared.
+    """A vector database to compare.
 
     Attributes:
-        location: of the index in it.
+        location: Location of the index in the database.
         exact: whether its first stage compares a query with every item.
-        filters: that it can apply.
+        filters: Filters that the database supports.
     """
 
     location: EngineLocation
@@ -141,11 +142,11 @@ class _Answers(NamedTuple):
 
 @contextmanager
 def engines(names: Sequence[str], folder: Path) -> Generator[dict[str, Engine]]:
-    """Have engines run, as long as the block does.
+    """Run the vector databases while the block is active.
 
     Args:
-        names: of `NAMES`.
-        folder: for what they keep.
+        names: Names from `NAMES`.
+        folder: Folder for the data of the databases.
     """
     with ExitStack() as stack:
         found: dict[str, Engine] = {}
@@ -158,7 +159,7 @@ def engines(names: Sequence[str], folder: Path) -> Generator[dict[str, Engine]]:
                 found[name] = Engine(place, exact=index == "flat")
         for name in ("qdrant", "qdrant-edge"):
             place = EngineLocation(engine=name, url=(folder / name).as_uri(), name="agree")
-            # The client's local mode compares all.
+            # The client's local mode compares all vectors.
             found[name] = Engine(place, exact=name == "qdrant", filters=_NUMBERS_ONLY)
         yield {name: found[name] for name in names}
 
@@ -167,13 +168,13 @@ NAMES = ("milvus-flat", "milvus-hnsw", "qdrant", "qdrant-edge")
 
 
 def compare(source: Path, engine: Engine, folder: Path, queries: int) -> dict[str, Any]:
-    """Push an index to an engine and search both.
+    """Push an index to a vector database and search both.
 
     Args:
         source: the index of files, with the metadata of `benchmarks.engines.backends_agree`.
-        engine: that it is pushed to.
-        folder: of the engine-backed index; new.
-        queries: of each direction.
+        engine: Vector database that the index is pushed to.
+        folder: Folder of the index in the database; new.
+        queries: Number of queries of each direction.
     """
     started = time.perf_counter()
     options = EngineOptions(url=engine.location.url)
@@ -199,7 +200,7 @@ def compare(source: Path, engine: Engine, folder: Path, queries: int) -> dict[st
 
 
 def _queries(searcher: TwoStageSearcher, modality: Modality, count: int) -> list[EncodedQuery]:
-    """Take stored items, spread over the side, as queries."""
+    """Take stored items, spread over the collection, as queries."""
     side = searcher.index.side(TARGET_OF[modality])
     rows = np.linspace(0, side.count - 1, min(count, side.count)).astype(int).tolist()
     items = side.items.by_rows(rows)
@@ -213,7 +214,7 @@ def _search_both(
     modality: Modality,
     filters: Sequence[Mapping[str, Any]],
 ) -> tuple[_Answers, _Answers]:
-    """Ask both, in turns, so that what else the machine does meets both."""
+    """Search both alternately, so that other load on the machine affects both."""
     answers = _Answers([], []), _Answers([], [])
     for place, query in enumerate(queries):
         for searcher, (hits, seconds) in zip((embedded, remote), answers, strict=True):
@@ -246,7 +247,7 @@ def _agreement(expected: _Answers, actual: _Answers) -> dict[str, float]:
 
 
 def _identical(ours: Sequence[SearchHit], theirs: Sequence[SearchHit]) -> bool:
-    """Whether the orders are one, but for neighbours that score the same."""
+    """Whether the orders are identical, except for neighbours with equal scores."""
     if len(ours) != len(theirs):
         return False
     return all(
@@ -276,7 +277,7 @@ def _score_gaps(ours: Sequence[SearchHit], theirs: Sequence[SearchHit]) -> list[
 
 
 def main() -> None:
-    """Compare, and print a table or JSON."""
+    """Run the comparison, and print a table or JSON."""
     parser = figures_parser(__doc__, "50 queries")
     parser.add_argument("--index", type=Path, help="whose items and queries; else made-up photos")
     parser.add_argument("--queries", type=int, default=1000, help="of each direction")
@@ -298,7 +299,7 @@ def main() -> None:
 
 
 def _tagged(index: Path | None, folder: Path) -> Path:
-    """Copy the index, or one of made-up photos, with metadata."""
+    """Copy the given index, or one of synthetic photos, with metadata."""
     if index is None:
         index = folder / "synthetic"
         settings = BuildSettings(token_dtype="float16")

@@ -30,14 +30,14 @@ from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, TOKEN_DIM, find_sour
 
 
 def build_aladin(folder: Path, items: int, source: Path | None) -> dict[str, Any]:
-    """Build the index with int8 tokens; the seconds that it took."""
+    """Build the index with int8 tokens; return the time in seconds."""
     photos = SyntheticPhotos(find_source(source))
     seconds = write_synthetic_index(folder, photos, items, BuildSettings(token_dtype="int8"))
     return {"build_s": sum(took for stage, took in seconds.items() if stage != "draw")}
 
 
 class AladinEngine:
-    """Searches in two stages, the alignment alone deciding the order."""
+    """Searches in two stages, ranked by the alignment alone."""
 
     def __init__(self, folder: Path) -> None:
         """Open the index in `folder`."""
@@ -47,20 +47,20 @@ class AladinEngine:
         self._side = self._index.side("images")
 
     def settings(self) -> str:
-        """Say how it searches."""
+        """Describe the search settings."""
         ann = self._side.entry.ann
         width = "" if ann.search_width is None else f" width {ann.search_width}"
         return f"{ann.factory}{width}, int8 tokens"
 
     def tune(self, task: Task) -> None:
-        """Keep what the build chose for a recall of 0.99, its default."""
+        """Keep the build's choice for a recall of 0.99, its default."""
 
     def candidates(self, embedding: NDArray[np.float32]) -> Sequence[int]:
         """Find the `CANDIDATES` nearest photos."""
         return self._side.order(embedding, CANDIDATES, CANDIDATES).rows.tolist()
 
     def search(self, task: Task, query: int, filtered: bool) -> Sequence[int]:
-        """Find the `TOP` photos for a query, best first; its window alone where `filtered`."""
+        """Find the `TOP` photos for a query, best first; only in its window if `filtered`."""
         window = task.windows[query]
         words = torch.from_numpy(task.queries.words[query])
         encoding = Encoding(
@@ -87,7 +87,7 @@ _WIDTHS = (100, 150, 200, 300, 400, 600, 800, 1200)
 
 
 def build_faiss(folder: Path, photos: Path) -> dict[str, Any]:
-    """Build a graph, and copy nothing: tokens are read from the photos' own array."""
+    """Build a graph without copying tokens: they are read from the photos' own array."""
     embeddings, _ = open_photos(photos)
     folder.mkdir()
     started = time.perf_counter()
@@ -99,7 +99,7 @@ def build_faiss(folder: Path, photos: Path) -> dict[str, Any]:
 
 
 class FaissEngine:
-    """Searches a FAISS graph; the graph's storage is searched exactly where that is faster."""
+    """Searches a FAISS graph; scans the graph's storage exhaustively where that is faster."""
 
     def __init__(self, folder: Path, reranks: bool) -> None:
         """Open the index in `folder`; `reranks` adds late interaction over float32 tokens."""
@@ -109,12 +109,12 @@ class FaissEngine:
         self._width: int | None = None
 
     def settings(self) -> str:
-        """Say how it searches."""
+        """Describe the search settings."""
         first = "Flat" if self._width is None else f"HNSW32 width {self._width}"
         return f"{first}, float32 tokens" if self._reranks else f"{first}, no second stage"
 
     def tune(self, task: Task) -> None:
-        """Choose the fastest search parameters that reach the recall wanted."""
+        """Choose the fastest search parameters that reach the required recall."""
         options: list[int | None] = [None, *_WIDTHS]
         self._width = fastest(
             task, options, lambda width, query: self._find(query, CANDIDATES, width)
@@ -125,7 +125,7 @@ class FaissEngine:
         return self._find(embedding, CANDIDATES, self._width).tolist()
 
     def search(self, task: Task, query: int, filtered: bool) -> Sequence[int]:
-        """Find the `TOP` photos for a query, best first; its window alone where `filtered`."""
+        """Find the `TOP` photos for a query, best first; only in its window if `filtered`."""
         window = task.windows[query] if filtered else None
         embedding = task.queries.embeddings[query]
         rows = self._find(embedding, CANDIDATES if self._reranks else TOP, self._width, window)
@@ -158,10 +158,10 @@ _FULL_SCAN = {"full_scan_threshold": 10_000}  # KB of vectors that pass a filter
 
 
 def load_qdrant() -> Any:
-    """Import the engine.
+    """Import the Qdrant engine.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: If the package is not installed.
     """
     return importlib.import_module("qdrant_edge")
 
@@ -205,12 +205,12 @@ class QdrantEngine:
         self._width: int | None = None
 
     def settings(self) -> str:
-        """Say how it searches."""
+        """Describe the search settings."""
         first = "exact" if self._width is None else f"HNSW32 width {self._width}"
         return f"{first}, tokens of {self._form}"
 
     def tune(self, task: Task) -> None:
-        """Choose the fastest search parameters that reach the recall wanted."""
+        """Choose the fastest search parameters that reach the required recall."""
         options: list[int | None] = [None, *_WIDTHS]
         self._width = fastest(task, options, self._find)
 
@@ -219,7 +219,7 @@ class QdrantEngine:
         return self._find(self._width, embedding)
 
     def search(self, task: Task, query: int, filtered: bool) -> Sequence[int]:
-        """Find the `TOP` photos for a query, best first; its window alone where `filtered`."""
+        """Find the `TOP` photos for a query, best first; only in its window if `filtered`."""
         engine, window = self._engine, task.windows[query]
         passes = None
         if filtered:
@@ -262,7 +262,7 @@ def _vectors(engine: Any, form: TokenForm) -> dict[str, Any]:
             distance=dot,
             hnsw_config=engine.HnswIndexConfig(m=32, ef_construct=200, **_FULL_SCAN),
         ),
-        # Tokens are scored, never searched: no graph (m = 0).
+        # Tokens are only scored, never searched, so they need no graph (m = 0).
         "tokens": engine.EdgeVectorParams(
             size=TOKEN_DIM,
             distance=dot,

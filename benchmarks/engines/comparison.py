@@ -1,4 +1,4 @@
-"""Two-stage search beside raw FAISS and Qdrant's engine, on the same photos and queries.
+"""Comparison of two-stage search, raw FAISS and Qdrant on the same photos and queries.
 
     python -m benchmarks.engines.comparison --items 10000 [--json] [--quick] [--plot FILE]
 
@@ -58,8 +58,8 @@ from benchmarks.engines.task import TOKENS, Engine, Task, draw_photos, make_task
 from benchmarks.lib.processes import in_fresh_process
 
 _QUICK_ITEMS = 1000
-# Searches of one engine before the next has its turn. A busy machine then slows all of them alike,
-# and each finds in the processor's caches what its own searches left there, as a service does.
+# Number of searches of one engine before the next has its turn. A busy machine then slows all of
+# them alike, and each finds the processor's caches as its own searches left them, as in a service.
 _BLOCK = 25
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Read when a process loads its libraries.
@@ -67,7 +67,7 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -89,12 +89,12 @@ def main() -> None:
 
 
 def measure(items: int, queries: int, source: Path | None) -> dict[str, Any]:
-    """Build every engine's index, each in a process of its own, and search them in another.
+    """Build each engine's index in a separate process, and search them in another.
 
     Args:
         items: photos.
         queries: texts to measure with.
-        source: an index of real photos; None: as `benchmarks.lib.synthetic_sources` chooses.
+        source: Index of real photos, or None for the choice of `benchmarks.lib.synthetic_sources`.
     """
     figures: dict[str, Any] = {"items": items, "queries": queries}
     with tempfile.TemporaryDirectory() as folder:
@@ -113,7 +113,7 @@ def measure(items: int, queries: int, source: Path | None) -> dict[str, Any]:
 def build_all(
     folder: Path, photos: Path, items: int, source: Path | None
 ) -> dict[str, dict[str, Any]]:
-    """Build the indexes of all engines that are installed; what each took."""
+    """Build the indexes of all installed engines; return the cost of each."""
     aladin = in_fresh_process(build_aladin, folder / "aladin", items, source)
     faiss_graph = in_fresh_process(build_faiss, folder / "faiss", photos)
     aladin["disk_bytes"] = _bytes_below(folder / "aladin")
@@ -136,7 +136,7 @@ def build_all(
 
 
 QDRANT_TOKENS: dict[str, TokenForm] = {"qdrant": "float32", "qdrant_8bit": "8 bits"}
-# How each engine's index below a folder is opened.
+# Functions that open each engine's index below a folder.
 ENGINES: dict[str, Callable[[Path], Engine]] = {
     "aladin": lambda folder: AladinEngine(folder / "aladin"),
     "faiss": lambda folder: FaissEngine(folder / "faiss", reranks=False),
@@ -149,7 +149,7 @@ ENGINES: dict[str, Callable[[Path], Engine]] = {
 def search_all(
     folder: Path, names: list[str], queries: int, source: Path | None
 ) -> dict[str, dict[str, Any]]:
-    """Search the engines in turn; the figures of each."""
+    """Search the engines in turn; return the figures of each."""
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
     task = make_task(folder / "photos", max(queries // 5, 10), queries, source)
@@ -175,7 +175,7 @@ def search_all(
 def _time(
     engines: Mapping[str, Engine], task: Task, filtered: bool
 ) -> dict[str, NDArray[np.float64]]:
-    """Time a search with every query, in milliseconds; engines take turns after each block."""
+    """Time a search for every query, in milliseconds; engines alternate after each block."""
     times: dict[str, list[float]] = {name: [] for name in engines}
     for start in range(task.tuning, len(task.windows), _BLOCK):
         for name, engine in engines.items():
@@ -212,7 +212,7 @@ def _answers(
 
 
 def print_table(figures: dict[str, Any]) -> None:
-    """Print a line an engine, in Markdown."""
+    """Print one line per engine, in Markdown."""
     print(f"{figures['items']:,} photos like {figures['source']}, {figures['queries']} texts\n")
     columns = "p50 ms | p95 ms | queries/s | top 10"
     print(f"| | settings | recall | {columns} | filtered: {columns} | build s | disk MB | RSS MB |")
@@ -231,7 +231,7 @@ def print_table(figures: dict[str, Any]) -> None:
 
 
 def draw(figures: dict[str, Any], file: Path) -> None:
-    """Draw the median of every engine, with a line up to its 95th percentile."""
+    """Plot the median of every engine, with a line up to its 95th percentile."""
     # Imported here: only plots need it, and it takes a second.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -259,7 +259,7 @@ def _bytes_below(folder: Path) -> int:
 
 
 def _rss_bytes() -> int:
-    """Return what this process has resident now; 0 where the system does not say."""
+    """Return the resident memory of this process, or 0 if the system does not report it."""
     status = Path("/proc/self/statm")
     return int(status.read_text().split()[1]) * _PAGE_BYTES if status.exists() else 0
 

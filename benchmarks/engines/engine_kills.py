@@ -1,4 +1,4 @@
-"""An engine and the replicas before it, killed under load.
+"""Kills a vector database and the replicas of the service under load.
 
     python -m benchmarks.engines.engine_kills [--kills 20] [--replicas 3] [--quick] [--json]
 
@@ -59,16 +59,16 @@ from benchmarks.service.swap_index import HITS, SwapIndex, some_texts
 _CLIENTS = 4
 _LONGEST_S, _LOOK_S, _QUIET_S, _PAUSE_S = 120.0, 0.05, 2.0, 0.02
 _ANSWER_S = 30.0
-# What Retry-After asks for at least.
+# Minimum value of Retry-After.
 _REFUSED_S = 1.0
-# As the index of files is searched here: in bfloat16 scores differ in their last digits.
+# Float32, as the index in files is searched here: in bfloat16, scores differ in their last digits.
 _SETTINGS = {"ALADIN_QUERY_PRECISION": "float32"}
-# Photos that are added have no such field: what is found does not depend on them.
+# Added photos lack this field, so the results do not depend on them.
 _FILTER = {"build": 1}
 
 
 class _Replicas:
-    """The replicas as a balancer knows them; one that was killed is started again."""
+    """The replicas behind a load balancer; a killed one is started again."""
 
     def __init__(self, index: Path, count: int, stack: ExitStack) -> None:
         self._index = index
@@ -79,7 +79,7 @@ class _Replicas:
         return self._stack.enter_context(ServiceProcess(self._index, settings=_SETTINGS))
 
     def kill(self, number: int) -> None:
-        """Kill a replica and start another in its place; returns when that is ready."""
+        """Kill a replica and start a replacement; returns when that is ready."""
         for pid in self.running[number].pids():
             os.kill(pid, signal.SIGKILL)
         self.running[number].process.wait()
@@ -87,7 +87,7 @@ class _Replicas:
 
 
 class _Counts:
-    """What became of all requests; counted by several threads."""
+    """Outcomes of all requests; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -105,11 +105,11 @@ class _Counts:
 
 
 def kill_engine_and_replicas(kills: int, replicas: int) -> dict[str, Any]:
-    """Kill them under load.
+    """Kill the database and the replicas under load.
 
     Args:
-        kills: how many in all.
-        replicas: of the service.
+        kills: Total number of kills.
+        replicas: Number of replicas of the service.
     """
     texts = some_texts()
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
@@ -154,7 +154,7 @@ def kill_engine_and_replicas(kills: int, replicas: int) -> dict[str, Any]:
 
 
 def _kill(server: MilvusServer, service: _Replicas, kills: int) -> tuple[list[float], list[float]]:
-    """Kill the engine and replicas in turns; return the seconds until each was made good."""
+    """Kill the database and replicas in turn; return the seconds to recover from each kill."""
     recovered: tuple[list[float], list[float]] = ([], [])
     for number in range(kills):
         time.sleep(_QUIET_S)
@@ -180,7 +180,7 @@ def _wait_until_all_answer(service: _Replicas) -> bool:
 
 
 def _first_stage(index: SwapIndex, texts: Sequence[str]) -> dict[str, list[str]]:
-    """Return for each text the ids that the first stage alone finds."""
+    """Return for each text the IDs that the first stage alone finds."""
     with open_index(index.root) as opened:
         searcher, encoder = TwoStageSearcher(opened), QueryEncoder(QueryLimits())
         options = SearchOptions(k=HITS, rerank=False)
@@ -230,7 +230,7 @@ def _search_on(
 
 
 def _search(replica: ServiceProcess, text: str) -> tuple[int, bytes]:
-    """Search once; status 0: there was no answer."""
+    """Search once; the status is 0 if there was no answer."""
     return _ask(replica, "POST", "/v1/search/images", {"text": text, "k": HITS, "filter": _FILTER})
 
 
@@ -273,7 +273,7 @@ def _median_and_most(values: list[float]) -> list[float]:
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = figures_parser(__doc__, "2 kills, 2 replicas")
     parser.add_argument("--kills", type=int, default=20, help="of the engine and of replicas")
     parser.add_argument("--replicas", type=int, default=3, help="of the service")

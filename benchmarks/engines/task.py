@@ -22,7 +22,7 @@ from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, 
 CANDIDATES, TOP = 100, 10
 RECALL_WANTED = 0.99
 EMBEDDINGS, TOKENS = "embeddings.npy", "tokens.npy"
-# The filter of a query: its window of this share of the photos' numbers.
+# Fraction of the photos' numbers in the window that is the filter of a query.
 _ONE_IN = 1000
 
 
@@ -30,7 +30,7 @@ class Engine(Protocol):
     """A built index that is open for searching."""
 
     def settings(self) -> str:
-        """Say how it searches."""
+        """Describe the search settings."""
         ...
 
     def tune(self, task: Task) -> None:
@@ -42,7 +42,7 @@ class Engine(Protocol):
         ...
 
     def search(self, task: Task, query: int, filtered: bool) -> Sequence[int]:
-        """Find the `TOP` photos for a query, best first; its window alone where `filtered`."""
+        """Find the `TOP` photos for a query, best first; only in its window if `filtered`."""
         ...
 
 
@@ -54,10 +54,10 @@ class Task(NamedTuple):
         tokens: (photos, 49, 128) float32, memory-mapped.
         queries: texts; the first `tuning` are to choose search parameters with.
         tuning: number of those.
-        windows: of each query, the numbers of photos that its filter lets through.
-        nearest: of each query, the `CANDIDATES` nearest photos.
-        best: of each query, the `TOP` of those by late interaction.
-        best_in_window: of each query, the same of its window.
+        windows: Numbers of the photos that the filter of each query passes.
+        nearest: The `CANDIDATES` nearest photos of each query.
+        best: The `TOP` of those by late interaction, of each query.
+        best_in_window: The same within the window, of each query.
     """
 
     embeddings: NDArray[np.float32]
@@ -71,7 +71,7 @@ class Task(NamedTuple):
 
 
 def draw_photos(folder: Path, items: int, source: Path | None) -> dict[str, Any]:
-    """Write the arrays of `items` photos; the source's name."""
+    """Write the arrays of `items` photos; return the source's name."""
     made_from = find_source(source)
     embeddings = _new_array(folder / EMBEDDINGS, (items, EMBEDDING_DIM))
     tokens = _new_array(folder / TOKENS, (items, REGIONS, TOKEN_DIM))
@@ -92,7 +92,7 @@ def make_task(folder: Path, tuning: int, measured: int, source: Path | None) -> 
     """Draw queries for the photos in a folder, and find their right answers."""
     embeddings, tokens = open_photos(folder)
     items = len(embeddings)
-    # The index's own texts, which it is calibrated with, have another seed.
+    # The index's own texts, used for its calibration, are drawn with another seed.
     queries = SyntheticPhotos(find_source(source)).queries(tuning + measured, items, seed=1)
     random = np.random.default_rng(0)
     wide = max(items // _ONE_IN, 1)
@@ -148,10 +148,10 @@ def fastest(
     options: Sequence[Option],
     find: Callable[[Option, NDArray[np.float32]], Sequence[int] | NDArray[np.int64]],
 ) -> Option:
-    """Return the option with the smallest median time of those that reach the recall wanted.
+    """Return the option with the smallest median time among those with the required recall.
 
     Args:
-        task: whose tuning queries are searched.
+        task: Task whose tuning queries are searched.
         options: one of them at least searches exactly.
         find: searches with an option; returns what it found.
     """

@@ -1,4 +1,4 @@
-"""Damaged first stages: one may be refused or searched, and may end no process.
+"""Damages first-stage files: they may be refused or searched, but must not cause a crash.
 
     python -m benchmarks.index.hostile_index [--cases 100] [--quick] [--json]
 
@@ -44,18 +44,18 @@ _CASES, _QUICK_CASES = 100, 20
 _COUNT, _DIM = 4000, 32
 _QUERIES, _FOUND = 40, 100
 _LIMIT_S = 30.0
-# What opening may allocate beside what the process has: damaged lengths ask for more.
+# Memory that opening may allocate beyond what the process has: damaged lengths request more.
 _ROOM_BYTES = 2**30
 _REFUSED, _UNFORESEEN = 3, 4
 
 
 def attack(kind: str, cases: int, seed: int = 0) -> dict[str, Any]:
-    """Damage a first stage of one kind, and open and search what comes of it.
+    """Damage a first stage of one kind, and open and search the result.
 
     Args:
         kind: a factory string of FAISS.
         cases: damaged files.
-        seed: of the places and bytes.
+        seed: Seed of the random positions and bytes.
     """
     random = np.random.default_rng(seed)
     vectors = random.standard_normal((_COUNT, _DIM)).astype(np.float32)
@@ -77,7 +77,7 @@ def attack(kind: str, cases: int, seed: int = 0) -> dict[str, Any]:
 
 
 def _fate(path: Path, vectors: NDArray[np.float32]) -> str:
-    """Open and search a file in a child process; return what became of it."""
+    """Open and search a file in a child process; return the outcome."""
     child = os.fork()
     if child == 0:
         _open_and_search(path, vectors)
@@ -98,7 +98,7 @@ def _fate(path: Path, vectors: NDArray[np.float32]) -> str:
 
 
 def _open_and_search(path: Path, vectors: NDArray[np.float32]) -> None:
-    """Be the child process."""
+    """Run in the child process."""
     code = _UNFORESEEN
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
@@ -108,7 +108,7 @@ def _open_and_search(path: Path, vectors: NDArray[np.float32]) -> None:
         if (
             ann.count,
             ann.dim,
-        ) != vectors.shape:  # as `aladin_index.search.stored_collection.open_collection` compares
+        ) != vectors.shape:  # as `aladin_index.generations.reader.open_collection` compares
             raise IndexCorruptError(path, f"{ann.count} vectors of {ann.dim}")
         for query in vectors[:_QUERIES]:
             retrieve(ann, vectors, query, _FOUND)
@@ -120,7 +120,7 @@ def _open_and_search(path: Path, vectors: NDArray[np.float32]) -> None:
 
 
 def main() -> None:
-    """Attack each kind and print what came of it."""
+    """Attack each kind and print the outcomes."""
     parser = figures_parser(__doc__, f"{_QUICK_CASES} of each kind")
     parser.add_argument("--cases", type=int, default=_CASES, help="of each kind")
     arguments: argparse.Namespace = parser.parse_args()

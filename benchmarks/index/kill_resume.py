@@ -1,4 +1,4 @@
-"""Kills builds of an index at random moments, resumes them, and compares what comes of it.
+"""Kills index builds at random moments, resumes them, and compares the results.
 
     python -m benchmarks.index.kill_resume --kills 200 [--json] [--quick]
 
@@ -66,18 +66,18 @@ _SETTINGS = BuildSettings(
 _QUERY = "a red dog runs by the sea"
 _FORK = multiprocessing.get_context("fork")
 
-# The ids and scores that a search found.
+# The IDs and scores that a search found.
 Answer = list[tuple[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A build that is to be killed.
+    """A build to be killed.
 
     Attributes:
-        start: what is in the folder before; None: nothing.
+        start: Previous content of the folder, or None if it is empty.
         unbroken: the index of a build that was left alone.
-        answers: of the query, by generation.
+        answers: Answers of the query by generation.
     """
 
     start: Path | None
@@ -86,13 +86,13 @@ class Case:
 
     @property
     def generation(self) -> int:
-        """The generation that is built."""
+        """Number of the generation to build."""
         return max(self.answers)
 
 
 @dataclass
 class Figures:
-    """What was counted, see the module's text."""
+    """Counts of the measurement; see the docstring of the module."""
 
     kills: int = 0
     identical: int = 0
@@ -104,10 +104,10 @@ class Figures:
 
 
 class KilledBuilds:
-    """Builds of one small collection, killed and resumed in a folder of temporary files."""
+    """Builds of one small collection, killed and resumed in a temporary folder."""
 
     def __init__(self, folder: Path, photos: int, seed: int) -> None:
-        """Make the collection, and the indexes of unbroken builds."""
+        """Create the collection, and the indexes of uninterrupted builds."""
         self._folder = folder
         self._random = random.Random(seed)
         self._checkpoint = folder / "checkpoint"
@@ -119,9 +119,9 @@ class KilledBuilds:
         self.cases = [self._case("new", None), self._case("rebuilt", old)]
 
     def round(self, case: Case, figures: Figures, most: int) -> None:
-        """Kill a build, at most so often, resume it to its end and compare."""
+        """Kill a build up to `most` times, resume it to its end and compare."""
         index = self._folder / "index"
-        # How long a build takes depends on what else the machine does just now.
+        # The duration of a build depends on the current load of the machine.
         seconds = self._build_unbroken(index, case.start)
         _begin(index, case.start)
         stop, (receiver, sender) = _FORK.Event(), _FORK.Pipe(duplex=False)
@@ -175,7 +175,7 @@ class KilledBuilds:
         return Case(start=start, unbroken=unbroken, answers=answers)
 
     def _build_unbroken(self, index: Path, start: Path | None) -> float:
-        """Build without a kill, and return the seconds it took."""
+        """Build without a kill, and return the seconds that it took."""
         _begin(index, start)
         started = time.perf_counter()
         _run(self._build, index, self._images, self._texts, False)
@@ -183,14 +183,14 @@ class KilledBuilds:
 
 
 def _begin(index: Path, start: Path | None) -> None:
-    """Put a copy of `start`, or nothing, in the place of an index."""
+    """Replace an index by a copy of `start`, or by nothing."""
     shutil.rmtree(index, ignore_errors=True)
     if start is not None:
         shutil.copytree(start, index)
 
 
 def _read(index: Path, case: Case, stop: Event, sender: Connection) -> None:
-    """Open and search an index until told to stop; send the number of reads, and what broke."""
+    """Read an index in a loop until `stop`; send the number of reads and the failures."""
     reads, breaks = 0, list[str]()
     newest = 0 if case.start is None else min(case.answers)
     while not stop.is_set():
@@ -227,7 +227,7 @@ def _answer(index: Path) -> Answer:
 
 
 def _stage(index: Path, case: Case) -> str:
-    """Say what a build was doing when it was killed, by what it left."""
+    """Describe what a build was doing when it was killed, judging by the files it left."""
     if (index / CURRENT).exists() and live_generation(index) == case.generation:
         return "cleaning up"
     if generation_folder(index, case.generation).exists():
@@ -247,13 +247,13 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _one_thread() -> None:
-    """Compute on one thread: a forked process has no other."""
+    """Limit computation to one thread: a forked process has no other."""
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
 
 
 def _run(function: Callable[..., Any], *arguments: object) -> Any:
-    """Call a function in a forked process; this one stays without threads."""
+    """Call a function in a forked process; this process remains single-threaded."""
     receiver, sender = _FORK.Pipe(duplex=False)
     process = _FORK.Process(target=lambda: sender.send(function(*arguments)))
     process.start()
@@ -267,12 +267,12 @@ def _run(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def measure(kills: int, photos: int, seed: int) -> Figures:
-    """Kill builds, round after round, until there were so many kills.
+    """Kill builds, round after round, until the number of kills is reached.
 
     Args:
         kills: wanted.
-        photos: that each build is of, with half as many texts.
-        seed: of the moments.
+        photos: Number of photos in each build; half as many texts are added.
+        seed: Seed of the random moments.
     """
     figures = Figures()
     with tempfile.TemporaryDirectory() as folder:
@@ -284,7 +284,7 @@ def measure(kills: int, photos: int, seed: int) -> Figures:
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -35,21 +35,21 @@ from aladin_network.scoring.scores import Encoding
 from benchmarks.lib.processes import forked
 from benchmarks.lib.small_collection import small_model
 
-# Every call changes a whole group: who sees a part of one sees half a call.
+# Every call changes a whole group: a reader that sees a part of a group sees half a call.
 GROUP_ITEMS = 3
-# That an index holds at a time.
+# Number of groups in an index at a time.
 MOST_GROUPS = 80
 _EMBEDDING_DIM, _TOKEN_DIM, _TOKENS = 16, 8, 4
 _CODEC = TokenCodec("float16", _TOKEN_DIM)
 
-# By number of the group, the version of it that is there.
+# Current version of each group, by its number.
 Groups = dict[int, int]
-# The group and the version that an item is of; None where the item is not what these tell.
+# Group and version of an item, or None if its content does not match them.
 Content = tuple[int, int] | None
 
 
 class Made(NamedTuple):
-    """One version of a group, made from its two numbers alone."""
+    """One version of a group, determined by its two numbers."""
 
     items: list[StoredItem]
     embeddings: np.ndarray
@@ -58,7 +58,7 @@ class Made(NamedTuple):
 
 
 def make_group(group: int, version: int) -> Made:
-    """Make the items of a group; the same at every call, and another for every version."""
+    """Make the items of a group: the same at every call, different for every version."""
     random = np.random.default_rng([group, version])
     embeddings = _unit(random.standard_normal((GROUP_ITEMS, _EMBEDDING_DIM)))
     tokens = _unit(random.standard_normal((GROUP_ITEMS * _TOKENS, _TOKEN_DIM)))
@@ -81,12 +81,12 @@ def make_group(group: int, version: int) -> Made:
 
 
 def group_ids(group: int) -> list[str]:
-    """Return the ids of a group, the same in every version."""
+    """Return the IDs of a group, the same in every version."""
     return [f"{group}-{place}" for place in range(GROUP_ITEMS)]
 
 
 def new_group(group: int, version: int) -> NewItems:
-    """Return a group as it is added."""
+    """Return a group in the form in which it is added."""
     made = make_group(group, version)
     lengths = np.full(GROUP_ITEMS, _TOKENS, dtype=np.int64)
     return NewItems(
@@ -102,8 +102,8 @@ def build_groups(root: Path, groups: Mapping[int, int]) -> None:
     """Build an index of groups, images only.
 
     Args:
-        root: of the index; new.
-        groups: with their versions.
+        root: Folder of the index; new.
+        groups: Groups with their versions.
     """
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "checkpoint"
@@ -121,7 +121,7 @@ def build_groups(root: Path, groups: Mapping[int, int]) -> None:
 
 
 def read_groups(index: SearchIndex) -> dict[str, Content]:
-    """Read all items of an index and compare them with what they have to be.
+    """Read all items of an index and compare them with their expected content.
 
     Returns:
         By id, the group and the version; None where the embedding, the tokens or the photo is
@@ -148,7 +148,7 @@ def read_groups(index: SearchIndex) -> dict[str, Content]:
 
 
 def some_query(random: np.random.Generator) -> Encoding:
-    """Make up a text."""
+    """Make a random text encoding."""
     import torch
 
     embedding = torch.from_numpy(_unit(random.standard_normal((1, _EMBEDDING_DIM))))
@@ -168,20 +168,20 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 class GroupSearcher:
-    """A process that searches all items of the index again and again."""
+    """A process that searches all items of the index repeatedly."""
 
     def __init__(self, root: Path, seed: int) -> None:
-        """Begin.
+        """Start the process.
 
         Args:
-            root: of the index.
-            seed: of the queries.
+            root: Folder of the index.
+            seed: Seed of the random queries.
         """
         self._child, self._lines = forked(lambda say: _search(root, seed, say))
         next(self._lines)  # it has begun
 
     def stop(self) -> tuple[int, int]:
-        """Return how many searches there were, and how many of them were broken."""
+        """Stop the process; return the numbers of searches and of broken searches."""
         os.kill(self._child, signal.SIGTERM)
         counts = json.loads(list(self._lines)[-1])
         os.waitpid(self._child, 0)

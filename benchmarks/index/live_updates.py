@@ -1,4 +1,4 @@
-"""Kills a process that changes an index, again and again, and looks what the index holds then.
+"""Repeatedly kills a process that changes an index, and checks the resulting index.
 
     python -m benchmarks.index.live_updates --kills 50 [--json] [--quick]
 
@@ -66,12 +66,12 @@ Kind = Literal["add", "replace", "delete", "compact"]
 
 
 class Call(NamedTuple):
-    """Something that a writer does to an index in one step.
+    """A change of an index by a writer, in one step.
 
     Attributes:
-        kind: what; a compaction leaves all items as they are.
-        group: that is changed.
-        version: of the group from then on.
+        kind: Kind of the change; a compaction leaves all items as they are.
+        group: Group that is changed.
+        version: Version of the group from then on.
     """
 
     kind: Kind
@@ -79,7 +79,7 @@ class Call(NamedTuple):
     version: int
 
     def after(self, groups: Groups) -> Groups:
-        """Return the groups as they are when it was applied."""
+        """Return the groups after the call has been applied."""
         rest = {group: version for group, version in groups.items() if group != self.group}
         if self.kind == "compact":
             return groups
@@ -88,7 +88,7 @@ class Call(NamedTuple):
 
 @dataclass(kw_only=True)
 class Figures:
-    """What was counted; see the head of this module."""
+    """Counts of the measurement; see the docstring of the module."""
 
     kills: int = 0
     acknowledged: int = 0
@@ -103,7 +103,7 @@ class Figures:
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -124,12 +124,12 @@ def main() -> None:
 
 
 def kill_writers(root: Path, kills: int, seed: int) -> Figures:
-    """Build an index, and kill writers of it.
+    """Build an index, and repeatedly kill its writers.
 
     Args:
-        root: of the index; new.
-        kills: how many.
-        seed: of what is done, and when it is killed.
+        root: Folder of the index; new.
+        kills: Number of kills.
+        seed: Seed of the random changes, and of the moments of the kills.
     """
     started = time.perf_counter()
     figures, groups = Figures(), dict.fromkeys(range(_BASE_GROUPS), 0)
@@ -164,11 +164,11 @@ def _killed_writer(
     """Let a process change the index until it is killed.
 
     Args:
-        root: of the index.
-        groups: that it holds.
-        chance: when to kill.
-        number: of the writer; what it does follows from it.
-        took_s: how long a call of each kind takes; used to kill inside of one, and filled in.
+        root: Folder of the index.
+        groups: Groups that the index contains.
+        chance: Random generator for the moments of the kills.
+        number: Number of the writer, which determines its changes.
+        took_s: Duration of a call of each kind; used to kill during a call, and filled in.
 
     Returns:
         The calls that were acknowledged, and the one in flight.
@@ -192,7 +192,7 @@ def _killed_writer(
             begun_s = time.perf_counter()
         due = pending is not None and (pending.kind == "compact" if into_compaction else to_go <= 0)
         if armed and due and pending is not None:
-            # Anywhere in the call, a little after its end too.
+            # Anywhere in the call, or shortly after its end.
             time.sleep(chance.uniform(0, 1.2 * took_s.get(pending.kind, 0.02)))
             os.kill(child, signal.SIGKILL)
             armed = False  # what it still said is in the pipe
@@ -203,7 +203,7 @@ def _killed_writer(
 
 
 def _write(root: Path, groups: Groups, number: int, seed: int, say: Callable[[str], None]) -> None:
-    """Change the index, in a process of its own, until killed."""
+    """Change the index in a separate process until killed."""
     chance = random.Random(seed)
     with closing(open_index(root)) as index:
         model_id = index.manifest.model.id
@@ -240,14 +240,14 @@ def _next_call(groups: Groups, version: int, chance: random.Random) -> Call:
 def compare(
     root: Path, groups: Groups, removed: set[int], pending: Call | None, figures: Figures
 ) -> Groups:
-    """Compare the index with what was acknowledged, and count.
+    """Compare the index with the acknowledged changes, and count.
 
     Args:
-        root: of the index.
-        groups: as the acknowledged calls left them.
+        root: Folder of the index.
+        groups: Groups after the acknowledged calls.
         removed: groups that an acknowledged call deleted.
         pending: the call in flight.
-        figures: to count in.
+        figures: Figures in which to count.
 
     Returns:
         The groups of the index, for the next writer.
@@ -269,7 +269,7 @@ def compare(
 
 
 def _is_applied(call: Call, groups: Groups, found: Mapping[str, Content]) -> bool:
-    """Whether a call that changes something is there, whole."""
+    """Whether a change has been applied completely."""
     after = _items_of(call.after(groups))
     ids = [] if call.kind == "compact" else group_ids(call.group)
     there = {item_id: found[item_id] for item_id in ids if item_id in found}

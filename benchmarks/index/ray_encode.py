@@ -1,4 +1,4 @@
-"""Encodes photos on one Ray node and on two of the same cores each, all on this machine.
+"""Encodes photos on one Ray node and on two with as many cores each, on this machine.
 
     python -m benchmarks.index.ray_encode [--photos 480] [--cpus 1] [--json]
 
@@ -56,7 +56,7 @@ from benchmarks.lib.small_collection import write_photos
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one build took; see the head of this file."""
+    """Result of one build; see the docstring of the module."""
 
     name: str
     total_s: float
@@ -67,7 +67,7 @@ class Row:
 
 
 class Clock(NullProgress):
-    """Knows when how many photos were there; kills a node when it is asked to."""
+    """Records when photos were encoded; kills a node on request."""
 
     def __init__(self, photos: int, workers: int, nodes: RayNodes | None = None) -> None:
         self._photos = photos
@@ -98,14 +98,14 @@ class Clock(NullProgress):
             self._all_there = time.perf_counter(), self._done
 
     def work_s(self) -> float:
-        """Return what all photos would take at the rate since all workers were there."""
+        """Return the time for all photos at the rate reached once all workers had started."""
         assert self._all_there is not None  # there were more photos than a worker's start takes
         since_s, done = self._all_there
         return (self._last_s - since_s) * self._photos / (self._done - done)
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--photos", type=int, default=480)
     parser.add_argument("--cpus", type=int, default=1, help="cores of each node")
@@ -191,7 +191,7 @@ def _content(folder: Path) -> dict[str, bytes]:
 
 
 def medium_model() -> AladinModel:
-    """Make an untrained network that a photo keeps busy for some hundredths of a second."""
+    """Make an untrained network that takes some hundredths of a second per photo."""
     torch.manual_seed(0)
     layers = {
         "hidden_size": 384,

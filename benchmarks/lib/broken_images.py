@@ -1,4 +1,4 @@
-"""Picture files that are broken, or made to harm whoever decodes them; the same for the same seed.
+"""Broken or malicious picture files, reproducible by seed.
 
     from benchmarks.lib.broken_images import bombs, broken_images
 
@@ -25,10 +25,10 @@ _CMYK_ADOBE_PX = (61, 47)
 
 
 class BrokenImage(NamedTuple):
-    """A file that may be no picture.
+    """A file that may not be a valid picture.
 
     Attributes:
-        name: what it was and what was done to it.
+        name: Name of the original file and of the change made to it.
         data: the whole file.
     """
 
@@ -38,7 +38,7 @@ class BrokenImage(NamedTuple):
 
 @cache
 def seeds() -> dict[str, bytes]:
-    """Return sound pictures of every format and most of its forms, a few kB each."""
+    """Return valid pictures of every format and most of its variants, a few kB each."""
     noise = np.random.default_rng(0).integers(0, 256, (47, 61, 3), dtype=np.uint8)
     flat = Image.linear_gradient("L").resize(_CMYK_ADOBE_PX).convert("RGB")
     rough = Image.fromarray(noise)
@@ -83,7 +83,7 @@ def seeds() -> dict[str, bytes]:
 
 @cache
 def bombs() -> dict[str, bytes]:
-    """Return small files that ask for much: each must be refused at a small cost."""
+    """Return small files that require large resources: each must be refused at a small cost."""
     jpeg = _encode(Image.new("RGB", (64, 64)), "JPEG", progressive=True)
     png = _encode(Image.new("RGB", (8, 8)), "PNG")
     large = zlib.compress(bytes(64 * 2**20), 1)
@@ -121,11 +121,11 @@ def bombs() -> dict[str, bytes]:
 
 
 def broken_images(count: int, seed: int = 0) -> Iterator[BrokenImage]:
-    """Make broken images, the bombs first.
+    """Make broken images, starting with the bombs.
 
     Args:
-        count: how many.
-        seed: another one gives others.
+        count: Number of images.
+        seed: Seed; different seeds give different images.
     """
     whole = list(bombs().items())[:count]
     for name, data in whole:
@@ -148,7 +148,7 @@ def _encode(picture: Image.Image, format: str, **options: Any) -> bytes:
     return target.getvalue()
 
 
-# What can be done to a file.
+# Ways to damage a file.
 
 _Sound = list[tuple[str, bytes]]
 
@@ -175,7 +175,7 @@ def _header_edited(data: bytes, rng: random.Random, __: _Sound) -> bytes:
 
 
 def _number_replaced(data: bytes, rng: random.Random, __: _Sound) -> bytes:
-    """Put an extreme in the place of what may be a size, a count or an offset."""
+    """Replace what may be a size, a count or an offset by an extreme value."""
     form = rng.choice(("<H", ">H", "<I", ">I"))
     width = struct.calcsize(form)
     if len(data) < width:
@@ -217,7 +217,7 @@ _CHANGES: tuple[Callable[[bytes, random.Random, _Sound], bytes], ...] = (
 )
 
 
-# How bombs are built.
+# Functions that build bombs.
 
 
 def _png_chunk(kind: bytes, data: bytes) -> bytes:
@@ -241,7 +241,7 @@ def _jpeg_sized(jpeg: bytes, width: int, height: int) -> bytes:
 
 
 def _many_scans(side: int, count: int) -> bytes:
-    """A progressive JPEG each of whose scans refines all pixels by nothing."""
+    """Return a progressive JPEG in which each scan refines all pixels without any change."""
     jpeg = _jpeg_sized(_encode(Image.new("L", (64, 64)), "JPEG", progressive=True), side, side)
     last = jpeg.rindex(b"\xff\xda")
     return jpeg[:last] + jpeg[last:-2] * count + jpeg[-2:]
@@ -274,7 +274,7 @@ def _tiff(tags: dict[int, int], following: int = 0) -> bytes:
 
 
 def _tiff_of(pixels: bytes, tile: int | None) -> bytes:
-    """A grey TIFF of 64 x 64 pixels whose one part is coded as `pixels`."""
+    """Return a grey TIFF of 64 x 64 pixels whose only part is encoded as `pixels`."""
     tags = {256: 64, 257: 64, 258: 8, 259: 8, 262: 1, 277: 1}
     parts = (
         {273: 0, 278: 2**31, 279: len(pixels)}

@@ -23,11 +23,11 @@ from aladin_index.ann.faiss_library import faiss
 
 
 def figures_parser(doc: str | None, quick: str) -> argparse.ArgumentParser:
-    """Make a parser of the options that all of them have.
+    """Make a parser of the options that all benchmarks have.
 
     Args:
-        doc: of the module.
-        quick: what the quick form does.
+        doc: Docstring of the module.
+        quick: Description of the quick form.
     """
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -38,7 +38,7 @@ def figures_parser(doc: str | None, quick: str) -> argparse.ArgumentParser:
 
 
 def print_figures(figures: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print all as JSON, or a line for each that is a single value."""
+    """Print all figures as JSON, or one line for each that is a single value."""
     if as_json:
         print(json.dumps(figures, indent=2))
         return
@@ -52,7 +52,7 @@ def print_figures(figures: Mapping[str, Any], *, as_json: bool) -> None:
 def time_in_turn(
     runs: Mapping[str, Callable[[int], object]], repetitions: int, warm_up: int = 3
 ) -> dict[str, NDArray[np.float64]]:
-    """Time each of some functions once a repetition, one after the other.
+    """Time each function once per repetition, one after the other.
 
     Ratios of medians hold even where the milliseconds do not.
 
@@ -75,7 +75,7 @@ def time_in_turn(
 
 
 def ratio(times: Mapping[str, NDArray[np.float64]], name: str, base: str) -> float:
-    """Return how many times as long the median of one takes as that of another."""
+    """Return the ratio of the median times of two functions."""
     return float(np.median(times[name]) / np.median(times[base]))
 
 
@@ -83,20 +83,20 @@ _WARM_UP, _ROUNDS = 3, 5
 
 
 class QuietTime:
-    """What a block took.
+    """Measured time of a block.
 
     Attributes:
-        seconds: of the clock or of this process's threads, whichever are fewer.
+        seconds: Wall-clock seconds or seconds of this process's threads, whichever are fewer.
     """
 
     def __init__(self) -> None:
-        """Begin at nothing."""
+        """Start at zero."""
         self.seconds = 0.0
 
 
 @contextmanager
 def quiet_time() -> Generator[QuietTime]:
-    """Measure a block that computes; what waits for a disk or for a server is not counted."""
+    """Measure a block that computes; waiting for a disk or a server is not counted."""
     taken = QuietTime()
     clock, processor = time.perf_counter(), time.process_time()
     yield taken
@@ -104,14 +104,14 @@ def quiet_time() -> Generator[QuietTime]:
 
 
 def quiet_times_s(run: Callable[[int], object], repetitions: int) -> NDArray[np.float64]:
-    """Return the seconds of a function that computes on this thread.
+    """Return the seconds that a function takes to compute on this thread.
 
     A neighbour also empties the caches, which no clock leaves out. It comes and goes: of several
     rounds the one with the least median is taken.
 
     Args:
         run: function of the number of the repetition.
-        repetitions: of a round.
+        repetitions: Number of repetitions in a round.
 
     Returns:
         (repetitions,) float64.
@@ -138,7 +138,7 @@ def quiet_median_s(run: Callable[[int], object], repetitions: int) -> float:
 
 @contextmanager
 def one_thread() -> Generator[None]:
-    """Keep torch and FAISS to one thread inside the block."""
+    """Limit torch and FAISS to one thread inside the block."""
     before = torch.get_num_threads(), faiss.omp_get_max_threads()
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)

@@ -39,7 +39,7 @@ _SETTINGS = {
 
 
 class MilvusServer:
-    """A server on a free port of 127.0.0.1 from when it is entered until it is left.
+    """A server on a free port of 127.0.0.1, running while the context is active.
 
         with MilvusServer(folder) as server:
             server.url
@@ -82,7 +82,7 @@ class MilvusServer:
         self.stop()
 
     def start(self) -> None:
-        """Start the server; return when it answers.
+        """Start the server; return when it responds.
 
         Raises:
             ImportError: If the `milvus` package is not installed.

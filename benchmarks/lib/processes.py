@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 _STATUS = Path("/proc/self/status")
 # Runs in the new process (Linux) and becomes the command: asks the kernel for a signal when the
 # thread that started the process ends (PR_SET_PDEATHSIG = 1), and restricts it to some cores. It is
-# no `preexec_fn`, which would run Python in a fork of a process that may have other threads.
+# not a `preexec_fn`, which would run Python in a fork of a process that may have other threads.
 _PRELUDE = (
     "import ctypes, os, sys; number, cores, *command = sys.argv[1:]; "
     "ctypes.CDLL(None).prctl(1, int(number)); "
@@ -120,7 +120,7 @@ class ChildProcess(subprocess.Popen[bytes]):
         return self.returncode
 
     def kill_session(self, look_s: float = 0.2) -> None:
-        """Kill every process of its session, those included that are started meanwhile."""
+        """Kill every process of its session, including those that are started meanwhile."""
         while doomed := _of_session(self.pid):
             for pid in doomed:
                 with suppress(ProcessLookupError):

@@ -27,7 +27,7 @@ _OBJECT_STORE_BYTES = 150 * 2**20
 
 
 class RayNodes:
-    """A cluster of nodes on this machine from when it is entered until it is left.
+    """A cluster of nodes on this machine, running while the context is active.
 
     Attributes:
         address: Address of the head node, for ``--ray``.

@@ -1,4 +1,4 @@
-"""Functions of this repository that a request runs through, in the order of their first calls."""
+"""Functions of this repository that a request calls, in the order of their first calls."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ from aladin_training.demo.scenes import draw_data_set
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, stand_in_source
 
-# Below the folder that the commands are started in. The number changes with what is made.
+# Relative to the folder in which the commands are started. The number changes with the content.
 _FOLDER = Path("runs/benchmarks")
 _NAME = "served-index-2"
 _VOCABULARY, _PICTURE_PX, _TEXT_BATCH, _SAMPLE_PHOTOS = 4000, 384, 32, 1024
@@ -58,13 +58,13 @@ _VOCABULARY, _PICTURE_PX, _TEXT_BATCH, _SAMPLE_PHOTOS = 4000, 384, 32, 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ServedSize:
-    """How much is in a served index.
+    """Size of a served index.
 
     Attributes:
         photos: items among the images.
         pictures: files that they share, each with five captions, the items among the texts.
-        layers: of the text encoder.
-        width: of the text encoder.
+        layers: Number of layers of the text encoder.
+        width: Width of the text encoder.
     """
 
     photos: int = 10_000
@@ -74,7 +74,7 @@ class ServedSize:
 
     @property
     def name(self) -> str:
-        """Of the folder."""
+        """Name of the folder."""
         return f"{_NAME}-{self.photos}-{self.pictures}-{self.layers}x{self.width}"
 
 
@@ -85,22 +85,22 @@ SIZES = {"minilm": ServedSize(), "bert-base": ServedSize(layers=12, width=768)}
 def find_served_index(
     given: Path | None, *, quick: bool = False, text_encoder: str = "minilm"
 ) -> Path:
-    """Return the index to serve, which is made first where it is missing.
+    """Return the index to serve, creating it if it is missing.
 
     Args:
-        given: of the command line; None: the one made here.
+        given: Index from the command line, or None for the synthetic one.
         quick: a smaller one, whatever the text encoder.
-        text_encoder: whose size the stand-in has, of `SIZES`.
+        text_encoder: Text encoder whose size the stand-in has, a key of `SIZES`.
     """
     return given or make_served_index(_FOLDER, QUICK_SIZE if quick else SIZES[text_encoder])
 
 
 def make_served_index(folder: Path, size: ServedSize) -> Path:
-    """Make an index, unless it is there; it is whole or not there at all.
+    """Make an index unless it exists; it is created completely or not at all.
 
     Args:
-        folder: that gets a folder for it.
-        size: of it.
+        folder: Parent folder of the index's folder.
+        size: Size of the index.
 
     Returns:
         The index.
@@ -137,7 +137,7 @@ def real_size_model(captions: Sequence[str], size: ServedSize) -> AladinModel:
     """Make a network of random weights, the same at every call.
 
     Args:
-        captions: that its vocabulary is learnt from.
+        captions: Captions that its vocabulary is learnt from.
         size: gives the layers and the width of its text encoder.
     """
     torch.manual_seed(0)
@@ -243,7 +243,7 @@ def _text_side(
 
 
 def main() -> None:
-    """Make the index and print where it is."""
+    """Make the index and print its location."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -262,12 +262,12 @@ _MOST_TEXTS, _MOST_PHOTOS, _MOST_IDS = 2000, 64, 500
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceQueries:
-    """What an index can be asked.
+    """Queries for an index.
 
     Attributes:
         texts: captions of its photos, or its texts.
         photos: picture files of its images.
-        ids: of its items, by side; a text's id finds images, an image's texts.
+        ids: IDs of its items by collection; a text's ID finds images, an image's ID texts.
     """
 
     texts: list[str]
@@ -275,7 +275,7 @@ class ServiceQueries:
     ids: dict[Target, list[str]]
 
     def new_texts(self, count: int, seed: int = 0) -> list[str]:
-        """Make texts of the usual length that have not been asked before.
+        """Make texts of the usual length that have not been used as queries before.
 
         Half of one caption is put before half of another: a remembered encoding helps none of
         them.
@@ -290,11 +290,11 @@ class ServiceQueries:
 
 
 def read_queries(path: Path) -> ServiceQueries:
-    """Read queries of an index of photos, and perhaps of texts.
+    """Read queries from an index of photos, and texts if it has any.
 
     Raises:
-        SearchIndexError: no such index, or a damaged one.
-        SystemExit: it has no captions and no texts, or no picture file is there.
+        SearchIndexError: If there is no such index, or it is damaged.
+        SystemExit: If the index has no captions and no texts, or all its picture files are missing.
     """
     texts: list[str] = []
     photos: list[bytes] = []

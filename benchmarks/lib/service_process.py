@@ -20,7 +20,7 @@ _ADDRESS = re.compile(r"http://(127\.0\.0\.1):(\d+)")
 
 
 class ServiceProcess:
-    """A service on a free port of 127.0.0.1, from when it is entered until it is left.
+    """A service on a free port of 127.0.0.1, running while the context is active.
 
         with ServiceProcess(index, ["--workers", "2"], {"ALADIN_MAX_BATCH": "8"}) as service:
             service.url, service.pids(), service.memory()
@@ -40,7 +40,7 @@ class ServiceProcess:
         settings: Mapping[str, str] | None = None,
         log: Path | None = None,
     ) -> None:
-        """Prepare a service; nothing is started yet.
+        """Prepare a service without starting it.
 
         Args:
             index: Index folder.
@@ -65,7 +65,7 @@ class ServiceProcess:
         self._process: ChildProcess | None = None
 
     def __enter__(self) -> ServiceProcess:
-        """Start the service; return when /readyz answers 200.
+        """Start the service; return when /readyz responds with 200.
 
         Raises:
             SystemExit: If the service ends, or is not ready in time; with its output.
@@ -114,7 +114,7 @@ class ServiceProcess:
         return self.process.stop(_STOP_S)
 
     def is_ready(self) -> bool:
-        """Return whether /readyz answers 200."""
+        """Return whether /readyz responds with 200."""
         try:
             return self.ask("GET", "/readyz")[0] == 200
         except OSError:

@@ -34,7 +34,7 @@ def small_model(
     Args:
         embedding_dim: size of an embedding.
         token_dim: size of a token.
-        words: that its tokenizer knows.
+        words: Words that its tokenizer knows.
     """
     torch.manual_seed(0)
     trunk = TrunkConfig(width=16, layers=1, heads=2, feedforward=32)

@@ -121,7 +121,7 @@ class SourceTree:
 
     @cached_property
     def imports(self) -> list[Import]:
-        """Imports between the repository's modules, wherever in a file they stand."""
+        """Imports between the repository's modules, wherever they occur in a file."""
         return [
             Import(importer, imported, line)
             for importer, file in self.modules.items()
@@ -130,7 +130,7 @@ class SourceTree:
         ]
 
     def loose_modules(self) -> dict[str, list[str]]:
-        """List the modules that lie at each package's top, by package."""
+        """List the modules at the top level of each package, by package."""
         return {
             package: sorted(
                 file.file

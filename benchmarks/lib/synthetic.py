@@ -41,12 +41,13 @@ from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, 
 
 # Principal directions are kept until they hold this share of the variance.
 _VARIANCE_KEPT = 0.99
-# Share of a photo's variance that is noise, the rest being real photos'. Found by matching the
-# cosines to the 1st, 10th and 100th neighbour among 1,000 photos, see the check.
+# Fraction of a photo's variance that is noise; the rest comes from real photos. Found by matching
+# the cosines to the 1st, 10th and 100th neighbour among 1,000 photos, see the check.
 _NOISE = 0.25
-# A photo is mixed with one of so many nearest, of which it holds at most half.
+# Number of nearest photos, one of which is mixed into a photo with a weight of at most half.
 _PARTNERS = 10
-# Photos that are drawn with one random generator. A part of the format: it decides the draws.
+# Number of photos drawn with one random generator. It is part of the format, because it determines
+# the draws.
 _BLOCK = 512
 
 
@@ -55,7 +56,7 @@ class TextQueries(NamedTuple):
 
     Attributes:
         embeddings: (queries, 256) float32, L2-normalised.
-        words: of each query, (words, 128) float32, L2-normalised.
+        words: Words of each query, (words, 128) float32, L2-normalised.
         photos: (queries,) number of the photo that each was made for.
     """
 
@@ -65,7 +66,7 @@ class TextQueries(NamedTuple):
 
 
 class _PrincipalSpace:
-    """The directions in which embeddings and tokens of the real photos vary together.
+    """The principal directions in which embeddings and tokens of real photos vary together.
 
     Attributes:
         mean: (256 + 49 * 128,) of both, each half scaled to a variance of 1.
@@ -73,20 +74,21 @@ class _PrincipalSpace:
         coordinates: (real photos, kept).
         spread: (kept,) standard deviations.
         neighbours: (real photos, partners) nearest real photos.
-        stretch: how much closer to the mean mixtures of two neighbours are than photos.
+        stretch: Factor by which mixtures of two neighbours are closer to the mean than photos.
     """
 
     def __init__(self, photos: Photos) -> None:
         count = len(photos.embeddings)
         embeddings = torch.from_numpy(photos.embeddings)
         flat = torch.from_numpy(photos.tokens).reshape(count, -1)
-        # Each half weighs the same, or 49 tokens would leave the embedding no say.
+        # Both halves have the same weight, because otherwise 49 tokens would dominate the
+        # embedding.
         joint = torch.cat(
             [half / half.var(dim=0).sum().sqrt() for half in (embeddings, flat)], dim=1
         )
         self.mean = joint.mean(dim=0)
         centred = joint - self.mean
-        # Fewer photos than values: the small Gram matrix has the same spectrum.
+        # There are fewer photos than values: the small Gram matrix has the same spectrum.
         variances, vectors = torch.linalg.eigh((centred @ centred.T).double())
         variances, vectors = variances.flip(0), vectors.flip(1)
         share = variances.cumsum(0) / variances.sum()
@@ -101,25 +103,25 @@ class _PrincipalSpace:
         own = self.coordinates.square().sum(dim=1).mean()
         partners = self.coordinates[self.neighbours]  # (photos, partners, kept)
         shared = torch.einsum("pk,pnk->pn", self.coordinates, partners).mean()
-        # For weights w even in 0.5 to 1: E w^2 + E (1-w)^2 = 2/3 and 2 E w(1-w) = 1/3.
+        # For weights w uniform in 0.5 to 1: E w^2 + E (1-w)^2 = 2/3 and 2 E w(1-w) = 1/3.
         self.stretch = float((own / (2 / 3 * own + 1 / 3 * shared)).sqrt())
 
 
 class SyntheticPhotos:
-    """Draws photos and queries that belong to them."""
+    """Draws photos and matching queries."""
 
     def __init__(self, source: Source, seed: int = 0) -> None:
-        """Draw from a source.
+        """Create a generator of photos from a source.
 
         Args:
-            source: what the photos are made from.
-            seed: of all that is drawn.
+            source: Source that the photos are made from.
+            seed: Seed of all random draws.
         """
         self.source = source
         self._seed = seed
 
     def photos(self, count: int, batch: int = 4 * _BLOCK) -> Iterator[Photos]:
-        """Yield the first `count` photos, some at a time.
+        """Yield the first `count` photos in batches.
 
         Args:
             count: number of photos.
@@ -133,7 +135,7 @@ class SyntheticPhotos:
             yield self._photos_at(points[: end - start])
 
     def queries(self, queries: int, photos: int, seed: int = 0) -> TextQueries:
-        """Draw texts that belong to some of the first `photos` photos.
+        """Draw texts that match some of the first `photos` photos.
 
         A text is a real caption of the real photo that most of its photo is made of, unchanged:
         what is asked for is as real as it can be.
@@ -141,7 +143,7 @@ class SyntheticPhotos:
         Args:
             queries: number of texts.
             photos: number of photos to choose from.
-            seed: another one gives other texts.
+            seed: Seed; different seeds give different texts.
         """
         random = np.random.default_rng([self._seed, 1, seed])
         chosen = random.integers(0, photos, queries)
@@ -163,7 +165,7 @@ class SyntheticPhotos:
         return np.random.default_rng([self._seed, 0, block])
 
     def _bases(self, random: np.random.Generator) -> NDArray[np.int64]:
-        """Draw the real photos that most of a block's photos are; always drawn first."""
+        """Draw the real photos that a block's photos are mainly made from; always drawn first."""
         return random.integers(0, len(self.source.photos.embeddings), _BLOCK)
 
     def _points(self, block: int) -> Float[Tensor, "photos kept"]:
@@ -178,15 +180,15 @@ class SyntheticPhotos:
         return (1 - _NOISE) ** 0.5 * space.stretch * mixed + _NOISE**0.5 * noise
 
     def _photos_at(self, points: Float[Tensor, "photos kept"]) -> Photos:
-        # Each half is scaled, which the normalisation takes back.
+        # Each half is scaled, which the normalisation undoes.
         joint = torch.addmm(self._space.mean, points, self._space.directions)
         embeddings, flat = joint.split([EMBEDDING_DIM, REGIONS * TOKEN_DIM], dim=1)
         tokens = flat.reshape(len(points), REGIONS, TOKEN_DIM)
         return Photos(F.normalize(embeddings, dim=1).numpy(), F.normalize(tokens, dim=2).numpy())
 
 
-# Texts on the index's other side. The first stage is calibrated with them, as it is in real use;
-# whoever measures it draws others.
+# Number of texts in the index's text collection. The first stage is calibrated with them, as in
+# real use; measurements draw other texts.
 _TEXTS = 2000
 _CODEC_SAMPLE_PHOTOS = 1024
 
@@ -197,10 +199,10 @@ def write_synthetic_index(
     """Build an index of the first `count` photos, and of some texts.
 
     Args:
-        root: of the index; new.
-        photos: where they come from.
+        root: Folder of the index; new.
+        photos: Source of the photos.
         count: number of photos.
-        settings: of the first stage and of the tokens.
+        settings: Settings of the first stage and of the tokens.
 
     Returns:
         Seconds by stage: "draw" makes the photos, which a real import would read; "pack" brings
@@ -216,7 +218,7 @@ def write_synthetic_index(
             first = next(iter(photos.photos(min(count, _CODEC_SAMPLE_PHOTOS))))
             sample = first.tokens.reshape(-1, TOKEN_DIM)
             texts = photos.queries(_TEXTS, count)
-            # As a build does: each side is rounded with what the other one asks.
+            # As in a build, each collection is quantized using the queries of the other one.
             codec = codec_for(settings.token_dtype, [sample], texts.words)
             text_codec = codec_for(settings.token_dtype, texts.words, [sample])
             sides: dict[Target, CollectionSource] = {
@@ -232,7 +234,7 @@ def write_synthetic_index(
                 ),
             }
             write_generation(root, sides, model, settings, "synthetic", seconds=seconds)
-    # The parts are made while they are written.
+    # The parts are generated while they are written.
     made = seconds.seconds["draw"] + seconds.seconds["pack"]
     seconds.add("write", -made)
     return dict(seconds.seconds)
@@ -275,7 +277,7 @@ def _text_part(texts: TextQueries, codec: TokenCodec) -> EncodedPart:
 
 
 def synthetic_item(number: int) -> StoredItem:
-    """Return what is kept of photo `number`, its encodings aside."""
+    """Return the stored data of photo `number`, without its encodings."""
     return StoredItem(
         row=number,
         id=f"photo-{number}",

@@ -1,4 +1,4 @@
-"""What synthetic photos are made from: an index of real ones, or a statistical stand-in."""
+"""Sources of synthetic photos: an index of real ones, or a statistical stand-in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.format.npy import write_npy
-from aladin_index.search.stored_collection import StoredCollection, open_collection
+from aladin_index.generations.reader import open_collection
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TokenStore
 from aladin_network.errors import ConfigError
@@ -41,7 +42,7 @@ class Photos(NamedTuple):
 
 
 class Caption(NamedTuple):
-    """A text that says what is on a photo.
+    """A text that describes a photo.
 
     Attributes:
         embedding: (256,) float32, L2-normalised.
@@ -57,9 +58,10 @@ class Source:
     """Photos with their captions.
 
     Attributes:
-        name: to be printed.
+        name: Name to be printed.
         photos: the photos.
-        captions: of each photo; none has fewer than 8 or more than 16 words, unless all have.
+        captions: Captions of each photo; only those of 8 to 16 words, unless a photo has no such
+            caption.
     """
 
     name: str
@@ -71,7 +73,8 @@ def find_source(path: Path | None = None) -> Source:
     """Read an index, or make the stand-in.
 
     Args:
-        path: of an index; None: `DEFAULT_SOURCE` if it is there, else the stand-in.
+        path: Path of an index, or None for `DEFAULT_SOURCE` if it exists and the stand-in
+            otherwise.
     """
     if path is None and not (DEFAULT_SOURCE / "CURRENT").exists():
         return stand_in_source()
@@ -79,18 +82,18 @@ def find_source(path: Path | None = None) -> Source:
 
 
 def index_source(path: Path) -> Source:
-    """Read the photos of an index that have captions in it, as they were when it was built.
+    """Read the photos with captions of an index, as they were when it was built.
 
     Their regions are resampled to a grid of 7 x 7, which is as many as a ViT of patches of 32 px
     has.
 
     Args:
-        path: of an index of photos and of texts that know their photo, of the sizes of
+        path: Path of an index of photos and of texts that refer to their photo, with the sizes
             `EMBEDDING_DIM` and `TOKEN_DIM`.
 
     Raises:
-        SearchIndexError: no such index, or a damaged one.
-        ConfigError: of other sizes, or without captions.
+        SearchIndexError: If there is no such index, or it is damaged.
+        ConfigError: If the sizes differ, or the index has no captions.
     """
     folder = generation_folder(path, live_generation(path))
     manifest = read_manifest(folder)
@@ -117,7 +120,7 @@ def index_source(path: Path) -> Source:
 
 
 def stand_in_source() -> Source:
-    """Make photos and captions whose statistics are those of 1,000 photos of Flickr8k.
+    """Make photos and captions with the statistics of 1,000 photos of Flickr8k.
 
     A photo is a point z of 48 dimensions: one of 150 cluster centres plus what is its own. All
     else are linear maps of z around a mean, plus noise. Measured on the real photos, and kept: the
@@ -200,7 +203,7 @@ def _normalised(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 def write_store(
     folder: Path, tokens: NDArray[np.float32], lengths: NDArray[np.int64], dtype: TokenDtype
 ) -> TokenStore:
-    """Write one of our forms as an index has it, and map it.
+    """Write one of this project's token forms as in an index, and map it.
 
     Random directions have no clusters: the first tokens again and again change no time.
     """
@@ -221,6 +224,6 @@ def write_store(
 
 
 def unit_vectors(count: int, seed: int) -> NDArray[np.float32]:
-    """Draw random directions, (count, dim)."""
+    """Draw random unit vectors, (count, dim)."""
     vectors = np.random.default_rng(seed).standard_normal((count, TOKEN_DIM), dtype=np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -50,13 +50,13 @@ from benchmarks.search.searches import raw_parameters
 CANDIDATES = 100
 _RECALL_WANTED = 0.99
 _CALIBRATED, _MEASURED, _TIMED = 200, 200, 300
-# A graph of more vectors than these takes longer to build than all else together.
+# Number of vectors above which building a graph takes longer than everything else together.
 _GRAPH_UP_TO = 200_000
 _QUICK_ITEMS = 3000
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument(
@@ -80,13 +80,13 @@ def main() -> None:
 def measure(
     folder: Path, items: int, factories: list[str], source: Path | None
 ) -> list[dict[str, Any]]:
-    """Draw photos and captions, and measure every kind on them.
+    """Draw photos and captions, and measure every kind of index on them.
 
     Args:
-        folder: for the photos and the indexes.
+        folder: Folder for the photos and the indexes.
         items: number of photos.
         factories: FAISS factory strings.
-        source: index of real photos; None: as `find_source` chooses.
+        source: Index of real photos, or None for the choice of `find_source`.
     """
     photos = SyntheticPhotos(find_source(source))
     embeddings = draw_embeddings(folder / "embeddings.npy", photos, items)
@@ -142,7 +142,7 @@ def _measure(
             return retrieve(ann, embeddings, others[turn % len(others)], count)
 
         def theirs(turn: int) -> object:
-            # Not the query that ours has just asked: the caches would have its lists.
+            # A different query from the one of `ours`, whose lists would still be in the caches.
             query = others[(turn + len(others) // 2) % len(others)][None]
             return opened.faiss_index.search(query, wanted, params=parameters)
 
@@ -165,9 +165,9 @@ def draw_embeddings(path: Path, photos: SyntheticPhotos, items: int) -> NDArray[
     """Write the embeddings of the first photos, and map them.
 
     Args:
-        path: of the new file.
-        photos: where they come from.
-        items: how many.
+        path: Path of the new file.
+        photos: Source of the photos.
+        items: Number of photos.
     """
     shape = (items, EMBEDDING_DIM)
     array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
@@ -181,13 +181,13 @@ def draw_embeddings(path: Path, photos: SyntheticPhotos, items: int) -> NDArray[
 
 
 def _factories(items: int) -> list[str]:
-    """Return what is chosen from, and a graph where it is built in reasonable time."""
+    """Return the kinds a build chooses from, and a graph if it builds in reasonable time."""
     factories = [each.factory for each in ann_options(items, EMBEDDING_DIM)]
     return [*factories, "HNSW32,Flat"] if items <= _GRAPH_UP_TO else factories
 
 
 def print_table(figures: dict[str, Any]) -> None:
-    """Print a line a kind of index."""
+    """Print one line per kind of index."""
     Console(width=120).print(_table(figures["items"], figures["factories"]))
 
 

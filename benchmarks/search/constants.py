@@ -69,11 +69,11 @@ _QUERY = "two brown dogs run after a ball on the green wet grass"
 
 
 def measure_encoding(photos: int = _PHOTOS, texts: int = _TEXTS) -> EncodingConstants:
-    """Measure photos as a build encodes them, and queries as the service does, one at a time.
+    """Measure photos encoded as in a build, and queries as in the service, one at a time.
 
     Args:
-        photos: that are read, decoded and encoded.
-        texts: that are timed.
+        photos: Number of photos to read, decode and encode.
+        texts: Number of texts to time.
     """
     model = real_size_model([_QUERY], SIZES["bert-base"])
     precision = choose_precision("auto", torch.device("cpu"))
@@ -90,7 +90,7 @@ def _photo_s(model: AladinModel, count: int) -> float:
     random = np.random.default_rng(0)
     width, height = _PHOTO_PX
     with tempfile.TemporaryDirectory() as folder:
-        # Smooth, so that its file has the length of a photo's.
+        # Smooth, so that its file is as long as that of a real photo.
         small = random.integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
         path = Path(folder) / "photo.jpg"
         Image.fromarray(small).resize(_PHOTO_PX, Image.Resampling.BICUBIC).save(path, quality=90)
@@ -102,18 +102,20 @@ def _photo_s(model: AladinModel, count: int) -> float:
         return encoded.seconds / count
 
 
-# The engine first: it is what most easily does not start, and "index" needs those before it.
+# The vector database comes first, because it is the most likely not to start; "index" needs the
+# sections before it.
 SECTIONS = ("engine", "first_stage", "forms", "index", "encoding")
 
 
 class MeasuredSizes(NamedTuple):
-    """How many photos are measured with.
+    """Numbers of photos to measure with.
 
     Attributes:
-        first_stages: of FAISS's indexes, ascending.
-        stored_photos: whose tokens are scored; more than a processor's caches hold.
-        index_photos: of the index that is built and searched.
-        engine_photos: in the engine.
+        first_stages: Numbers of photos in the FAISS indexes, ascending.
+        stored_photos: Number of photos whose tokens are scored; more than fit into a processor's
+            caches.
+        index_photos: Number of photos in the index that is built and searched.
+        engine_photos: Number of photos in the vector database.
     """
 
     first_stages: Sequence[int] = (100_000, 400_000)
@@ -126,7 +128,7 @@ QUICK_SIZES = MeasuredSizes((4000, 12_000), 2000, 2000, 2000)
 
 
 def main() -> None:
-    """Measure, and write the constants."""
+    """Run the measurements, and write the constants."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -149,13 +151,13 @@ def main() -> None:
 
 
 def measure(sections: Sequence[str], before: Path, command: str, sizes: MeasuredSizes) -> Constants:
-    """Measure some sections; the others stay as they were.
+    """Measure some sections; the others keep their earlier values.
 
     Args:
-        sections: of `SECTIONS`.
+        sections: Names of sections from `SECTIONS`.
         before: constants; read where a section is not measured.
-        command: to be noted.
-        sizes: how much is measured with.
+        command: Command to be recorded with the constants.
+        sizes: Numbers of photos to measure with.
     """
     data: dict[str, Any] = {}
     if set(sections) != set(SECTIONS):

@@ -39,12 +39,12 @@ _GRAPH_KIND = "hnsw"
 
 
 class _Stored(NamedTuple):
-    """What the server got.
+    """Data inserted into the server.
 
     Attributes:
-        codec: of the tokens.
+        codec: Codec of the tokens.
         embeddings: (items, 256) float32, L2-normalised.
-        item_bytes: of a row, beside its vector and its tokens.
+        item_bytes: Size of a row without its vector and its tokens.
         token_expansion: bytes of a row's tokens, over those of the tokens themselves.
         insert_byte_s: seconds to put a byte of a row in.
     """
@@ -57,12 +57,12 @@ class _Stored(NamedTuple):
 
 
 class _GraphCosts(NamedTuple):
-    """What a graph takes.
+    """Costs of a graph.
 
     Attributes:
         search_s: seconds of one search.
         add_s: seconds to add a vector.
-        overhead_bytes: of a vector, beside its values.
+        overhead_bytes: Memory of a vector in addition to its values.
     """
 
     search_s: float
@@ -71,18 +71,18 @@ class _GraphCosts(NamedTuple):
 
 
 def measure_engine(photos: SyntheticPhotos, items: int) -> EngineConstants:
-    """Measure a server with one segment of photos, and the graph that it searches by itself.
+    """Measure a server with one segment of photos, and its graph separately.
 
     A call takes milliseconds and a search of the graph a tenth of one, which does not show in
     it. So the graph is FAISS's with the engine's parameters, searched and built on one core.
 
     Args:
-        photos: that are kept, with int8 tokens.
-        items: how many.
+        photos: Photos to store, with int8 tokens.
+        items: Number of photos.
     """
     queries = photos.queries(_TEXTS, items).embeddings
     with tempfile.TemporaryDirectory() as folder, MilvusServer(Path(folder) / "milvus") as server:
-        # Of so few photos it would make no graph by itself.
+        # Explicit, because the server builds no graph for so few photos by itself.
         location = EngineLocation(
             engine="milvus", url=server.url, name="constants", index=_GRAPH_KIND
         )
@@ -117,7 +117,7 @@ def measure_engine(photos: SyntheticPhotos, items: int) -> EngineConstants:
 
 
 def _store(client: EngineClient, photos: SyntheticPhotos, items: int) -> _Stored:
-    """Put photos in, as one generation; some of them as another."""
+    """Insert photos as one generation, and some of them as another."""
     sample = next(iter(photos.photos(min(items, 1024)))).tokens.reshape(-1, TOKEN_DIM)
     codec = codec_for("int8", [sample])
     schema = CollectionSchema(
@@ -150,10 +150,10 @@ def _store(client: EngineClient, photos: SyntheticPhotos, items: int) -> _Stored
 
 
 def _row_bytes(entry: EngineItem, form: CollectionForm) -> tuple[int, int]:
-    """Return the bytes of a row beside its vector and tokens, and those of its tokens."""
+    """Return the size in bytes of a row without vector and tokens, and of its tokens."""
     row = row_of(entry, form)
     others = row.keys() - {MATCH, *form.token_fields}
-    # Lists and mappings as they are written; the engine has a form of its own for them.
+    # Lists and mappings in serialized form; the database uses a format of its own for them.
     of_item = sum(len(str(row[name]).encode("utf-8")) for name in others)
     return of_item, sum(len(row[name]) for name in form.token_fields)
 
@@ -171,7 +171,7 @@ def _entries(photos: SyntheticPhotos, codec: TokenCodec, items: int) -> Iterator
 def _search_times(
     client: EngineClient, queries: NDArray[np.float32], width: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Time searches in turn: of few photos, of all of them, and with their tokens."""
+    """Time searches in turn: over few photos, over all, and over all with tokens."""
 
     def search(generation: int, count: int, *, tokens: bool) -> Callable[[int], object]:
         return lambda turn: client.search(
@@ -196,7 +196,7 @@ def _search_times(
 def _width(
     client: EngineClient, embeddings: NDArray[np.float32], queries: NDArray[np.float32]
 ) -> int:
-    """Return how far the engine has to look, as a push finds it."""
+    """Return the search width of the database, found in the same way as by a push."""
     nearest = NearestSoFar(queries, CANDIDATES)
     nearest.take(embeddings)
     width = nearest.calibrate(client, _GENERATION, "images", ANN_RECALL).chosen.search_width
@@ -211,7 +211,7 @@ def _graph_costs(
     building_width: int,
     width: int,
 ) -> _GraphCosts:
-    """Build FAISS's graph with the engine's parameters, and search it, on one core.
+    """Build FAISS's graph with the database's parameters, and search it, on one core.
 
     Args:
         embeddings: (items, dim) float32, L2-normalised.

@@ -1,4 +1,4 @@
-"""What FAISS takes, on the embeddings of synthetic photos: for `benchmarks.search.constants`."""
+"""Costs of FAISS on embeddings of synthetic photos: for `benchmarks.search.constants`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FLAT_SHARES = (0.1, 0.2, 0.4, 1.0)
 _FLAT_MOST = 50_000
 _WIDTHS = (1, 4, 16, 64)
 _ROWS = 300
-# Far apart, so that what grows with the lists stands out from what does not.
+# A large factor, so that the costs proportional to the lists can be separated from the others.
 _MANY_LISTS = 8
 
 
@@ -38,10 +38,10 @@ class BuiltLists(NamedTuple):
     """The time of one build.
 
     Attributes:
-        vectors: in it.
-        lists: of the index.
-        seconds: to train and fill it.
-        index: of FAISS.
+        vectors: Number of vectors in the index.
+        lists: Number of lists of the index.
+        seconds: Seconds to train and fill it.
+        index: The FAISS index.
     """
 
     vectors: int
@@ -51,11 +51,11 @@ class BuiltLists(NamedTuple):
 
 
 class SearchTime(NamedTuple):
-    """The median time of FAISS's own search.
+    """Median time of FAISS's own search.
 
     Attributes:
         width: lists that were searched.
-        code_bytes: that were scanned, on average.
+        code_bytes: Number of code bytes scanned, on average.
         seconds: without the comparison with the centroids.
     """
 
@@ -65,10 +65,10 @@ class SearchTime(NamedTuple):
 
 
 def measure_first_stage(photos: SyntheticPhotos, items: Sequence[int]) -> FirstStageConstants:
-    """Measure exact search, inverted lists, and the width that they need.
+    """Measure exact search, inverted lists, and the search width required for them.
 
     Args:
-        photos: whose embeddings are searched by their captions.
+        photos: Photos whose embeddings are searched with their captions.
         items: numbers of photos, ascending; the widths are measured at each, the rest at the
             first and the last.
     """
@@ -114,14 +114,14 @@ def measure_first_stage(photos: SyntheticPhotos, items: Sequence[int]) -> FirstS
 
 
 def _flat_s(embeddings: NDArray[np.float32], queries: NDArray[np.float32]) -> tuple[float, float]:
-    """Return the bytes of some vectors and the time to compare a query with all of them."""
+    """Return the size of some vectors and the time to compare a query with all of them."""
     flat = AnnIndex(build_ann("Flat", embeddings, NullProgress()), None)
     seconds = _median_s(lambda turn: found_by(flat, embeddings, _at(queries, turn), CANDIDATES))
     return float(embeddings.nbytes), seconds
 
 
 def _lists_of(count: int) -> int:
-    """Return the lists that a build of so many photos has, below `EXACT_UP_TO` as well."""
+    """Return the number of lists of a build of `count` photos, even below `EXACT_UP_TO`."""
     return 2 ** round(math.log2(math.sqrt(count)))
 
 
@@ -133,7 +133,7 @@ def _built(embeddings: NDArray[np.float32], lists: int) -> BuiltLists:
 
 
 def _builds(embeddings: NDArray[np.float32], items: Sequence[int]) -> list[BuiltLists]:
-    """Build with few and with many lists, of few and of many vectors."""
+    """Build with few and with many lists, on few and on many vectors."""
     few = _lists_of(items[0])
     many = _MANY_LISTS * few
     least = min(training_vectors(many, embeddings.shape[1]), len(embeddings))
@@ -145,7 +145,7 @@ def _builds(embeddings: NDArray[np.float32], items: Sequence[int]) -> list[Built
 
 
 def fit_builds(builds: Sequence[BuiltLists], dim: int) -> list[float]:
-    """Return seconds to train a value for a list, a value, to assign it for a list, to encode it.
+    """Return seconds per value: training per list, training, assignment per list, encoding.
 
     The least squares of the relative errors, none below 0.
     """
@@ -158,7 +158,7 @@ def fit_builds(builds: Sequence[BuiltLists], dim: int) -> list[float]:
 
 
 def _search_times(index: Any, queries: NDArray[np.float32], oversample: float) -> list[SearchTime]:
-    """Time FAISS's search of several widths, one query at a time."""
+    """Time FAISS's search at several widths, one query at a time."""
     wanted = math.ceil(CANDIDATES * oversample)
     lengths = np.array([index.invlists.list_size(number) for number in range(index.nlist)])
     times: list[SearchTime] = []
@@ -190,7 +190,8 @@ def fit_searches(times: Sequence[SearchTime]) -> list[float]:
 def _non_negative(rows: Sequence[Sequence[float]]) -> list[float]:
     """Solve rows @ x = 1 by least squares, with x at least 0."""
     matrix = np.array(rows)
-    # Columns of one size, or the smallest unit would count for nothing.
+    # Columns are scaled to the same maximum, because otherwise the smallest unit would have no
+    # influence.
     scale = matrix.max(axis=0)
     solution, _ = nnls(matrix / scale, np.ones(len(matrix)))
     return (solution / scale).tolist()
@@ -213,7 +214,7 @@ def _needed(
     curve: Sequence[RecallPoint],
     queries: NDArray[np.float32],
 ) -> SearchWidth:
-    """Return the width that finds enough, between the powers of two that were tried."""
+    """Return the width that reaches the recall, between the powers of two that were tried."""
     assert chosen.search_width is not None  # inverted lists have one
     width = float(chosen.search_width)
     below = [point for point in curve if (point.search_width or 0) < width]
@@ -232,7 +233,7 @@ def _needed(
 
 
 def _row_s(embeddings: NDArray[np.float32], queries: NDArray[np.float32]) -> float:
-    """Return the seconds to compare a query with a row anywhere."""
+    """Return the seconds to compare a query with a row at a random position."""
     random = np.random.default_rng(0)
     rows = [random.choice(len(embeddings), _ROWS, replace=False) for _ in range(64)]
     vectors = np.ascontiguousarray(embeddings)
@@ -247,6 +248,6 @@ def _at(queries: NDArray[np.float32], turn: int) -> NDArray[np.float32]:
 
 
 def _median_s(run: Callable[[int], object]) -> float:
-    """Return the median time of a function of the number of its call."""
+    """Return the median time of a function, which gets the number of its call."""
     with one_thread():
         return quiet_median_s(run, _TIMED)

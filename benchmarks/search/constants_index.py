@@ -51,10 +51,10 @@ from benchmarks.search.searches import CANDIDATES, Effort, TextSearches
 
 _PACKED_PHOTOS, _TEXTS, _PACKS = 2048, 500, 3
 _SETS, _REPETITIONS = 64, 200
-# The kernel compares with 16 words at a time: fewer take as long.
+# The kernel compares with 16 words at a time: fewer words take as long.
 _WORDS = (16, 64)
 _CANDIDATES = (100, 400)
-# Of a file that the system has to read; 256 MiB.
+# Pages of a file that the system has to read; 256 MiB.
 _PAGES, _PAGE_BYTES = 2**16, 4096
 _COLD_ROUNDS, _COLD_PAGES = 15, 200
 
@@ -63,7 +63,7 @@ def measure_forms(photos: SyntheticPhotos, items: int) -> dict[TokenDtype, FormC
     """Measure packing and scoring in every form.
 
     Args:
-        photos: whose tokens are packed.
+        photos: Photos whose tokens are packed.
         items: photos in the stores that are scored, whose tokens lie in random directions.
     """
     some = next(iter(photos.photos(_PACKED_PHOTOS))).tokens.reshape(-1, TOKEN_DIM)
@@ -84,7 +84,7 @@ def measure_forms(photos: SyntheticPhotos, items: int) -> dict[TokenDtype, FormC
 
 
 def measure_page() -> float:
-    """Return the seconds to read a page from the disk where a search needs it.
+    """Return the seconds to read a page from the disk during a search.
 
     Of a mapped file whose pages the system was asked to forget.
     """
@@ -121,7 +121,7 @@ def _scoring(dtype: TokenDtype, items: int) -> tuple[float, float]:
 
 
 def _candidate_s(store: TokenStore, words: int, items: int) -> float:
-    """Return the seconds that one more candidate takes."""
+    """Return the seconds per additional candidate."""
     random = np.random.default_rng(0)
     query = torch.from_numpy(unit_vectors(words, seed=2))
 
@@ -144,7 +144,7 @@ _ARRAY_BYTES = 2**28
 
 
 class AroundStages(NamedTuple):
-    """What is left of a real index when its two stages are taken away.
+    """Costs of a real index other than its two stages.
 
     Attributes:
         process: memory before the index is in it, and seconds of a build of any size.
@@ -160,7 +160,7 @@ class AroundStages(NamedTuple):
 def measure_index(
     first_stage: FirstStageConstants, int8: FormConstants, items: int
 ) -> AroundStages:
-    """Build and search one small index, and take off what its stages take.
+    """Build and search one small index, and subtract the costs of its stages.
 
     Small, so that the stages are the lesser part of it.
 
@@ -216,7 +216,7 @@ def measure_index(
 
 
 def _search_times_s(root: Path, queries: TextQueries) -> NDArray[np.float64]:
-    """Return the seconds of whole searches, all pages that they need being in memory."""
+    """Return the seconds of whole searches with all required pages in memory."""
     with one_thread(), open_index(root) as index:
         asking = TextSearches(TwoStageSearcher(index), queries)
         for turn in range(_SEARCHES):

@@ -1,4 +1,4 @@
-"""Searches on a card beside those of the processor, on one index of synthetic photos.
+"""Compares searches on a GPU and on the processor, on one index of synthetic photos.
 
     python -m benchmarks.search.gpu --items 1000000 [--json] [--ann auto] [--keep DIR] [--quick]
 
@@ -45,12 +45,12 @@ _RECALL_QUERIES = 50
 
 
 class Engine(NamedTuple):
-    """One way to search.
+    """A combination of device and first stage for searching.
 
     Attributes:
-        name: to be printed.
-        device: of torch.
-        first_stage: see `SearchDevice`.
+        name: Name to be printed.
+        device: Device of torch.
+        first_stage: First stage; see `SearchDevice`.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Engine(NamedTuple):
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -101,11 +101,11 @@ def engines() -> list[Engine]:
 
 
 def measure(root: Path, queries: TextQueries) -> dict[str, Any]:
-    """Open an index with every engine, and search it with each in turn.
+    """Open an index with every engine, and search with all of them in turn.
 
     Args:
-        root: of the index.
-        queries: asked once to warm up, and once for the figures.
+        root: Folder of the index.
+        queries: Queries; run once to warm up, and once for the figures.
 
     Returns:
         What the machine is, and the figures of each engine. The figures are null of an engine
@@ -123,7 +123,7 @@ def measure(root: Path, queries: TextQueries) -> dict[str, Any]:
             before, started = _card_bytes(), time.perf_counter()
             index = stack.enter_context(open_index(root, device=device))
             taken_s = time.perf_counter() - started
-            # An engine that could not be proven has left the stored ANN in its place.
+            # If an engine could not be verified, the index uses the stored ANN instead.
             side = index.side("images").base
             if engine.name == "processor" or side.first_stage is not side.ann:
                 opened[engine.name] = index
@@ -146,7 +146,7 @@ def measure(root: Path, queries: TextQueries) -> dict[str, Any]:
 
 
 def _in_turn(searches: dict[str, TextSearches], count: int) -> dict[str, dict[str, float]]:
-    """Ask every engine every query, twice; the second time counts."""
+    """Run every query on every engine, twice; only the second run is timed."""
     times = {name: np.empty((count, 3)) for name in searches}
     for turn in (*range(count), *range(count)):
         for name, asking in searches.items():
@@ -164,7 +164,7 @@ def _in_turn(searches: dict[str, TextSearches], count: int) -> dict[str, dict[st
 
 
 def _card_bytes() -> int:
-    """Return how much of the card's memory is in use, by whatever library."""
+    """Return how much of the GPU's memory is in use, by any library."""
     if not torch.cuda.is_available():
         return 0
     free, total = torch.cuda.mem_get_info()
@@ -172,7 +172,7 @@ def _card_bytes() -> int:
 
 
 def print_table(figures: dict[str, Any]) -> None:
-    """Print a line an engine."""
+    """Print one line per engine."""
     if figures["card"] is None:
         print("There is no card here that torch can use: only the processor was measured.")
     else:

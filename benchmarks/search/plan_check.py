@@ -1,4 +1,4 @@
-"""Holds `aladin index plan` against real indexes of synthetic photos.
+"""Compares `aladin index plan` with measurements of real indexes of synthetic photos.
 
     python -m benchmarks.search.plan_check [--items 10000 100000 1000000] [--out FILE] [--constants
     FILE] python -m benchmarks.search.plan_check --figures SCALE.json ...
@@ -33,7 +33,7 @@ ITEMS = (10_000, 100_000)
 
 
 def main() -> int:
-    """Measure, print, and return the exit status."""
+    """Run the measurements, print, and return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -59,7 +59,7 @@ def main() -> int:
 def scale_figures(items: int) -> dict[str, Any]:
     """Build and search one index."""
     print(f"measuring {items:,} photos", file=sys.stderr, flush=True)
-    # Fidelity is no part of a plan, and takes most of the time.
+    # Fidelity is not part of a plan, and would take most of the time.
     effort = effort_for(items)._replace(
         recall_queries=2, fidelity_queries=2, exhaustive_runs=1, throughput_s=0.5
     )
@@ -67,7 +67,7 @@ def scale_figures(items: int) -> dict[str, Any]:
 
 
 def run_of(figures: dict[str, Any]) -> MeasuredRun:
-    """Take from the figures of `benchmarks.search.scale` what a plan says something of."""
+    """Extract the values that a plan predicts from the figures of `benchmarks.search.scale`."""
     seconds = figures["build_s"]
     return MeasuredRun(
         command=f"python -m benchmarks.search.scale --items {figures['items']} --json",
@@ -84,7 +84,7 @@ def run_of(figures: dict[str, Any]) -> MeasuredRun:
 
 
 def with_runs(before: Measurements, now: Measurements) -> Measurements:
-    """Put runs in the place of those of the same sizes.
+    """Replace the runs of the same sizes.
 
     Those of another machine are dropped: a plan is made of the constants of one.
     """
@@ -96,7 +96,7 @@ def with_runs(before: Measurements, now: Measurements) -> Measurements:
 
 
 def print_table(compared: Sequence[Compared]) -> None:
-    """Print planned beside measured, in Markdown."""
+    """Print planned and measured values side by side, in Markdown."""
     print("| photos | | planned | measured | planned / measured |")
     print("| ---: | --- | ---: | ---: | ---: |")
     for each in compared:

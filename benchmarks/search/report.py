@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Lines of each part of the plot over the number of photos: a figure's name, and its label.
+# Lines in each part of the plot over the number of photos: name of a figure, and its label.
 _LATENCY = {
     "p95_ms": "search, 95th percentile",
     "p50_ms": "search, median",
@@ -40,10 +40,10 @@ _BYTES = {
 
 
 def draw_scale(figures: Sequence[dict[str, Any]], file: Path) -> None:
-    """Draw what `benchmarks.search.scale` found over the number of photos.
+    """Plot the results of `benchmarks.search.scale` over the number of photos.
 
     Args:
-        figures: of each number of photos; none draws nothing.
+        figures: Figures for each number of photos; if empty, nothing is plotted.
         file: a PNG.
     """
     if not figures:
@@ -70,10 +70,11 @@ def draw_scale(figures: Sequence[dict[str, Any]], file: Path) -> None:
 
 
 def draw_recall(figures: Sequence[dict[str, Any]], file: Path) -> None:
-    """Draw what `benchmarks.search.ann_factories` found: recall over time, a line a first stage.
+    """Plot the results of `benchmarks.search.ann_factories`: recall over time by first stage.
 
     Args:
-        figures: of each number of photos, a panel each; none draws nothing.
+        figures: Figures for each number of photos, with one panel each; if empty, nothing is
+            plotted.
         file: a PNG.
     """
     if not figures:
@@ -105,7 +106,7 @@ def _panels(count: int) -> tuple[Any, list[Any]]:
 
 DEFAULT_ITEMS = (10_000, 100_000)
 DEFAULT_OUT = Path("benchmarks/results")
-# Other engines keep float32 tokens: a million photos would need 120 GB of disk.
+# The other engines store float32 tokens: a million photos would need 120 GB of disk.
 _MOST_FOR_ENGINES = 100_000
 
 
@@ -113,10 +114,10 @@ class Section(NamedTuple):
     """One command of the report.
 
     Attributes:
-        name: of its file.
+        name: Name of its file.
         module: Module below `benchmarks` that is run. Its `print_table` shows what it printed as
             JSON.
-        arguments: of the command.
+        arguments: Arguments of the command.
     """
 
     name: str
@@ -125,7 +126,7 @@ class Section(NamedTuple):
 
 
 def main() -> int:
-    """Run all, write the report, and return the exit status."""
+    """Run all commands, write the report, and return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -164,7 +165,7 @@ def sections(items: Sequence[int]) -> list[Section]:
 
 
 def quick_sections() -> list[Section]:
-    """List the quick forms."""
+    """List the commands in their quick form."""
     modules = {
         "scale": "search.scale",
         "ann": "search.ann_factories",

@@ -58,7 +58,7 @@ Score = Callable[[Any, Any], Any]
 
 
 def torch_matmul(words: Tensor, photos: Tensor) -> Tensor:
-    """One product of all regions with all words, regions on the left: the fastest order here.
+    """Compute one product of all regions and words, regions on the left: the fastest order.
 
     Args:
         words: (words, dim) float32 or bfloat16.
@@ -70,7 +70,7 @@ def torch_matmul(words: Tensor, photos: Tensor) -> Tensor:
 
 
 def torch_int8(words: tuple[Tensor, Tensor], photos: tuple[Tensor, Tensor]) -> Tensor:
-    """The same on int8 with one scale a token, words too; `torch._int_mm` is not a public name.
+    """Compute the same on int8, with a scale per token and word; `torch._int_mm` is private.
 
     Args:
         words: (words, dim) int8 and (words,) scales.
@@ -84,7 +84,7 @@ def torch_int8(words: tuple[Tensor, Tensor], photos: tuple[Tensor, Tensor]) -> T
 
 
 def numpy_matmul(words: NDArray[np.float32], photos: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The same in NumPy.
+    """Compute the same with NumPy.
 
     Args:
         words: (words, dim).
@@ -97,7 +97,7 @@ def numpy_matmul(words: NDArray[np.float32], photos: NDArray[np.float32]) -> NDA
 
 
 def maxsim_cpu() -> Score | None:
-    """Return the PyPI package maxsim-cpu's function, of NumPy arrays; None: not installed."""
+    """Return the function of the PyPI package maxsim-cpu (NumPy), or None if not installed."""
     try:
         module = importlib.import_module("maxsim_cpu")
     except ImportError:
@@ -109,9 +109,11 @@ def maxsim_cpu() -> Score | None:
 
 WORDS = 12
 CANDIDATES = (100, 1000)
-# Different queries; as many sets of candidates are made ready for the engines that want that.
+# Number of different queries; as many sets of candidates are prepared in memory for the engines
+# that require that.
 QUERIES = 8
-# Sets of candidates of those that read the store: together they do not fit into a cache.
+# Number of candidate sets for the engines that read the store: together they do not fit into a
+# cache.
 ROW_SETS = 64
 NAMED = ("ours", "torch_bf16", "torch_f32", "numpy", "maxsim_cpu", "read")
 Run = Callable[[int], object]
@@ -119,10 +121,10 @@ Run = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Stores:
-    """The same photos, mapped from the disk in several forms.
+    """The same photos in several forms, mapped from disk.
 
     Attributes:
-        ours: in each stored form.
+        ours: Stores of this project, by token form.
         f32: (photos, regions, dim) float32.
         bf16: the same in bfloat16.
     """
@@ -133,7 +135,7 @@ class Stores:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Run the measurements and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--items", type=int, default=20_000, help="photos in the store")
     parser.add_argument("--repetitions", type=int, default=200)
@@ -181,14 +183,15 @@ def measure(stores: Stores, items: int, repetitions: int) -> dict[str, Any]:
 
 
 def all_runs(stores: Stores, items: int, count: int) -> dict[str, Run]:
-    """List what is timed; each takes the number of the repetition."""
+    """Return the functions to time; each takes the number of the repetition."""
     random = np.random.default_rng(count)
     rows = [random.choice(items, count, replace=False) for _ in range(ROW_SETS)]
     words = [torch.from_numpy(unit_vectors(WORDS, seed=10 + query)) for query in range(QUERIES)]
     int8 = stores.ours["int8"]
     kernel = load_kernel()
     runs: dict[str, Run] = {
-        # Other rows than ours meets in the same repetition, which its caches would still have.
+        # Different rows from those used by `ours` in the same repetition, which would still be in
+        # the caches.
         "ours": lambda turn: alignment_with_candidates(
             words[turn % QUERIES], "text", int8, rows[turn % ROW_SETS]
         )
@@ -225,7 +228,7 @@ def score_by(
 def ready_runs(
     stores: Stores, rows: list[NDArray[np.int64]], words: list[torch.Tensor]
 ) -> dict[str, Run]:
-    """List the engines on tokens that lie ready in memory."""
+    """Return the runs of the engines that score tokens already in memory."""
     photos = [stores.f32[torch.from_numpy(each)] for each in rows[:QUERIES]]
     halves = [each.bfloat16() for each in photos]
     word_halves = [each.bfloat16() for each in words]
@@ -261,7 +264,7 @@ def ready_runs(
 def gathering_runs(
     stores: Stores, rows: list[NDArray[np.int64]], words: list[torch.Tensor]
 ) -> dict[str, Run]:
-    """List the engines where they take the candidates out of a mapped store themselves."""
+    """Return the runs of the engines that gather the candidates from a mapped store."""
     places = [torch.from_numpy(each) for each in rows]
     word_halves = [each.bfloat16() for each in words]
     runs: dict[str, Run] = {
@@ -284,7 +287,7 @@ def gathering_runs(
 
 
 def quantise(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Bring tokens (..., dim) to int8 and their scales (...)."""
+    """Convert tokens (..., dim) to int8 and their scales (...)."""
     scales = tokens.abs().amax(dim=-1) / 127
     return (tokens / scales.unsqueeze(-1)).round().to(torch.int8), scales
 
@@ -308,7 +311,7 @@ def write_stores(folder: Path, items: int) -> Stores:
 
 
 def print_table(report: dict[str, Any]) -> None:
-    """Print a line an engine, in Markdown."""
+    """Print one line per engine, in Markdown."""
     print(f"{report['items']} photos, path {report['path']}, p50 of {report['repetitions']}, ms")
     columns = report["candidates"]
     print("| | " + " | ".join(f"{count} candidates" for count in columns) + " |")

@@ -47,7 +47,7 @@ _QUICK = Effort(
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def effort_for(items: int) -> Effort:
-    """Return how often to measure: what reads every photo is done less with more of them."""
+    """Return how often to measure; steps that read every photo are repeated less for more."""
     return Effort(
         searches=500,
         recall_queries=200 if items <= 200_000 else 100,
@@ -87,15 +87,15 @@ def measure(
     source: Path | None = None,
     keep: Path | None = None,
 ) -> dict[str, Any]:
-    """Build and search, each in a process of its own.
+    """Build and search, each in a separate process.
 
     Args:
         items: photos.
-        tokens: how their tokens are stored.
-        ann: of the first stage.
-        effort: how often things are measured.
-        source: an index of real photos; None: as `find_source` chooses.
-        keep: folder for the index; None: a temporary one.
+        tokens: Form in which the tokens are stored.
+        ann: Kind of the first stage.
+        effort: Number of repetitions of the measurements.
+        source: Index of real photos, or None for the choice of `find_source`.
+        keep: Folder for the index, or None for a temporary one.
     """
     place = tempfile.TemporaryDirectory() if keep is None else nullcontext(keep)
     with place as folder:
@@ -110,7 +110,7 @@ def measure(
 def build(
     root: Path, items: int, tokens: TokenDtype, ann: str, source: Path | None
 ) -> dict[str, Any]:
-    """Build the index; what it took."""
+    """Build the index; return its costs."""
     made_from = find_source(source)
     settings = BuildSettings(ann=ann, token_dtype=tokens)
     seconds = write_synthetic_index(root, SyntheticPhotos(made_from), items, settings)
@@ -126,7 +126,7 @@ def search(root: Path, items: int, effort: Effort, source: Path | None) -> dict[
     """Open and search the index with texts that it was not calibrated with."""
     photos = SyntheticPhotos(find_source(source))
     asked = max(effort.searches, effort.recall_queries, effort.fidelity_queries)
-    # The index's own texts are the first of the same random numbers.
+    # The index's own texts are the first ones of the same random sequence.
     queries = photos.queries(asked, items, seed=1)
     del photos
     return measure_search(root, queries, effort)
@@ -138,7 +138,7 @@ def processor_count() -> int:
 
 
 def print_table(figures: dict[str, Any]) -> None:
-    """Print a line a figure, bytes in MiB."""
+    """Print one line per figure, bytes in MiB."""
     for name, value in figures.items():
         if name.endswith("_bytes"):
             print(f"{name:<32}{value / 2**20:,.0f} MiB")

@@ -21,11 +21,11 @@ from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.retrieval import exact_search, largest
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.generations.reader import open_index
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.alignment import alignment_with_all
 from aladin_network.scoring.scores import Encoding
 from benchmarks.lib.measuring import ratio, time_in_turn
@@ -37,10 +37,10 @@ TOP = 10
 
 
 class TextSearches:
-    """Searches photos with ready-encoded texts, by their numbers."""
+    """Searches photos with encoded texts, selected by number."""
 
     def __init__(self, searcher: TwoStageSearcher, queries: TextQueries) -> None:
-        """Search with `queries`."""
+        """Create a search with `queries`."""
         self._searcher = searcher
         self.queries = queries
         self.words = [torch.from_numpy(words) for words in queries.words]
@@ -54,7 +54,7 @@ class TextSearches:
         ]
 
     def search(self, turn: int, candidates: int) -> SearchAnswer:
-        """Search with query number `turn`, and from the first on again after the last."""
+        """Search with query number `turn`, starting over after the last query."""
         return self._searcher.search(
             EncodedQuery(self._encodings[turn % len(self._encodings)], "text"),
             "images",
@@ -63,7 +63,7 @@ class TextSearches:
 
 
 _FIDELITY_WANTED = 0.99
-# Steps of about a fifth.
+# Steps of about 20 %.
 _LADDER = (
     *(10, 20, 30, 50, 70, 85, 100, 120, 150, 170, 200, 220, 250, 300, 350, 400, 500, 600, 700),
     *(850, 1000, 1200, 1500, 1700, 2000, 2500, 3000),
@@ -71,11 +71,11 @@ _LADDER = (
 
 
 def measure_recall(side: StoredCollection, queries: TextQueries, count: int) -> float:
-    """Return the share of the exact nearest photos that are candidates.
+    """Return the fraction of the exact nearest photos that are candidates.
 
     Args:
-        side: of the photos.
-        queries: to ask.
+        side: Collection of the photos.
+        queries: Queries to search with.
         count: queries that are asked, at most.
     """
     shares: list[float] = []
@@ -87,12 +87,12 @@ def measure_recall(side: StoredCollection, queries: TextQueries, count: int) -> 
 
 
 def measure_fidelity(side: StoredCollection, asking: TextSearches, count: int) -> dict[str, Any]:
-    """Find the fewest candidates that keep the exhaustive order's top, and what they keep.
+    """Find the fewest candidates that preserve the exhaustive top hits, and their fidelity.
 
     One half of the queries chooses the number, the other is what the fidelity is measured with.
 
     Args:
-        side: of the photos.
+        side: Collection of the photos.
         asking: the same photos, by alignment alone.
         count: queries that are asked.
     """
@@ -106,7 +106,8 @@ def measure_fidelity(side: StoredCollection, asking: TextSearches, count: int) -
             break
         shares = _kept(asking, best, range(half), candidates)
         curve[str(candidates)] = float(shares.mean())
-        # Within the error of so few queries, or the others would fall short as often as not.
+        # The margin is the standard error of so few queries; without it, the other half would miss
+        # the target as often as not.
         if shares.mean() - shares.std() / math.sqrt(half) >= _FIDELITY_WANTED:
             chosen = candidates
             break
@@ -123,7 +124,7 @@ def measure_fidelity(side: StoredCollection, asking: TextSearches, count: int) -
 def _kept(
     asking: TextSearches, best: Sequence[NDArray[np.int64]], queries: range, candidates: int
 ) -> NDArray[np.float64]:
-    """Return the share of each query's best photos that are among its hits."""
+    """Return the fraction of each query's best photos that are among its hits."""
     shares: list[float] = []
     for number in queries:
         found = {hit.id for hit in asking.search(number, candidates).hits}
@@ -135,7 +136,7 @@ _THROUGHPUT_THREADS = (1, 2)
 
 
 class Effort(NamedTuple):
-    """How often things are measured.
+    """Number of repetitions of each measurement.
 
     Attributes:
         searches: timed searches.
@@ -158,9 +159,9 @@ def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str
     All are text to images, by alignment alone (the papers' rule), one at a time unless said.
 
     Args:
-        root: of the index.
-        queries: as many as the largest number in `effort`.
-        effort: how often.
+        root: Folder of the index.
+        queries: Queries, as many as the largest number in `effort`.
+        effort: Number of repetitions.
     """
     torch.set_num_threads(1)  # as the HTTP service does: a query is one thread's work
     faiss.omp_set_num_threads(1)
@@ -179,7 +180,8 @@ def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str
             str(threads): _throughput(asking, threads, effort.throughput_s)
             for threads in _THROUGHPUT_THREADS
         }
-        # What follows reads what no search reads, or more at a time than one does.
+        # The following measurements read data that no search reads, or more at a time than a
+        # search.
         figures["search_rss_bytes"] = peak_rss_bytes()
         figures["ann_recall"] = measure_recall(side, queries, effort.recall_queries)
         figures |= measure_fidelity(side, asking, effort.fidelity_queries)
@@ -191,7 +193,7 @@ def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str
 
 
 def _latency(asking: TextSearches, searches: int) -> dict[str, float]:
-    """Time whole searches and their parts; all pages that they need were read before."""
+    """Time whole searches and their parts, with all required pages in memory."""
 
     def once(turn: int) -> tuple[float, float, float]:
         started = time.perf_counter()
@@ -211,7 +213,7 @@ def _latency(asking: TextSearches, searches: int) -> dict[str, float]:
 
 
 def _throughput(asking: TextSearches, threads: int, seconds: float) -> float:
-    """Return the queries a second of some threads that each ask one after the other."""
+    """Return the queries per second of several threads, each of which sends one at a time."""
     until = time.perf_counter() + seconds
 
     def ask(thread: int) -> int:
@@ -228,7 +230,7 @@ def _throughput(asking: TextSearches, threads: int, seconds: float) -> float:
 
 
 def _against_faiss(side: StoredCollection, queries: TextQueries, searches: int) -> dict[str, float]:
-    """Time our first stage, and FAISS's own with the same parameters.
+    """Time this project's first stage, and FAISS's own with the same parameters.
 
     An index that does not keep the vectors is asked for more rows, which are compared exactly.
     FAISS's own way to do that is `IndexRefineFlat`, with as large a factor; what it refines alone
@@ -241,7 +243,7 @@ def _against_faiss(side: StoredCollection, queries: TextQueries, searches: int) 
     count = min(CANDIDATES, side.entry.count)
 
     def query(turn: int, share: float) -> NDArray[np.float32]:
-        # Never the one that was asked before: the caches would have its lists.
+        # Never the query that was just searched: its lists would be in the caches.
         return embeddings[(turn + int(share * len(embeddings))) % len(embeddings)][None]
 
     runs: dict[str, Callable[[int], object]] = {
@@ -266,7 +268,7 @@ def _against_faiss(side: StoredCollection, queries: TextQueries, searches: int) 
 
 
 def raw_parameters(raw: Any, entry: AnnEntry, wanted: int) -> Any:
-    """Return FAISS's search parameters for what the manifest says; None where it needs none."""
+    """Return FAISS's search parameters for a manifest's entry, or None if it needs none."""
     if entry.search_width is None:
         return None
     if isinstance(raw, faiss.IndexHNSW):
@@ -277,7 +279,7 @@ def raw_parameters(raw: Any, entry: AnnEntry, wanted: int) -> Any:
 def _against_exhaustive(
     side: StoredCollection, asking: TextSearches, candidates: int, runs: int, searches: int
 ) -> dict[str, float]:
-    """Time the stages, matching alone and exhaustive alignment in turn; hits are not looked up."""
+    """Time the stages, matching alone and exhaustive alignment in turn, without look-ups."""
 
     embeddings = asking.queries.embeddings
 
@@ -297,7 +299,7 @@ def _against_exhaustive(
     def repeated(run: Callable[[int], object]) -> Callable[[int], object]:
         return lambda turn: [run(turn * each + place) for place in range(each)]
 
-    # Many for each run of the exhaustive one, which leaves nothing of theirs in the caches.
+    # Many repetitions for each exhaustive run, which evicts everything else from the caches.
     each = max(searches // runs, 1)
     times = time_in_turn(
         {

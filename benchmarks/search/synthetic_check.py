@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def real_queries(source: Source) -> TextQueries:
-    """Take a caption of each of some real photos."""
+    """Take one caption of each of some real photos."""
     chosen = np.random.default_rng(0).permutation(len(source.photos.embeddings))[:_QUERIES]
     captions = [source.captions[photo][0] for photo in chosen]
     embeddings = np.stack([caption.embedding for caption in captions])
@@ -52,7 +52,7 @@ def real_queries(source: Source) -> TextQueries:
 
 
 def statistics(photos: Photos, queries: TextQueries) -> dict[str, NDArray[np.floating]]:
-    """Measure what the search depends on.
+    """Measure the statistics that the search depends on.
 
     Returns:
         For each line its quantiles, or one number.

@@ -1,4 +1,4 @@
-"""What each stored form of the tokens costs and loses, on an index of photos and captions.
+"""Cost and loss of each stored form of tokens, on an index of photos and captions.
 
     python -m benchmarks.search.token_forms --index INDEX [--candidates 100] [--json]
 
@@ -43,7 +43,7 @@ _PHOTOS, _TOKENS_A_PHOTO = 1_000_000, 49
 
 @dataclass(frozen=True)
 class SideData:
-    """One side of the index.
+    """One collection of the index.
 
     Attributes:
         embeddings: (items, d_match) float32.
@@ -61,19 +61,19 @@ class SideData:
         return list(torch.from_numpy(self.tokens).split(self.lengths.tolist()))
 
     def stored(self, dtype: TokenDtype, queries: NDArray[np.float32]) -> TokenStore:
-        """Pack the tokens into a form, with a codebook of their own, for such queries."""
+        """Pack the tokens into a form, with a codebook of their own for such queries."""
         codec = TokenCodec.train(dtype, self.tokens, queries=queries)
         return TokenStore.from_arrays(codec, codec.pack(self.tokens), self.lengths)
 
 
 @dataclass(frozen=True)
 class Search:
-    """One direction: who asks for what, and what is right.
+    """One search direction: its queries, the searched items, and the right answers.
 
     Attributes:
         direction: its name.
         asking: the queries' side.
-        modality: of the queries.
+        modality: Modality of the queries.
         match: (queries, items) cosines of the embeddings.
         right: (queries, items) whether an item answers a query.
     """
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measure(root: Path, candidates: int) -> dict[TokenDtype, dict[str, float]]:
-    """Measure every form; the first, float16, is what the others are compared with."""
+    """Measure every form; the first one, float16, is the reference of the others."""
     folder = generation_folder(root, live_generation(root))
     images, texts = read_side(folder, "images"), read_side(folder, "texts")
     fusion = load_checkpoint(root / MODEL).fusion
@@ -149,7 +149,7 @@ def measure(root: Path, candidates: int) -> dict[TokenDtype, dict[str, float]]:
 
 
 def fidelity(scores: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
-    """Return the mean share of the reference's top 10 that is in the scores' top 10."""
+    """Return the mean fraction of the reference's top 10 that is in the scores' top 10."""
     shares = [
         len(np.intersect1d(largest(own, _TOP), largest(exact, _TOP))) / min(_TOP, len(exact))
         for own, exact in zip(scores, reference, strict=True)
@@ -158,7 +158,7 @@ def fidelity(scores: NDArray[np.float32], reference: NDArray[np.float32]) -> flo
 
 
 def read_side(folder: Path, target: Target) -> SideData:
-    """Read the arrays of one side; a manifest of any version will do."""
+    """Read the arrays of one collection; accepts a manifest of any version."""
     place = folder / target
     return SideData(
         np.load(place / "embeddings.npy"),

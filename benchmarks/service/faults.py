@@ -38,7 +38,7 @@ from benchmarks.service.swap_index import HITS, SwapIndex, some_texts
 
 _WORKERS, _CLIENTS = 2, 16
 _MAX_BATCH, _QUERY_THREADS = 4, 1
-# Load before the kill, and all of it: a worker is back well before its end.
+# Load before the kill, and in total: a worker has recovered well before the end.
 _BEFORE_S, _LOAD_S = 0.5, 4.0
 _LOOK_S, _LONGEST_S = 0.002, 60.0
 _SETTINGS = {
@@ -49,7 +49,7 @@ _SETTINGS = {
 
 
 class _Kills:
-    """Counts what the kills did."""
+    """Accumulates the effects of the kills."""
 
     def __init__(self) -> None:
         self.kills = self.readiness_told = 0
@@ -66,7 +66,7 @@ class _Kills:
             died = answer is not None and status == 503 and b'"worker_died"' in answer.body
             running += died and retry_after
             waiting += status not in (0, 200) and not (died and retry_after)
-        # More than that one worker does not run at a time.
+        # At most as many queries as one worker runs at a time.
         most = _MAX_BATCH * _QUERY_THREADS
         self.failed_running += min(running, most)
         self.failed_waiting += waiting + max(0, running - most)
@@ -74,7 +74,7 @@ class _Kills:
         self.unanswered += int((result.status == 0).sum())
 
     def figures(self) -> dict[str, Any]:
-        """Return what is printed."""
+        """Return the figures to print."""
         counts = {name: value for name, value in vars(self).items() if isinstance(value, int)}
         return counts | {
             "told_ms": _median_and_most(self.told_ms),
@@ -86,7 +86,7 @@ def kill_workers(kills: int) -> dict[str, Any]:
     """Kill worker processes under load.
 
     Args:
-        kills: how many.
+        kills: Number of kills.
     """
     texts = some_texts()
     requests = [search_request("images", {"text": text, "k": HITS}) for text in texts]
@@ -119,7 +119,7 @@ def _kill_one(service: ServiceProcess, number: int, counts: _Kills) -> None:
 
 
 def worker_pids(service: ServiceProcess) -> list[int]:
-    """Return the worker processes of a service: those that the server of forks has made."""
+    """Return the worker processes of a service, which the fork server has started."""
     forks = [pid for pid in service.pids() if b"multiprocessing.forkserver" in _command(pid)]
     return sorted(forks)[1:]  # the server itself is older than those
 
@@ -132,7 +132,7 @@ def _command(pid: int) -> bytes:
 
 
 def _wait_for_load(service: ServiceProcess) -> None:
-    """Wait until the load is there, and then a little."""
+    """Wait until the load has started, and then for a short time."""
     before = service.num_answered("/v1/search")
     deadline_s = time.monotonic() + _LONGEST_S
     while service.num_answered("/v1/search") < before + _CLIENTS and time.monotonic() < deadline_s:
@@ -141,7 +141,7 @@ def _wait_for_load(service: ServiceProcess) -> None:
 
 
 def _wait_for_status(connection: http.client.HTTPConnection, status: int) -> bool:
-    """Ask /readyz until it answers so; return whether it did in time."""
+    """Poll /readyz until it responds with a status; return whether it did in time."""
     deadline_s = time.monotonic() + _LONGEST_S
     while time.monotonic() < deadline_s:
         connection.request("GET", "/readyz")
@@ -158,7 +158,7 @@ def _median_and_most(values: list[float]) -> list[float]:
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = figures_parser(__doc__, "2 kills")
     parser.add_argument("--kills", type=int, default=20, help="of workers")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A service whose disk is full: it says so, loses nothing, and goes on when there is room.
+"""A service with a full disk: it reports errors, loses nothing, and recovers with space.
 
 `benchmarks.service.faults` runs it. The index lies on a small disk of its own, in memory, which
 only this process and its children see; where the system does not permit that, the kernel refuses
@@ -37,14 +37,14 @@ from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.swap_index import SwapIndex, some_texts
 
 _DISK_BYTES = 16 * 2**20
-# What is left for the photos, of some 25 kB each with what the index keeps of them.
+# Space left for the photos, which take some 25 kB each with their data in the index.
 _ROOM_BYTES = 2 * 2**20
 _PHOTO_PX = 64
 _MOST_PHOTOS, _REFUSALS = 400, 5
 
 
 def fill_and_add() -> dict[str, Any]:
-    """Measure, in a process with a disk of its own if possible; return what is printed."""
+    """Run the measurement, if possible on a separate disk; return the figures to print."""
     own = ["--user", "--map-root-user"] if os.geteuid() != 0 else []
     command = [sys.executable, "-m", "benchmarks.service.full_disk"]
     if shutil.which("unshare"):
@@ -67,19 +67,19 @@ class _SmallDisk:
         self._filler = folder / "filler"
 
     def fill(self, service: ServiceProcess) -> None:
-        """Leave little room."""
+        """Leave little free space."""
         del service
         free = shutil.disk_usage(self._filler.parent).free
         self._filler.write_bytes(bytes(max(0, free - _ROOM_BYTES)))
 
     def make_room(self, service: ServiceProcess) -> None:
-        """Leave much room."""
+        """Leave much free space."""
         del service
         self._filler.unlink()
 
 
 class _SmallFiles:
-    """The kernel's limit on the size of files, of the service's processes."""
+    """The kernel's file size limit, set for the processes of the service."""
 
     name = f"files of at most {_ROOM_BYTES // 2**20} MiB"
 
@@ -88,7 +88,7 @@ class _SmallFiles:
         self._limit(service, _ROOM_BYTES)
 
     def make_room(self, service: ServiceProcess) -> None:
-        """Refuse none."""
+        """Allow all writes."""
         self._limit(service, resource.RLIM_INFINITY)
 
     def _limit(self, service: ServiceProcess, soft: int) -> None:
@@ -139,7 +139,7 @@ class _Client:
         self._random = np.random.default_rng(0)
 
     def add(self, name: str) -> tuple[int, Any]:
-        """Add a photo that no compression makes smaller."""
+        """Add an incompressible photo."""
         shape = (_PHOTO_PX, _PHOTO_PX, 3)
         file = io.BytesIO()
         Image.fromarray(self._random.integers(0, 256, shape, dtype=np.uint8)).save(file, "PNG")
@@ -149,11 +149,11 @@ class _Client:
         return status, json.loads(body)
 
     def search(self) -> int:
-        """Search; return the status of the answer."""
+        """Search; return the status of the response."""
         return self._service.ask("POST", "/v1/search/images", {"text": "two dogs run"})[0]
 
     def is_there(self, name: str) -> bool:
-        """Whether there is an item of this name, with its photo."""
+        """Return whether an item of this name and its photo exist."""
         statuses = [
             self._service.ask("GET", f"/v1/items/images/{name}")[0],
             self._service.ask("GET", f"/v1/images/{name}?size=32")[0],
@@ -162,7 +162,7 @@ class _Client:
 
 
 def main() -> None:
-    """Measure on a disk that is mounted here, if told that it may be; print JSON."""
+    """Measure on a disk mounted here, if the options permit that; print JSON."""
     with tempfile.TemporaryDirectory() as folder:
         disk = _SmallDisk(Path(folder)) if "--mount" in sys.argv else _SmallFiles()
         try:

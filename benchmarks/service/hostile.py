@@ -62,9 +62,9 @@ from benchmarks.service.hostile_requests import (
     send_paths,
 )
 
-# Sound requests find what is behind the checks, unsound ones the checks.
+# Valid requests test the code behind the checks, invalid ones the checks.
 _MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
-# Of hypothesis, on how fast and how large cases are made.
+# Health checks of hypothesis on the speed and the size of generated cases.
 _ALL_CHECKS = cast(list[HealthCheck], list(HealthCheck))
 
 _DESCRIBED = [
@@ -78,11 +78,11 @@ def send_api_cases(url: str, count: int, answers: Answers, *, seed_: int = 0) ->
     """Send requests to every route.
 
     Args:
-        url: of the service.
-        count: of requests, about; spread evenly.
-        answers: where what came back is counted. An answer that the description does not allow
-            is a fault.
-        seed_: another one gives other requests.
+        url: URL of the service.
+        count: Approximate number of requests, spread evenly over the routes.
+        answers: Counter of the responses. A response that the description does not allow is a
+            fault.
+        seed_: Seed; different seeds give different requests.
 
     Returns:
         The number of requests that were sent.
@@ -92,7 +92,7 @@ def send_api_cases(url: str, count: int, answers: Answers, *, seed_: int = 0) ->
     parts = [(operation.ok(), mode) for operation in found for mode in _MODES]
     sent = 0
     with requests.Session() as session:
-        # A route that takes little is soon through; the others get what is left of its share.
+        # A route with few parameters runs out of cases early; the others get the rest of its share.
         while sent < count and parts:
             round_ = -(-(count - sent) // len(parts))
             for operation, mode in tuple(parts):
@@ -136,7 +136,7 @@ def _send(
             answers.fault("hang", asked, f"nothing in {PATIENCE_S:g} s")
             return
         except (requests.RequestException, ValueError) as error:
-            # What HTTP cannot say, such as a header of two lines, was not sent.
+            # Requests that HTTP cannot represent, such as a header of two lines, were not sent.
             answers.answered("api", 0, asked, repr(error).encode())
             return
         answers.answered("api", answer.status_code, asked, answer.content)
@@ -159,13 +159,13 @@ def _first_lines(failure: BaseException) -> str:
 _CASES, _IMAGES = 10_000, 5_000
 _QUICK_CASES, _QUICK_IMAGES = 300, 150
 _ROUNDS, _WARM_UP_ROUNDS = 10, 2
-# How long the memory of a service that has nothing to do is watched, for its least.
+# How long the memory of an idle service is observed to find its minimum.
 _REST_S, _LOOKS = 12.0, 24
 _SHOWN_FAULTS = 20
 
 
 class Figures(NamedTuple):
-    """What is printed."""
+    """The figures to print."""
 
     api_cases: int
     images: int
@@ -192,7 +192,7 @@ def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) 
         index: the index.
         cases: requests made from the description.
         images: broken pictures.
-        workers: of the service.
+        workers: Number of workers of the service.
         body_bytes: length of the hostile JSON bodies.
     """
     started = time.perf_counter()
@@ -252,7 +252,7 @@ def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) 
 
 
 def _memory_at_rest(service: ServiceProcess) -> int:
-    """Return the least that the service holds while nobody asks, in bytes."""
+    """Return the minimum memory of the idle service, in bytes."""
     looks: list[int] = []
     for _ in range(_LOOKS):
         looks.append(service.memory().rss)
@@ -261,7 +261,7 @@ def _memory_at_rest(service: ServiceProcess) -> int:
 
 
 def _tell(number: int, answers: Answers, rss: int, seconds: float) -> None:
-    """Say on stderr how far the attack is."""
+    """Print the progress of the attack to stderr."""
     asked = sum(counts.total() for counts in answers.statuses.values())
     print(
         f"round {number + 1} of {_ROUNDS}: {asked} answers, {len(answers.faults)} faults, "
@@ -271,7 +271,7 @@ def _tell(number: int, answers: Answers, rss: int, seconds: float) -> None:
 
 
 def main() -> None:
-    """Attack a service and print what came of it; exits with 1 if anything did."""
+    """Attack a service and print the outcome; exit with 1 if there is any fault."""
     parser = figures_parser(__doc__, "a few hundred of each")
     parser.add_argument("--index", type=Path, help="an index to serve a copy of")
     parser.add_argument("--cases", type=int, default=_CASES)

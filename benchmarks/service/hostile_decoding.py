@@ -1,4 +1,4 @@
-"""Photos that are small to send and costly to decode or to write, sent and asked for many at once.
+"""Small photos that are costly to decode or encode, sent and requested many at once.
 
     python -m benchmarks.service.hostile_decoding [--index INDEX] [--json]
 
@@ -35,21 +35,22 @@ from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.served_index import find_served_index
 from benchmarks.lib.service_process import ServiceProcess
 
-# What the service may take, and when it is stopped for the machine's sake.
+# Memory that the service may use, and the value at which it is stopped to protect the machine.
 MOST_PEAK_MB, _KILLED_MB = 1500, 3000
-# The event loop answers within it, and whoever is not to blame for the load on a slow machine.
+# Maximum response time of the event loop, and of requests that do not cause the load, on a slow
+# machine.
 MOST_HEALTH_S, MOST_WITHDRAWN_S = 1.0, 30.0
 
 _UPLOADS, _HANG_UPS, _HANG_UP_S = 24, 12, 0.3
-# One that is refused by its pixels and format, and one that is decoded.
+# One photo that is refused because of its pixels and format, and one that is decoded.
 _SIZES = ((8000, 8000), (6800, 6800))
 _NOISE_SIDE, _PATIENCE_S, _LOOK_S = 8000, 120.0, 0.05
-# As on a machine of four processors or more.
+# Settings of a machine with four processors or more.
 _SETTINGS = {"ALADIN_DECODE_THREADS": "4", "ALADIN_QUERY_THREADS": "4"}
 
 
 class DecodingFigures(NamedTuple):
-    """What is printed; see above."""
+    """The figures to print; see the docstring of the module."""
 
     decode_peak_mb: int
     decode_health_s: float
@@ -59,7 +60,7 @@ class DecodingFigures(NamedTuple):
 
     @property
     def faults(self) -> list[str]:
-        """What must not be."""
+        """Return the violations of the bounds."""
         worst_s = max(self.withdrawn_thumbnail_s, self.withdrawn_add_s)
         unanswered = set(self.decode_statuses) - {"200", "413", "429"}
         found = {
@@ -72,7 +73,7 @@ class DecodingFigures(NamedTuple):
 
 
 def webp_of(width: int, height: int) -> bytes:
-    """Return a WebP of one colour, up to 16,384 pixels wide and high, in 34 bytes."""
+    """Return a single-coloured WebP, up to 16,384 pixels wide and high, in 34 bytes."""
     size = (width - 1) | (height - 1) << 14
     pixels = b"\x2f" + size.to_bytes(4, "little") + bytes.fromhex("071011fd0f4444ff03")
     chunk = b"VP8L" + struct.pack("<I", len(pixels)) + pixels
@@ -80,7 +81,7 @@ def webp_of(width: int, height: int) -> bytes:
 
 
 def noise_bmp(side: int) -> bytes:
-    """Return a black and white BMP of noise, which is eight times as large as a PNG of colours."""
+    """Return a black and white BMP of noise, which is eight times as large as a coloured PNG."""
     row_bytes = -(-side // 32) * 4
     pixels = np.random.default_rng(0).bytes(row_bytes * side)
     palette, offset = b"\0\0\0\0\xff\xff\xff\0", 62
@@ -90,7 +91,7 @@ def noise_bmp(side: int) -> bytes:
 
 
 class _Watch:
-    """Looks at a service's memory and at its health, on two threads, until it is left."""
+    """Monitors a service's memory and health on two threads while the context is active."""
 
     def __init__(self, service: ServiceProcess) -> None:
         self.peak_mb, self.health_s = 0, 0.0
@@ -159,7 +160,7 @@ def attack_decoding(index: Path) -> DecodingFigures:
 
 
 def _flood(service: ServiceProcess, size: tuple[int, int]) -> Counter[int]:
-    """Send a large photo many times at once; return how often each status came."""
+    """Send a large photo many times at once; return the count of each status."""
     files = {"image": ("a", webp_of(*size))}
     with httpx.Client(base_url=service.url, timeout=_PATIENCE_S, trust_env=False) as client:
         fields = {"id": "flood"}
@@ -177,7 +178,7 @@ def _flood(service: ServiceProcess, size: tuple[int, int]) -> Counter[int]:
 
 
 def _hang_up(service: ServiceProcess) -> tuple[float, float]:
-    """Ask for a large photo and hang up; return the time of a thumbnail and of an addition."""
+    """Request a large photo and disconnect; return the times of a thumbnail and an addition."""
     with httpx.Client(base_url=service.url, timeout=_PATIENCE_S, trust_env=False) as client:
         for name, side in (("noise", _NOISE_SIDE), ("small", 64)):
             files = {"image": ("a", noise_bmp(side))}
@@ -199,7 +200,7 @@ def _hang_up(service: ServiceProcess) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Attack a service and print what came of it; exits with 1 if anything is over its bound."""
+    """Attack a service and print the outcome; exit with 1 if anything exceeds its bound."""
     parser = figures_parser(__doc__, "the same")
     parser.add_argument("--index", type=Path, help="an index to serve a copy of")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""JSON bodies that cost more than they weigh, at a service that must go on answering.
+"""Sends JSON bodies that are disproportionately costly; the service must keep responding.
 
 Each body is sent as large as a request may be, and in sizes that are within the limits of JSON, so
 that it is parsed and validated. The service has a limit of memory, and is asked whether
@@ -24,23 +24,23 @@ from benchmarks.service.loop_stall import LoopStall
 BODY_BYTES = 24 * 2**20
 QUICK_BODY_BYTES = 4 * 2**20
 _SMALLER_BYTES = (1_000_000, 500_000)
-# What an attack may cost; more is a fault.
+# Bounds on the cost of an attack; exceeding one is a fault.
 MAX_PEAK_BYTES = 1_500_000_000
 MAX_STALL_S = 1.0
 MAX_ANSWER_BYTES = 64 * 2**10
 MAX_SLOWDOWN = 3.0
 JSON_FAULTS = ("memory", "stall", "slowdown", "large_answer")
-# The service gets no more memory than this on top of what it has; this machine has others.
+# Additional memory that the service may use at most; this machine also runs other programs.
 _LIMIT_BYTES = 3 * 10**9
 _PATIENCE_S = 300.0
 _CLIENTS = 4
-# What the limits of metadata allow, so that it is there for those who add and search afterwards.
+# Data within the metadata limits, which later additions and searches then meet.
 _WIDE_ITEMS, _WIDE_FIELDS = 20, 1000
 _TIMED_ADDS = 7
 
 
 class JsonFigures(NamedTuple):
-    """What the bodies cost.
+    """Cost of the bodies.
 
     Attributes:
         sent: number of bodies.
@@ -61,11 +61,11 @@ class JsonFigures(NamedTuple):
 
 
 class JsonAttack(NamedTuple):
-    """A body.
+    """A JSON body and where it is sent.
 
     Attributes:
-        name: of the attack.
-        path: that it is sent to.
+        name: Name of the attack.
+        path: Path that it is sent to.
         body: makes it, of about a number of bytes.
     """
 
@@ -75,14 +75,14 @@ class JsonAttack(NamedTuple):
 
 
 def attack_json(index: Path, workers: int, body_bytes: int, answers: Answers) -> JsonFigures:
-    """Serve an index and send it all bodies, one after the other and then four at a time.
+    """Serve an index and send it all bodies, one at a time and then four at a time.
 
     Args:
         index: a copy, to which items are added.
-        workers: of the service.
+        workers: Number of workers of the service.
         body_bytes: length of the largest bodies.
-        answers: where what came back is counted. Too much memory, a loop that stood still for too
-            long, and a long answer are faults.
+        answers: Counter of the responses. Too much memory, a loop that stalls for too long, and a
+            long response are faults.
     """
     sizes = (body_bytes, *_SMALLER_BYTES)
     attacks = [(attack, size) for attack in json_attacks() for size in sizes]
@@ -124,7 +124,7 @@ def attack_json(index: Path, workers: int, body_bytes: int, answers: Answers) ->
 
 
 def json_attacks() -> Iterator[JsonAttack]:
-    """Yield the bodies."""
+    """Yield the attacks."""
     knn, search, texts = "/knn-service", "/v1/search/images", "/v1/items/texts"
     batch, explain = "/v1/search/batch", "/v1/explain.png"
     for name, value in (("lists", b"[]"), ("texts", b'""'), ("numbers", b"0"), ("objects", b"{}")):
@@ -169,7 +169,7 @@ def _listed(start: bytes, value: bytes, end: bytes = b"]}") -> Callable[[int], b
 
 def _named(start: bytes, end: bytes) -> Callable[[int], bytes]:
     def make(size: int) -> bytes:
-        # Seven digits are enough for each name to be another one.
+        # Seven digits are enough to make each name different.
         count = (size - len(start) - len(end)) // len(b'"0000000":0,')
         return start + b",".join(b'"%07d":0' % each for each in range(count)) + end
 
@@ -181,13 +181,13 @@ def _filled(start: bytes, part: bytes, end: bytes) -> Callable[[int], bytes]:
 
 
 def send_attack(port: int, attack: JsonAttack, body_bytes: int, answers: Answers) -> None:
-    """Send a body and count what came back; a long answer is a fault.
+    """Send a body and count the response; a long response is a fault.
 
     Args:
-        port: of the service on 127.0.0.1.
-        attack: what to send.
+        port: Port of the service on 127.0.0.1.
+        attack: Attack to send.
         body_bytes: length of the body, about.
-        answers: where what came back is counted.
+        answers: Counter of the responses.
     """
     body = attack.body(body_bytes)
     asked = f"{attack.name}: POST {attack.path}, {len(body)} bytes"
@@ -209,7 +209,7 @@ def send_attack(port: int, attack: JsonAttack, body_bytes: int, answers: Answers
 
 
 def _add_wide_items(service: ServiceProcess, answers: Answers) -> None:
-    """Add items with as many fields as an item may have, new ones each."""
+    """Add items with the maximum number of fields, all of them new."""
     for number in range(_WIDE_ITEMS):
         metadata = {f"field {number} {each}": each for each in range(_WIDE_FIELDS)}
         fields = {"id": f"hostile/wide/{number}", "text": "a dog", "metadata": metadata}
@@ -218,7 +218,7 @@ def _add_wide_items(service: ServiceProcess, answers: Answers) -> None:
 
 
 def _time_to_add(service: ServiceProcess, name: str) -> float:
-    """Return the median time that it takes to add a text with one field."""
+    """Return the median time to add a text with one field."""
     times_s: list[float] = []
     for number in range(_TIMED_ADDS):
         item_id = f"hostile/{name}/{number}"
@@ -230,7 +230,7 @@ def _time_to_add(service: ServiceProcess, name: str) -> float:
 
 
 def _limit_memory(pid: int) -> None:
-    """Give a process so much address space more, and let its peak begin where it is now."""
+    """Limit the additional address space of a process, and reset its peak memory."""
     most = _status_bytes(pid, "VmSize") + _LIMIT_BYTES
     resource.prlimit(pid, resource.RLIMIT_AS, (most, most))
     Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -24,17 +24,17 @@ import httpx
 
 from benchmarks.lib.broken_images import BrokenImage, broken_images
 
-# An answer that takes longer is none.
+# A response that takes longer counts as none.
 PATIENCE_S = 30.0
 
 
 class Fault(NamedTuple):
-    """Something that must not happen.
+    """A violation of the expected behaviour.
 
     Attributes:
         kind: server_error, hang, undocumented or leak.
-        asked: what led to it.
-        told: what came back.
+        asked: Request that caused it.
+        told: Response of the service.
     """
 
     kind: str
@@ -43,16 +43,16 @@ class Fault(NamedTuple):
 
 
 class Answers:
-    """Counts answers and keeps the faults; safe to use from any number of threads."""
+    """Counts responses and collects faults; thread-safe."""
 
     def __init__(self) -> None:
-        """Start at none."""
+        """Create an empty counter."""
         self.statuses: dict[str, Counter[int]] = {}
         self.faults: list[Fault] = []
         self._lock = threading.Lock()
 
     def answered(self, group: str, status: int, asked: str, body: bytes) -> None:
-        """Count an answer; any status of 500 and more is a fault, 503 too.
+        """Count a response; any status of 500 or more is a fault, 503 included.
 
         Nothing here overloads the service or stops it, so there is no good reason for one.
         """
@@ -62,7 +62,7 @@ class Answers:
             self.fault("server_error", asked, f"{status} {body[:300]!r}")
 
     def fault(self, kind: str, asked: str, told: str) -> None:
-        """Keep a fault."""
+        """Record a fault."""
         with self._lock:
             self.faults.append(Fault(kind, asked, told))
 
@@ -76,14 +76,14 @@ _ASSETS = ("/static/{}", "/page/{}", "/docs/{}", "/metadata?id={}")
 
 
 def send_paths(host: str, port: int, canary: Path, index: Path, answers: Answers) -> int:
-    """Ask for a file outside the index, and for one in it that is no photo, in all spellings.
+    """Request a file outside the index, and a non-photo in it, in all spellings.
 
     Args:
-        host: of the service.
-        port: of the service.
+        host: Host of the service.
+        port: Port of the service.
         canary: a file that exists, whose content is in no answer of a sound service.
         index: the folder that is served; its manifests name the same things on every route.
-        answers: where what came back is counted; the file's content in it is a fault.
+        answers: Counter of the responses; one that contains the file's content is a fault.
 
     Returns:
         The number of requests.
@@ -93,7 +93,7 @@ def send_paths(host: str, port: int, canary: Path, index: Path, answers: Answers
     for path in _paths(canary, index):
         connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
         try:
-            # As it is: clients that are kinder take ".." out of a path.
+            # The path is sent as it is: other clients remove ".." from a path.
             connection.putrequest("GET", path, skip_accept_encoding=True)
             connection.endheaders()
             answer = connection.getresponse()
@@ -144,7 +144,7 @@ _HALF_BODY = (
     b"POST /v1/search/images HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     b'Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"text": "a d'
 )
-# Linux alone lets a program of this machine have any address of 127.0.0.0/8.
+# Only Linux lets a program of this machine use any address of 127.0.0.0/8.
 _CLIENT_ADDRESSES = (
     ("127.0.0.1", "127.0.0.2", "127.0.0.3") if sys.platform == "linux" else ("127.0.0.1",)
 )
@@ -152,7 +152,7 @@ _PROBES, _PROBE_EVERY_S = 20, 0.1
 
 
 def send_held_connections(host: str, port: int, answers: Answers, *, held: int = _HELD) -> int:
-    """Hold connections with half a head, then with half a body, and ask for /healthz meanwhile.
+    """Hold connections with half a head, then half a body, while requesting /healthz.
 
     The connections come from one address, then from three, as many from each of them.
 
@@ -198,8 +198,8 @@ def _probe(host: str, port: int, asked: str, answers: Answers) -> None:
 
 
 _UPLOADERS = 4
-# The items of the pictures that turn out to be sound take each other's place, so that the index,
-# and with it the memory that it may take, does not grow.
+# Items of pictures that turn out to be valid replace each other, so that the index, and the memory
+# that it may take, does not grow.
 _ITEMS = 50
 
 
@@ -207,10 +207,10 @@ def send_images(url: str, count: int, answers: Answers, *, seed: int = 0) -> int
     """Upload broken pictures, each as a query and as a new item.
 
     Args:
-        url: of the service.
-        count: of pictures.
-        answers: where what came back is counted.
-        seed: another one gives other pictures.
+        url: URL of the service.
+        count: Number of pictures.
+        answers: Counter of the responses.
+        seed: Seed; different seeds give different pictures.
 
     Returns:
         The number of pictures.
@@ -226,7 +226,8 @@ def send_images(url: str, count: int, answers: Answers, *, seed: int = 0) -> int
             _send(client, _search(client, number, image), "search", image, answers)
             _send(client, _addition(client, number, image), "add", image, answers)
 
-        # In small steps, as all of them would be in memory before the first was sent.
+        # In small steps, because otherwise all pictures would be in memory before the first was
+        # sent.
         pictures = enumerate(broken_images(count, seed))
         for step in iter(lambda: [item for item, _ in zip(pictures, range(64), strict=False)], []):
             list(clients.map(upload, step))

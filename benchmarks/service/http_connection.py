@@ -1,4 +1,4 @@
-"""A connection that keeps alive, as cheap as Python makes it: HTTP/1.1 without what is not used."""
+"""A minimal HTTP/1.1 keep-alive connection with as little overhead as possible in Python."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _READ_BYTES = 2**18
 
 
 class ConnectionFailedError(Exception):
-    """No whole answer came."""
+    """No complete response was received."""
 
 
 class Answer(NamedTuple):
-    """What came back.
+    """Response to a request.
 
     Attributes:
-        status: of HTTP.
+        status: HTTP status.
         head: status line and headers, as they came.
         body: whole.
     """
@@ -26,10 +26,10 @@ class Answer(NamedTuple):
     body: bytes
 
     def header(self, name: bytes) -> bytes | None:
-        """Return the value of a header, None where there is none.
+        """Return the value of a header, or None if it is missing.
 
         Args:
-            name: in lower case.
+            name: Name in lower case.
         """
         for line in self.head.split(b"\r\n")[1:]:
             found, _, value = line.partition(b":")
@@ -39,24 +39,25 @@ class Answer(NamedTuple):
 
 
 class Connection:
-    """One request at a time; connects by itself, again too where the service has closed."""
+    """One request at a time; connects by itself, and reconnects if the service has closed."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Connect to nothing yet."""
+        """Create a connection without connecting."""
         self._host, self._port = host, port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def exchange(self, request: bytes) -> Answer:
-        """Send a request and read its answer.
+        """Send a request and read its response.
 
         Args:
-            request: as it goes over the wire.
+            request: Request in the format sent over the wire.
 
         Raises:
-            ConnectionFailedError: there is nobody, or the connection broke before all had come.
+            ConnectionFailedError: If nothing listens, or the connection broke before the response
+                was complete.
         """
         if self._streams is not None:
-            # The service may close a connection that was idle, just as the request leaves.
+            # The service may close an idle connection at the moment when the request is sent.
             try:
                 return await self._send(request, *self._streams)
             except _NothingCameError:
@@ -75,7 +76,7 @@ class Connection:
             raise ConnectionFailedError("closed before the answer") from None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
@@ -117,4 +118,4 @@ class Connection:
 
 
 class _NothingCameError(Exception):
-    """The connection was closed before the answer began."""
+    """The connection was closed before the response began."""

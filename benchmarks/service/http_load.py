@@ -1,4 +1,4 @@
-"""What HTTP and batching cost, what the service carries, and what becomes of twice as much.
+"""Cost of HTTP and batching, capacity of the service, and behaviour at twice the load.
 
     python -m benchmarks.service.http_load [--index INDEX | --text-encoder NAME] [--json] [--quick]
 
@@ -50,17 +50,17 @@ _TEXTS = 4000
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How long and in how many ways it is measured.
+    """Durations and variants of the measurements.
 
     Attributes:
         single: queries one at a time.
-        seconds: of each closed loop, and of each size of a batch of the pipeline.
-        overload_s: of the open loop.
-        workers: of the service.
+        seconds: Seconds of each closed loop, and of each batch size of the pipeline.
+        overload_s: Duration of the open loop.
+        workers: Numbers of workers of the service.
         service_batches: largest batches of the service.
-        clients: of the closed loops.
+        clients: Numbers of clients of the closed loops.
         pipelines: processes and threads of the pipeline.
-        batches: of the pipeline.
+        batches: Batch sizes of the pipeline.
     """
 
     single: int = 300
@@ -87,7 +87,7 @@ QUICK = Effort(
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Queries a second in one of the ways in which it was measured."""
+    """Queries per second in one of the measured variants."""
 
     how: str
     per_s: float
@@ -95,7 +95,7 @@ class Rate:
 
 @dataclass(kw_only=True)
 class Figures:
-    """What was measured; see the head of this module."""
+    """Measured values; see the docstring of the module."""
 
     index: str
     cpus: int
@@ -128,7 +128,7 @@ class Figures:
 
 
 class _Service(ServiceProcess):
-    """A service that remembers no query."""
+    """A service without a query cache."""
 
     def __init__(self, index: Path, workers: int, max_batch: int | None = None) -> None:
         settings = {"ALADIN_QUERY_CACHE_BYTES": "0"}
@@ -138,7 +138,7 @@ class _Service(ServiceProcess):
 
 
 def measure(index: Path, effort: Effort) -> Figures:
-    """Measure all."""
+    """Run all measurements."""
     figures = Figures(index=str(index), cpus=os.cpu_count() or 1)
     queries = read_queries(index)
     texts, photos = _text_queries(queries), _photo_queries(queries)
@@ -231,14 +231,14 @@ def _pipeline_rates(
 def _overload(
     index: Path, asked: AskedQueries, figures: Figures, effort: Effort, workers: int, max_batch: int
 ) -> None:
-    """Ask twice as much as the service carries."""
+    """Send twice the load that the service can handle."""
     with _Service(index, workers, max_batch) as service:
         run_load(ClosedLoop(service.url, asked.requests, effort.seconds, clients=8))
         alone = run_load(ClosedLoop(service.url, asked.requests, effort.seconds, clients=1))
         unloaded_ms = float(np.median(alone.latency_ms))
         figures.overload_per_s = 2 * figures.service_per_s
         plan = OpenLoop(service.url, asked.requests, effort.overload_s, figures.overload_per_s)
-        # Only a service that was overloaded once has all the buffers that it takes.
+        # Only a service that has been overloaded once has allocated all its buffers.
         run_load(OpenLoop(service.url, asked.requests, effort.seconds, figures.overload_per_s))
         figures.memory_start_bytes = service.memory().pss
         result = run_load(plan)
@@ -263,7 +263,7 @@ def _most(rates: list[Rate]) -> float:
 
 
 def print_rates(figures: dict[str, Any]) -> None:
-    """Print what each way of asking came to."""
+    """Print the rate of each variant."""
     for name in ("service", "pipeline", "photo_service", "photo_pipeline"):
         print(f"\n{name.replace('_', 's, ')}: queries a second")
         for rate in figures[f"{name}_rates"]:
@@ -271,7 +271,7 @@ def print_rates(figures: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = figures_parser(__doc__, "some seconds, a smaller index")
     parser.add_argument("--index", type=Path, help="to be served; default: one that is made")
     parser.add_argument(

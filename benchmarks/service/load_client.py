@@ -1,4 +1,4 @@
-"""Load on an HTTP service, from a process of its own that costs little of the machine.
+"""Load on an HTTP service, from a separate process that uses little of the machine.
 
     requests = [search_request("images", {"text": "a dog"}), ...]
     with start_load(OpenLoop(url, requests, seconds=30, rate_per_s=200)) as load:
@@ -35,11 +35,12 @@ from numpy.typing import NDArray
 from benchmarks.lib.processes import ChildProcess
 from benchmarks.service.http_connection import Answer, Connection, ConnectionFailedError
 
-# Given the place of a request in the plan and its answer; returns what is wrong, None: nothing.
-# Its module is imported by the load process, so it must not be the one that was started with -m.
+# Called with the position of a request in the plan and its response; returns a description of a
+# fault, or None. Its module is imported by the load process, so it must not be the one that was
+# started with -m.
 Validator = Callable[[int, Answer], str | None]
 
-# Faults that are kept in words; the rest is counted.
+# Number of faults kept as text; the others are only counted.
 _FAULTS_KEPT = 100
 
 
@@ -50,7 +51,7 @@ def http_request(
     content_type: str = "application/json",
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Write an HTTP/1.1 request as it goes over the wire."""
+    """Format an HTTP/1.1 request as it is sent over the wire."""
     lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     if body or method in ("POST", "PUT"):
@@ -61,21 +62,21 @@ def http_request(
 def search_request(
     target: str, fields: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> bytes:
-    """Write a search in JSON."""
+    """Format a search request in JSON."""
     body = json.dumps(fields).encode()
     return http_request("POST", f"/v1/search/{target}", body, headers=headers)
 
 
 @dataclass(frozen=True)
 class ClosedLoop:
-    """Clients of which each asks again as soon as it has its answer, or may come again.
+    """Clients that send a request as soon as the previous one is answered or may be retried.
 
     Attributes:
-        url: of the service.
-        requests: asked in turn, over and over.
-        seconds: after which nothing new is asked; answers are still waited for.
-        clients: that ask at the same time.
-        most: requests at most; None: as many as there is time for.
+        url: URL of the service.
+        requests: Requests to send in turn, repeatedly.
+        seconds: Seconds after which no new requests are sent; pending responses are still awaited.
+        clients: Number of concurrent clients.
+        most: Maximum number of requests, or None for as many as the time permits.
         keep: keep the answers.
         validate: looks at each answer.
     """
@@ -91,14 +92,14 @@ class ClosedLoop:
 
 @dataclass(frozen=True)
 class OpenLoop:
-    """Requests at moments of a Poisson process.
+    """Requests at the times of a Poisson process.
 
     Attributes:
-        url: of the service.
-        requests: asked in turn, over and over.
-        seconds: in which they leave; answers are still waited for.
+        url: URL of the service.
+        requests: Requests to send in turn, repeatedly.
+        seconds: Seconds during which requests are sent; pending responses are still awaited.
         rate_per_s: requests a second, on the average.
-        seed: of the moments.
+        seed: Seed of the random times.
         keep: keep the answers.
         validate: looks at each answer.
     """
@@ -112,14 +113,14 @@ class OpenLoop:
     validate: Validator | None = None
 
     def moments_s(self) -> NDArray[np.float64]:
-        """Return when requests are to leave, counted from the start."""
+        """Return the planned times of the requests, counted from the start."""
         random = np.random.default_rng(self.seed)
         count = random.poisson(self.rate_per_s * self.seconds)
         return np.sort(random.uniform(0, self.seconds, count))
 
 
 class LoadResult(NamedTuple):
-    """What became of each request, in the order in which they were begun.
+    """Outcome of each request, in the order in which they were started.
 
     Attributes:
         request: (n,) its place in the plan.
@@ -127,11 +128,12 @@ class LoadResult(NamedTuple):
             it left.
         sent_s: (n,) when it left.
         ended_s: (n,) when its answer was whole.
-        status: (n,) of the answer; 0: there was none.
+        status: (n,) HTTP status of each response; 0 if there was none.
         retry_after: (n,) whether the answer had such a header.
-        answers: of each, None where there was none; empty unless they were kept.
-        faults: what was wrong, in words: broken connections and what the validator said.
-        fault_count: how many of these there were.
+        answers: Response to each request, or None if there was none; empty unless responses were
+            kept.
+        faults: Descriptions of faults: broken connections and messages of the validator.
+        fault_count: Number of faults.
         cpu_s: processor time of the load process.
     """
 
@@ -148,25 +150,25 @@ class LoadResult(NamedTuple):
 
     @property
     def latency_ms(self) -> NDArray[np.float64]:
-        """Time of each request from when it should have left."""
+        """Duration of each request from its planned time."""
         return 1000 * (self.ended_s - self.planned_s)
 
     @property
     def ok(self) -> NDArray[np.bool_]:
-        """Which were answered with success."""
+        """Mask of the successful requests."""
         return (self.status >= 200) & (self.status < 300)
 
     @property
     def ok_per_s(self) -> float:
-        """Successes a second, until the last answer."""
+        """Successful requests per second, until the last response."""
         return float(self.ok.sum() / self.ended_s.max()) if len(self.ended_s) else 0.0
 
 
 class LoadProcess:
-    """A process that makes load, from when it is made until it is closed."""
+    """A process that generates load, from its creation until it is closed."""
 
     def __init__(self, plan: ClosedLoop | OpenLoop) -> None:
-        """Start it."""
+        """Start the process."""
         self._folder = tempfile.TemporaryDirectory()
         folder = Path(self._folder.name)
         self._result = folder / "result"
@@ -188,7 +190,7 @@ class LoadProcess:
         return cast(LoadResult, pickle.loads(self._result.read_bytes()))  # written by our process
 
     def __enter__(self) -> LoadProcess:
-        """Return it."""
+        """Return this object."""
         return self
 
     def __exit__(
@@ -197,7 +199,7 @@ class LoadProcess:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End it if it still runs."""
+        """End the process if it is still running."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
@@ -205,18 +207,18 @@ class LoadProcess:
 
 
 def start_load(plan: ClosedLoop | OpenLoop) -> LoadProcess:
-    """Make load from another process while the caller does other things."""
+    """Generate load from another process while the caller does other work."""
     return LoadProcess(plan)
 
 
 def run_load(plan: ClosedLoop | OpenLoop) -> LoadResult:
-    """Make load from another process, and wait for its end."""
+    """Generate load from another process, and wait for its end."""
     with start_load(plan) as load:
         return load.result()
 
 
 class _Exchanges:
-    """Does requests of a plan and writes down what became of them."""
+    """Sends the requests of a plan and records the outcomes."""
 
     def __init__(self, plan: ClosedLoop | OpenLoop) -> None:
         self._plan = plan
@@ -235,17 +237,17 @@ class _Exchanges:
         return time.perf_counter() - self._start_s
 
     async def exchange(self, number: int, planned_s: float | None = None) -> Answer | None:
-        """Ask once.
+        """Send one request.
 
         Args:
-            number: of the request, counted from 0.
-            planned_s: when it should have left; None: now.
+            number: Number of the request, counted from 0.
+            planned_s: Planned time, or None for now.
 
         Returns:
-            The answer; None: there was none.
+            The response, or None if there was none.
         """
         place = number % len(self._plan.requests)
-        # The one that was used last: it is the least likely to have been closed meanwhile.
+        # The most recently used connection: it is the least likely to have been closed meanwhile.
         connection = self._idle.pop() if self._idle else Connection(*self._address)
         sent_s = self.now_s()
         try:
@@ -268,7 +270,7 @@ class _Exchanges:
         return answer
 
     def result(self) -> LoadResult:
-        """Close the connections and return what was written down."""
+        """Close the connections and return the recorded outcomes."""
         for connection in self._idle:
             connection.close()
         columns = np.array(self._rows, dtype=np.float64).reshape(-1, 6)
@@ -294,7 +296,7 @@ class _Exchanges:
 
 
 async def make_load(plan: ClosedLoop | OpenLoop) -> LoadResult:
-    """Make load from this process's event loop."""
+    """Generate load from this process's event loop."""
     exchanges = _Exchanges(plan)
     if isinstance(plan, ClosedLoop):
         await _closed_loop(plan, exchanges)
@@ -328,13 +330,13 @@ async def _open_loop(plan: OpenLoop, exchanges: _Exchanges) -> None:
 
 
 def main(plan_file: Path, result_file: Path) -> None:
-    """Make the load of a plan and write its result; both files are pickled by our own processes."""
+    """Run the load of a plan and write its result; both are pickles of trusted processes."""
     plan = cast(ClosedLoop | OpenLoop, pickle.loads(plan_file.read_bytes()))
     result_file.write_bytes(pickle.dumps(asyncio.run(make_load(plan))))
 
 
 if __name__ == "__main__":
-    # The plan names the classes of this module as others import it.
+    # The plan refers to the classes of this module by its import name.
     from benchmarks.service import load_client
 
     load_client.main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""How long the event loop of a service stands still, seen from a process of its own."""
+"""Measures how long the event loop of a service stalls, from a separate process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import cast
 
 _PAUSE_S = 0.01
-# A service that stands still for longer has failed already; the probe goes on after that.
+# A service that stalls for longer has already failed; the probe continues after that.
 _PATIENCE_S = 120.0
 _START_S = 60.0
 
 
 class LoopStall:
-    """Asks /healthz every 10 ms, which is answered by the event loop alone.
+    """Requests /healthz every 10 ms, which the event loop alone answers.
 
         with LoopStall(port, pids) as stall:
             ...
@@ -33,20 +33,20 @@ class LoopStall:
     """
 
     def __init__(self, port: int, pids: list[int]) -> None:
-        """Start nothing yet.
+        """Create a probe without starting it.
 
         Args:
-            port: of the service on 127.0.0.1.
-            pids: of its processes.
+            port: Port of the service on 127.0.0.1.
+            pids: IDs of its processes.
         """
-        # A fork would copy the threads' locks of this process.
+        # Not a fork, which would copy the locks of this process's threads.
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
         self._process = context.Process(target=_probe, args=(port, pids, theirs), daemon=True)
         self.worst_s = self.worst_wall_s = 0.0
 
     def __enter__(self) -> LoopStall:
-        """Begin to ask.
+        """Start the requests.
 
         Raises:
             RuntimeError: the service does not answer the first time.
@@ -63,7 +63,7 @@ class LoopStall:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ask no more."""
+        """Stop the requests."""
         self._ours.send(None)
         if self._ours.poll(2 * _PATIENCE_S):
             self.worst_s, self.worst_wall_s = cast(tuple[float, float], self._ours.recv())
@@ -90,7 +90,7 @@ def _probe(port: int, pids: list[int], told: Connection) -> None:
 
 
 def _ask(port: int) -> None:
-    """Ask once; that a service ended is found by who attacks it."""
+    """Send one request; the caller detects a service that has ended."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
     try:
         connection.request("GET", "/healthz")
@@ -108,7 +108,7 @@ def _waited_of(pids: list[int]) -> dict[str, float]:
 
 
 def _waited_s(process: Path) -> dict[str, float]:
-    """Return by thread how long it could have run and another program did."""
+    """Return for each thread how long it was runnable while another program ran."""
     waited: dict[str, float] = {}
     for thread in process.glob("task/*"):
         try:

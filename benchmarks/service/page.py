@@ -46,7 +46,7 @@ _FIRST_PAINT_MS = """
 })
 """
 
-# Notes when hits are painted: a message that is posted just before a frame comes just after it.
+# Records when hits are painted: a message posted just before a frame is received just after it.
 _WATCH_HITS = """
 (() => {
   performance.setResourceTimingBufferSize(100000);
@@ -75,11 +75,11 @@ _WATCH_HITS = """
 
 
 class Painted(NamedTuple):
-    """How soon after an answer had come whole what it says was painted, in ms.
+    """Time in ms from the complete response until its content was painted.
 
     Attributes:
         hits: all of them.
-        photos: also those in view, which the page asks for once it has the hits.
+        photos: Time including the photos in view, which the page requests once it has the hits.
     """
 
     hits: float
@@ -87,29 +87,29 @@ class Painted(NamedTuple):
 
 
 def first_paint_ms(page: Page) -> float:
-    """Return how long the page took from its opening to its first contentful paint."""
+    """Return the time from opening the page to its first contentful paint."""
     return float(page.evaluate(_FIRST_PAINT_MS))
 
 
 def watch_hits(context: BrowserContext) -> None:
-    """Have the pages of a context note when hits are painted; before the first is opened."""
+    """Make the pages of a context record when hits are painted; call it before opening one."""
     context.add_init_script(_WATCH_HITS)
 
 
 def take_painted(page: Page) -> Painted:
-    """Return, once they are painted, how long the latest hits took; none may be on its way."""
+    """Return the time of the latest hits once they are painted; none may be pending."""
     page.wait_for_function("() => paintedHits.length > 0")
     return Painted(*page.evaluate("paintedHits.splice(0).at(-1)"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How often it is measured.
+    """Number of repetitions of each measurement.
 
     Attributes:
-        loads: of the page.
-        searches: with words.
-        states: that are looked at.
+        loads: Number of loads of the page.
+        searches: Number of searches with words.
+        states: States of the page to check.
     """
 
     loads: int = 15
@@ -122,7 +122,7 @@ QUICK = Effort(loads=3, searches=5, states=("start", "evidence"))
 
 @dataclass(kw_only=True)
 class Figures:
-    """What was measured; the module's text says what each is."""
+    """Measured values; see the docstring of the module."""
 
     index: str
     first_paint_ms: float
@@ -144,16 +144,16 @@ class Figures:
 def measure(
     index: Path, effort: Effort, words: str | None = None, screenshots: Path | None = None
 ) -> Figures:
-    """Measure the page of a service of its own.
+    """Measure the page of a separate service.
 
     Args:
-        index: that it serves, with captions and picture files.
-        effort: how often.
-        words: that are searched for where a state is looked at; None: a caption of the index.
+        index: Index to serve, with captions and picture files.
+        effort: Number of repetitions.
+        words: Words to search for when a state is checked, or None for a caption of the index.
         screenshots: folder for a picture of each state.
 
     Raises:
-        SystemExit: there is no Chromium, or the index cannot be asked anything.
+        SystemExit: If Chromium is missing, or no queries can be made from the index.
     """
     queries = read_queries(index)
     with (
@@ -212,7 +212,7 @@ def _first_paints_ms(browser: Browser, url: str, loads: int) -> list[float]:
 
 
 def _paints(browser: Browser, url: str, texts: Sequence[str]) -> list[Painted]:
-    """Search with words that were not asked before."""
+    """Search with words that have not been used before."""
     with open_look(browser, LOOKS["light"]) as context:
         watch_hits(context)
         search = SearchPage(context, url).open()
@@ -224,12 +224,12 @@ def _paints(browser: Browser, url: str, texts: Sequence[str]) -> list[Painted]:
 
 
 def write_asked(folder: Path, words: str, photo: bytes) -> Asked:
-    """Write the files that are searched with.
+    """Write the files to search with.
 
     Args:
-        folder: for them.
-        words: to be asked as well.
-        photo: of a picture file that a browser knows.
+        folder: Folder for the files.
+        words: Words to search for as well.
+        photo: Content of a picture file that a browser supports.
     """
     picture, other = folder / "photo.png", folder / "notes.txt"
     Image.open(io.BytesIO(photo)).save(picture)
@@ -238,7 +238,7 @@ def write_asked(folder: Path, words: str, photo: bytes) -> Asked:
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = figures_parser(__doc__, "some seconds, a smaller index, two of the states")
     parser.add_argument("--index", type=Path, help="to be served; default: one that is made")
     parser.add_argument("--words", help="to be searched for in the states; default: a caption")

@@ -18,15 +18,15 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, e
 from benchmarks.service.search_page import SearchPage
 
 _SEARCHES = "**/v1/search/**"
-# A filter that nothing in the world meets.
+# A filter that matches no item.
 _NOTHING = {"aladin-no-such-field": "x"}
 
 
 class Asked(NamedTuple):
-    """What is searched for.
+    """Input of the searches.
 
     Attributes:
-        words: that find photos.
+        words: Words that find photos.
         photo: a file that finds texts.
         no_photo: a file of another kind.
     """
@@ -41,9 +41,9 @@ class PageState(NamedTuple):
 
     Attributes:
         reach: brings a page that is not opened yet there; returns when all of it is shown.
-        complaints: what the browser says of it, regular expressions: it tells of each answer that
-            is an error.
-        path: of the page that is shown then.
+        complaints: Expected messages of the browser, as regular expressions: it logs each response
+            that is an error.
+        path: Path of the page that is shown in this state.
     """
 
     reach: Callable[[SearchPage, Asked], None]
@@ -148,7 +148,7 @@ def _api(page: SearchPage, asked: Asked) -> None:
 
 
 def _without_a_match(route: Route) -> None:
-    """Answer as the service does where nothing is likely enough."""
+    """Respond like the service if no hit is likely enough."""
     answer = route.fetch()
     changed = answer.json() | {
         "match_probability": 0.04,
@@ -162,7 +162,7 @@ def _without_a_match(route: Route) -> None:
 def refuse(
     status: int, code: str, headers: dict[str, str] | None = None
 ) -> Callable[[Route], None]:
-    """Make what answers a request with an error, in the service's own form."""
+    """Return a handler that answers a request with an error in the service's format."""
     error = {"code": code, "message": "this is how it is refused", "request_id": "none"}
 
     def answer(route: Route) -> None:
@@ -191,13 +191,13 @@ STATES: dict[str, PageState] = {
     "loading": PageState(_loading),
     "overloaded": PageState(_overloaded, ("status of 429",)),
     "key-needed": PageState(_key_needed, ("status of 401",)),
-    # Photos below the window may have been on their way.
+    # Photos below the window may still have been loading.
     "service-gone": PageState(_service_gone, ("net::ERR_INTERNET_DISCONNECTED",)),
 }
 
 
 def find_violations(page: Page) -> list[str]:
-    """Check the page as it is now.
+    """Check the current state of the page.
 
     Returns:
         A line for each element that breaks a rule: the rule, the element, what is wrong.
@@ -215,12 +215,12 @@ _JPEG_QUALITY = 70
 
 
 class Look(NamedTuple):
-    """How the page is looked at.
+    """Appearance in which the page is viewed.
 
     Attributes:
-        scheme: of colours, as the system is set.
-        width_px: of the window.
-        height_px: of the window.
+        scheme: Colour scheme set in the system.
+        width_px: Width of the window.
+        height_px: Height of the window.
     """
 
     scheme: Literal["light", "dark"]
@@ -228,7 +228,7 @@ class Look(NamedTuple):
     height_px: int
 
 
-# The narrowest is that of the smallest telephones in use, and of 400 % zoom on a desktop.
+# The narrowest width is that of the smallest phones in use, and of 400 % zoom on a desktop.
 LOOKS: dict[str, Look] = {
     "light": Look("light", 1280, 800),
     "dark": Look("dark", 1280, 800),
@@ -237,14 +237,14 @@ LOOKS: dict[str, Look] = {
 
 
 class Visit(NamedTuple):
-    """What came of one look at one state.
+    """Result of viewing one state in one appearance.
 
     Attributes:
-        violations: that axe found.
-        complaints: of the browser, that the state does not bring with it.
+        violations: Violations found by axe.
+        complaints: Messages of the browser that the state does not explain.
         elsewhere: hosts that were asked besides the service.
-        overflow_px: by which the page is wider than its window.
-        files: what the page is made of, bytes as transferred by path.
+        overflow_px: Number of pixels by which the page is wider than its window.
+        files: Files of the page, bytes as transferred by path.
     """
 
     violations: list[str]
@@ -257,14 +257,14 @@ class Visit(NamedTuple):
 def visit(
     browser: Browser, url: str, state: str, look: str, asked: Asked, screenshots: Path | None = None
 ) -> Visit:
-    """Bring a page that knows nothing to a state, and look at it.
+    """Bring a newly opened page to a state, and check it.
 
     Args:
-        browser: that gets a context of its own for it.
-        url: of the service.
+        browser: Browser in which a new context is opened.
+        url: URL of the service.
         state: one of `STATES`.
         look: one of `LOOKS`.
-        asked: what is searched for.
+        asked: Input of the searches.
         screenshots: folder that gets a picture ``STATE-LOOK.jpg``, of the window.
     """
     with open_look(browser, LOOKS[look]) as context:
@@ -289,7 +289,7 @@ def visit(
 
 
 def open_look(browser: Browser, look: Look) -> BrowserContext:
-    """Open a context of the browser that looks so; nothing moves in it."""
+    """Open a browser context with an appearance, without animations."""
     return browser.new_context(
         color_scheme=look.scheme,
         reduced_motion="reduce",  # in the middle of a change, no colour is the one that is meant

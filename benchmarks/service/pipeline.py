@@ -35,7 +35,7 @@ _WARM_UP_S = 0.5
 
 
 def open_worker(index: Path, settings: ServiceSettings) -> Worker:
-    """Open what answers queries, on one thread for each call as in the service."""
+    """Open a worker that uses one thread for each call, as in the service."""
     torch.set_num_threads(1)
     worker = WorkerPlan(index=index, settings=settings).make()
     worker.live.open()
@@ -43,7 +43,7 @@ def open_worker(index: Path, settings: ServiceSettings) -> Worker:
 
 
 def answer_batch(worker: Worker, queries: Sequence[Query]) -> list[Answered]:
-    """Answer queries together, by searches of the images with the usual options.
+    """Answer queries together, as searches of the images with the usual options.
 
     Raises:
         AladinError: one of them cannot be answered.
@@ -67,16 +67,16 @@ def answer_batch(worker: Worker, queries: Sequence[Query]) -> list[Answered]:
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineRun:
-    """How the pipeline is called over and over.
+    """Parameters of repeated calls of the pipeline.
 
     Attributes:
-        index: that is searched.
-        settings: of the worker; nothing is remembered of queries whatever they say.
-        queries: asked in turn.
+        index: Index to search.
+        settings: Settings of the worker; queries are never cached, whatever the settings.
+        queries: Queries to answer in turn.
         processes: each with its own worker.
-        threads: of each process; each has a batch of its own at a time.
+        threads: Number of threads of each process; each handles a batch of its own at a time.
         batches: sizes, one after the other.
-        seconds: for each size.
+        seconds: Seconds for each batch size.
     """
 
     index: Path
@@ -89,7 +89,7 @@ class PipelineRun:
 
 
 def measure_pipeline(run: PipelineRun) -> dict[int, float]:
-    """Return the queries a second of each size of a batch, of all processes together."""
+    """Return the queries per second for each batch size, of all processes together."""
     barrier = _SPAWN.Barrier(run.processes)
     pipes = [_SPAWN.Pipe(duplex=False) for _ in range(run.processes)]
     children = [_SPAWN.Process(target=_call, args=(run, barrier, pipe[1])) for pipe in pipes]
@@ -130,7 +130,7 @@ def _batches(queries: Sequence[Query], size: int) -> Iterable[Sequence[Query]]:
 def _repeat(
     worker: Worker, batches: Iterable[Sequence[Query]], threads: int, seconds: float
 ) -> int:
-    """Answer batches from some threads for a time, and return how many queries these were."""
+    """Answer batches on several threads for a time, and return the number of queries."""
     lock, taken = threading.Lock(), iter(batches)
     counts: list[int] = []
     faults: list[AladinError] = []
@@ -176,9 +176,9 @@ class Overhead(NamedTuple):
     """Median milliseconds of one query at a time.
 
     Attributes:
-        http_ms: from the request to the whole answer.
-        direct_ms: of the same queries, answered in this process.
-        own_ms: of the parts that the answers over HTTP tell of.
+        http_ms: Time from the request to the complete response.
+        direct_ms: Time of the same queries, answered in this process.
+        own_ms: Total time of the parts that the HTTP responses report.
     """
 
     http_ms: float
@@ -187,13 +187,13 @@ class Overhead(NamedTuple):
 
 
 def measure_overhead(port: int, worker: Worker, asked: AskedQueries, turns: int) -> Overhead:
-    """Ask the service and this process in turn, so that a busy machine slows both.
+    """Query the service and this process in turn, so that a busy machine slows both.
 
     Args:
-        port: of the service, on this machine.
-        worker: of the same index, in this process.
+        port: Port of the service on this machine.
+        worker: Worker of the same index in this process.
         asked: one after the other, and from the first one again.
-        turns: that are measured.
+        turns: Number of measured repetitions.
     """
     own_ms: list[float] = []
     with closing(_Connection(port)) as connection:
@@ -211,7 +211,7 @@ def measure_overhead(port: int, worker: Worker, asked: AskedQueries, turns: int)
 
 
 class _Connection:
-    """Asks over a socket, with nothing around it that takes time."""
+    """Sends requests over a socket with minimal overhead."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -219,7 +219,7 @@ class _Connection:
         self._file = self._socket.makefile("rb")
 
     def ask(self, request: bytes) -> dict[str, Any]:
-        """Return an answer."""
+        """Send a request and return the response."""
         self._socket.sendall(request)
         status, length = int(self._file.readline()[9:12]), 0
         while (line := self._file.readline()) not in (b"\r\n", b""):
@@ -232,6 +232,6 @@ class _Connection:
         return json.loads(body)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._file.close()
         self._socket.close()

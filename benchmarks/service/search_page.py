@@ -35,8 +35,8 @@ NO_CHROMIUM = (
     "or playwright's own (playwright install chromium)"
 )
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# In a container there is no sandbox to enter and no graphics card; the rest keeps the browser from
-# asking its maker for anything. No name but this machine's own leads anywhere.
+# In a container there is no sandbox and no graphics card; the other options keep the browser from
+# contacting its manufacturer. Only the host names of this machine are resolved.
 _ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -47,12 +47,12 @@ _ARGUMENTS = (
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
-# Of a request whose answer the page no longer waits for.
+# Error of a request whose response the page no longer waits for.
 _GIVEN_UP = "net::ERR_ABORTED"
 
 
 def find_chromium(driver: Playwright) -> Path | None:
-    """Return the browser's file: the one that is named, the system's, playwright's; None: none."""
+    """Return the path of the named, the system's or playwright's browser, or None."""
     named = os.environ.get("ALADIN_CHROMIUM")
     if named:
         return Path(named)
@@ -66,7 +66,7 @@ def find_chromium(driver: Playwright) -> Path | None:
 
 @contextmanager
 def open_browser() -> Generator[Browser | None]:
-    """Start Chromium, and end it after; None: there is none on this machine."""
+    """Start Chromium and end it afterwards; yields None if it is not installed."""
     with sync_playwright() as driver:
         file = find_chromium(driver)
         if file is None:
@@ -77,16 +77,16 @@ def open_browser() -> Generator[Browser | None]:
 
 
 class Complaints:
-    """What the pages of a browser's context complain of, and whom they ask.
+    """Collects the error messages and the requested hosts of a browser context's pages.
 
     Attributes:
         made: each complaint, as it came: errors and warnings of the console, errors that no script
             caught, requests without an answer.
-        hosts: with port, of all requests.
+        hosts: Hosts of all requests, with port.
     """
 
     def __init__(self, context: BrowserContext) -> None:
-        """Listen from now on."""
+        """Start listening."""
         self.made: list[str] = []
         self.hosts: set[str] = set()
         self._expected: list[str] = []
@@ -96,11 +96,11 @@ class Complaints:
         context.on("request", self._note_host)
 
     def expect(self, pattern: str) -> None:
-        """Take complaints that have `pattern` in them, a regular expression, for right."""
+        """Accept complaints that match the regular expression `pattern`."""
         self._expected.append(pattern)
 
     def unexpected(self) -> list[str]:
-        """Return the complaints that nobody expected."""
+        """Return the unexpected complaints."""
         return [
             each
             for each in self.made
@@ -108,7 +108,7 @@ class Complaints:
         ]
 
     def missing(self) -> list[str]:
-        """Return what was expected and did not come."""
+        """Return the expected complaints that did not occur."""
         return [
             pattern
             for pattern in self._expected
@@ -133,7 +133,7 @@ class Complaints:
 Answer = dict[str, Any]
 Way = Literal["drop", "paste"]
 
-# Puts a photo on the page as the system's clipboard or file manager does.
+# Passes a photo to the page as the system's clipboard or file manager does.
 _HAND_OVER = """
 ([way, name, bytes]) => {
   const data = new DataTransfer();
@@ -170,16 +170,16 @@ class SearchPage:
 
     Attributes:
         page: playwright's.
-        url: of the service, without a slash at its end.
-        complaints: of all pages of the context.
+        url: URL of the service, without a trailing slash.
+        complaints: Complaints of all pages of the context.
     """
 
     def __init__(self, context: BrowserContext, url: str) -> None:
-        """Open nothing yet.
+        """Create the object without opening the page.
 
         Args:
-            context: of the browser, that knows nothing.
-            url: of the service.
+            context: New browser context without any stored state.
+            url: URL of the service.
         """
         self.complaints = Complaints(context)
         self.page = context.new_page()
@@ -187,27 +187,27 @@ class SearchPage:
 
     @property
     def words(self) -> Locator:
-        """What is searched for, typed."""
+        """The text field for the words to search for."""
         return self.page.locator("#words")
 
     @property
     def hits(self) -> Locator:
-        """What was found; where two lists are compared, by both stages."""
+        """The hits; if two lists are compared, those of both stages."""
         return self.page.locator("#hits > li.hit")
 
     @property
     def matching_hits(self) -> Locator:
-        """What matching alone found, where the two are compared."""
+        """The hits of matching alone, if the two lists are compared."""
         return self.page.locator("#matching-hits > li.hit")
 
     @property
     def status(self) -> Locator:
-        """What the page is doing, or what came of it."""
+        """The status line with the progress or the result."""
         return self.page.locator("#status")
 
     @property
     def error(self) -> Locator:
-        """What went wrong."""
+        """The error message."""
         return self.page.locator("#error")
 
     @property
@@ -216,32 +216,32 @@ class SearchPage:
         return self.page.locator("dialog#evidence")
 
     def open(self, fragment: str = "") -> SearchPage:
-        """Go to the page, to the search of `fragment`, as in the address after #."""
+        """Open the page at the search of `fragment`, the part of the address after #."""
         self.page.goto(f"{self.url}/#{fragment}" if fragment else f"{self.url}/")
         return self
 
     def open_state(self) -> None:
-        """Go to the page of the index's state; return when all of it is shown."""
+        """Open the page of the index's state; return when all of it is shown."""
         self.page.goto(f"{self.url}/state")
         expect(self.page.locator("#left-out-body")).not_to_be_empty()
         expect(self.page.locator("#slow-body")).not_to_be_empty()
 
     def open_api(self, operation: str) -> None:
-        """Go to the page of the API; return when an operation is unfolded."""
+        """Open the page of the API; return when an operation is unfolded."""
         self.page.goto(f"{self.url}/docs#{operation}")
         expect(self.page.locator(f"#{operation}")).to_have_attribute("open", "")
 
     def choose_target(self, target: Target) -> None:
-        """Choose what is to be found."""
+        """Choose the collection to search."""
         self.page.locator(f"input[name=target][value={target}]").check()
 
     def ask(self, words: str) -> None:
-        """Type words and Enter, whatever comes of it."""
+        """Type words and press Enter, whatever the result."""
         self.words.fill(words)
         self.words.press("Enter")
 
     def find(self, words: str) -> Answer:
-        """Search with words; return the answer that is shown then."""
+        """Search with words; return the answer once it is shown."""
         with self.answer_shown() as answer:
             self.ask(words)
         return answer
@@ -259,19 +259,19 @@ class SearchPage:
         return answer
 
     def open_evidence(self, hit: Locator) -> None:
-        """Ask why a hit was found; return when the words are there."""
+        """Open the evidence of a hit; return when the words are shown."""
         hit.locator("button.open").click()
         expect(self.evidence.locator(".word").first).to_be_visible()
 
     def point_at_strongest_word(self) -> None:
-        """Point at the word that the score owes most to."""
+        """Point at the word that contributes most to the score."""
         words = self.evidence.locator(".word")
         scores = [float(score) for score in data_of(words, "score")]
         words.nth(scores.index(max(scores))).hover()
 
     @contextmanager
     def answer_shown(self, rerank: bool = True) -> Generator[Answer]:
-        """Have something done that searches; what is yielded is the answer, once it is shown.
+        """Wait for the answer of a search made inside the block; yields the answer.
 
             with page.answer_shown() as answer:
                 page.words.press("Enter")
@@ -287,15 +287,15 @@ class SearchPage:
         self.expect_hits([hit["id"] for hit in answer.get("hits", [])])
 
     def expect_hits(self, ids: Sequence[str]) -> None:
-        """Wait until just these are shown, in their order."""
+        """Wait until exactly these hits are shown, in this order."""
         self.page.wait_for_function(_SHOWN_IDS, arg=list(ids))
 
     def expect_photos(self) -> None:
-        """Wait until the photos of all hits in view are there."""
+        """Wait until the photos of all hits in view are loaded."""
         self.page.wait_for_function(_PHOTOS_ARE_THERE)
 
     def filter_by(self, fields: Mapping[str, Any]) -> Answer:
-        """Have only hits with these metadata found."""
+        """Filter the hits by these metadata."""
         form = self.page.locator("#filter-form")
         if not form.is_visible():
             self.page.locator("#filter-toggle").click()
@@ -308,12 +308,12 @@ class SearchPage:
         return answer
 
     def ids(self) -> list[str]:
-        """Return the ids of the hits that are shown now."""
+        """Return the IDs of the hits that are shown now."""
         return data_of(self.hits, "id")
 
 
 def data_of(elements: Locator, name: str) -> list[str]:
-    """Return what each of some elements has in its attribute ``data-NAME``."""
+    """Return the attribute ``data-NAME`` of each element."""
     each = elements.evaluate_all("(each, name) => each.map((one) => one.dataset[name])", name)
     return list(each)
 

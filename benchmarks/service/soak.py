@@ -1,4 +1,4 @@
-"""Serves an index at 70 % of what it can carry, for a long time, and looks whether memory grows.
+"""Serves an index at 70 % of its capacity for a long time, and checks for memory growth.
 
     python -m benchmarks.service.soak --minutes 60 [--index INDEX] [--workers N] [--json] [--quick]
 
@@ -48,7 +48,7 @@ _FAULTS_KEPT = 20
 
 @dataclass(kw_only=True)
 class Minute:
-    """What happened in a minute, or in as long as a sample of memory takes."""
+    """Figures of one minute, or of one memory sample if that takes longer."""
 
     minute: int
     requests: int
@@ -62,7 +62,7 @@ class Minute:
 
 @dataclass(kw_only=True)
 class Figures:
-    """What was measured; see the head of this module."""
+    """Measured values; see the docstring of the module."""
 
     index: str
     minutes: float
@@ -84,7 +84,7 @@ class Figures:
 
 
 class _Users:
-    """Do steps, and write down what became of them."""
+    """Execute steps and record their outcomes."""
 
     def __init__(self, url: str) -> None:
         self._address = ("127.0.0.1", int(url.rpartition(":")[2]))
@@ -96,15 +96,15 @@ class _Users:
 
     @property
     def refused(self) -> int:
-        """Steps that were answered 429."""
+        """Number of steps that were answered with 429."""
         return sum(count for (_, status), count in self.statuses.items() if status == 429)
 
     async def do(self, step: Step, planned_s: float) -> None:
-        """Do a step.
+        """Execute a step.
 
         Args:
-            step: what.
-            planned_s: when it should have begun, by `time.perf_counter`.
+            step: Step to execute.
+            planned_s: Planned start, by `time.perf_counter`.
         """
         if step.hang_up:
             await self._hang_up(step)
@@ -123,7 +123,7 @@ class _Users:
             self._fault(f"{step.kind}: {answer.status} {answer.body[:200]!r}")
 
     async def _hang_up(self, step: Step) -> None:
-        """Send what there is of a request, and leave before its answer."""
+        """Send an incomplete request, and disconnect before its response."""
         try:
             _, writer = await asyncio.open_connection(*self._address)
             writer.write(step.request)
@@ -149,8 +149,8 @@ def soak(index: Path, seconds: float, workers: int = 1, quick: bool = False) -> 
     """Serve a copy of an index under load.
 
     Args:
-        index: to be copied, for it is added to.
-        seconds: of load, without the measurement of the capacity.
+        index: Index to copy, because the load adds items.
+        seconds: Seconds of load, without the measurement of the capacity.
         workers: processes that encode and search; 1: threads.
         quick: measure the capacity for less time.
     """
@@ -159,7 +159,7 @@ def soak(index: Path, seconds: float, workers: int = 1, quick: bool = False) -> 
         shutil.copytree(index, copied)
         traffic = SoakTraffic(read_queries(copied))
         arguments = ["--workers", str(workers)]
-        # The mapped index is in memory from the start: what it adds is no growth.
+        # The mapped index is in memory from the start, so its pages do not count as growth.
         with ServiceProcess(copied, ["--warm", *arguments]) as service:
             capacity = _measure_capacity(service.url, traffic, quick)
             figures = Figures(
@@ -174,7 +174,7 @@ def soak(index: Path, seconds: float, workers: int = 1, quick: bool = False) -> 
 
 
 def _measure_capacity(url: str, traffic: SoakTraffic, quick: bool) -> float:
-    """Return how many of the steps that only read are answered a second, at most."""
+    """Return the maximum rate per second of steps that only read."""
     steps = [traffic.step(only_reading=True) for _ in range(_CAPACITY_STEPS)]
     seconds = _QUICK_CAPACITY_S if quick else _CAPACITY_S
     requests = [step.request for step in steps]
@@ -218,7 +218,7 @@ async def _load(
 async def _watch(
     service: ServiceProcess, users: _Users, sample_s: float, seconds: float, figures: Figures
 ) -> None:
-    """Write down each minute, and say it."""
+    """Record and print the figures of each minute."""
     before: Counter[str] = Counter()
     next_s = time.perf_counter()
     for minute in range(round(seconds / sample_s)):
@@ -253,7 +253,7 @@ def _minute_text(line: Minute) -> str:
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = figures_parser(__doc__, f"{_QUICK_S:g} s, a smaller index")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--index", type=Path, help="to be served; default: one that is made")

@@ -1,4 +1,4 @@
-"""What the users of a soak do: mostly search, now and then all else, some of it rude."""
+"""Simulated users of a soak test: mostly searches, sometimes other or faulty requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.lib.served_index import ServiceQueries
 from benchmarks.service.load_client import http_request, search_request
 
 _OK = frozenset({200})
-# Share of the texts that many users ask, such as a page's examples; the rest is new.
+# Fraction of the texts that many users search for, such as a page's examples; the rest is new.
 _POPULAR_SHARE, _POPULAR = 0.3, 50
 _BATCH = 8
 _SIZES_PX = (64, 128, 256)
@@ -22,11 +22,11 @@ _SIZES_PX = (64, 128, 256)
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that a user does.
+    """One action of a user.
 
     Attributes:
-        kind: for the report.
-        request: as it goes over the wire.
+        kind: Kind of the step, for the report.
+        request: Request in the format sent over the wire.
         expected: statuses that are right; 429 always is.
         hang_up: leave before the answer.
     """
@@ -38,10 +38,10 @@ class Step:
 
 
 class SoakTraffic:
-    """Draws steps; the same seed draws the same."""
+    """Draws steps; the same seed gives the same steps."""
 
     def __init__(self, queries: ServiceQueries, seed: int = 0) -> None:
-        """Draw from the queries of an index."""
+        """Create a generator of steps from the queries of an index."""
         self._queries = queries
         self._random = random.Random(seed)
         self._popular = queries.texts[:_POPULAR]
@@ -144,7 +144,7 @@ class SoakTraffic:
         self._written += 1
         item_id = f"soak-{number}"
         if is_deletion:
-            # 404: the one before was refused.
+            # 404 if the addition before was refused.
             return Step("write", http_request("DELETE", f"/v1/items/images/{item_id}"), (200, 404))
         data = base64.b64encode(self._random.choice(self._queries.photos)).decode()
         body = json.dumps({"id": item_id, "image": data}).encode()

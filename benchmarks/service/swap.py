@@ -1,4 +1,4 @@
-"""Generations swapped under load: no answer may fail, none may be mixed.
+"""Replaces generations under load: no response may fail or mix two generations.
 
     python -m benchmarks.service.swap [--swaps 100] [--queries 50000] [--workers 2] [--quick]
     [--json]
@@ -34,20 +34,20 @@ from benchmarks.service.load_client import ClosedLoop, LoadResult, search_reques
 from benchmarks.service.swap_index import HITS, SwapIndex, some_texts
 
 _CLIENTS = 4
-# Longer than any run: the number of queries ends it.
+# Longer than any run, which the number of queries ends.
 _LONGEST_S = 3600.0
 _TOLD_S = 10.0
-# From one swap to the next at the longest.
+# Maximum time between two swaps.
 _PROGRESS_S = 60.0
-# After how many sound generations a broken one comes.
+# Number of valid generations between two broken ones.
 _BROKEN_AFTER = 5
-# Nothing is refused for lack of room: a failure is a failure. In bfloat16 an answer depends on what
-# a text is encoded with, and would be no other generation's for that.
+# Nothing is refused because of overload, so every failure counts. In bfloat16, an answer depends on
+# the texts that are encoded together with it, and could match no generation for that reason.
 _SETTINGS = {"ALADIN_MAX_WAIT_MS": "60000", "ALADIN_QUERY_PRECISION": "float32"}
 
 
 class Figures(NamedTuple):
-    """What is printed."""
+    """The figures to print."""
 
     queries: int
     swaps: int
@@ -65,12 +65,12 @@ class Figures(NamedTuple):
 
 
 def measure(swaps: int, queries: int, workers: int) -> Figures:
-    """Swap under load.
+    """Replace generations under load.
 
     Args:
         swaps: sound generations to publish.
-        queries: of the load.
-        workers: of the service.
+        queries: Number of queries of the load.
+        workers: Number of workers of the service.
     """
     texts = some_texts()
     requests = [search_request("images", {"text": text, "k": HITS}) for text in texts]
@@ -96,7 +96,7 @@ class _Swapper:
         swaps: sound ones that were published.
         stale: answers from a generation that was not live any more when they were asked for.
         broken: unsound ones that were published.
-        not_told: of those, that the service did not tell of.
+        not_told: Number of those that the service did not report.
     """
 
     def __init__(self, index: SwapIndex, service: ServiceProcess, text: str) -> None:
@@ -106,7 +106,7 @@ class _Swapper:
         self.swaps = self.stale = self.broken = self.not_told = 0
 
     def run(self, swaps: int, queries: int) -> None:
-        """Publish, spread over the queries."""
+        """Publish generations, spread over the queries."""
         kinds = [
             self._index.rebuild,
             self._index.tune,
@@ -135,7 +135,7 @@ class _Swapper:
         self._index.repair(sound)
 
     def _wait_for_answers(self, count: float) -> None:
-        """Wait until the service has answered so many requests; not for ever, if it does not."""
+        """Wait until the service has answered a number of requests, with a timeout."""
         deadline_s = time.monotonic() + _PROGRESS_S
         while self._service.num_answered() < count and time.monotonic() < deadline_s:
             time.sleep(0.02)
@@ -172,7 +172,7 @@ def _figures(
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = figures_parser(__doc__, "6 swaps, 3000 queries")
     parser.add_argument("--swaps", type=int, default=100, help="sound generations to publish")
     parser.add_argument("--queries", type=int, default=50_000, help="asked meanwhile")

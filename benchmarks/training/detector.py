@@ -1,4 +1,4 @@
-"""Milliseconds a photo of the detectors, relative to the encoder that needs none.
+"""Milliseconds per photo of the detectors, relative to the encoder that needs none.
 
     python -m benchmarks.training.detector [--photo FILE] [--classifier FOLDER] [--rounds 5]
     [DETECTOR ...]
@@ -89,7 +89,7 @@ def _noise() -> Image.Image:
 
 
 def _detr() -> ObjectDetector:
-    # Plain data: these configurations declare few of the names that they take.
+    # Plain data: these configurations declare only some of the names that they accept.
     backbone: dict[str, Any] = {"out_features": ["stage4"]}
     settings: dict[str, Any] = {
         "use_timm_backbone": False,

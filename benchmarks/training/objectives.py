@@ -1,4 +1,4 @@
-"""Milliseconds a training step by recipe, relative to a baseline.
+"""Milliseconds per training step by recipe, relative to a baseline.
 
     python -m benchmarks.training.objectives RECIPE... [--baseline NAME] [--rounds 30] [--set K=V]
 
@@ -35,12 +35,12 @@ def main() -> None:
 
 
 def threads(count: int | None) -> str:
-    """Name a number of threads."""
+    """Return a label for a number of threads."""
     return "torch's own number of threads" if count is None else f"{count} thread(s)"
 
 
 def print_table(times: dict[str, StepTime]) -> None:
-    """Print a line a recipe, in Markdown."""
+    """Print one line per recipe, in Markdown."""
     print("| recipe | ms a step | baseline's beside it | ratio |")
     print("| --- | ---: | ---: | ---: |")
     for name, time in times.items():

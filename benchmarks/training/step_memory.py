@@ -1,4 +1,4 @@
-"""What a training step keeps in memory, and how long it takes, in chunks of several sizes.
+"""Memory and time of a training step, for chunks of several sizes.
 
     python -m benchmarks.training.step_memory
     python -m benchmarks.training.step_memory --batch 1024 --chunks 32 128 --device cuda
@@ -44,7 +44,7 @@ _PX = 64
 
 
 class KeptBytes:
-    """What is kept between forward and backward passes; see `counting_kept_bytes`.
+    """Size of the data kept between forward and backward passes; see `counting_kept_bytes`.
 
     Attributes:
         now: bytes that are kept at present; what is kept twice counts twice.
@@ -57,14 +57,14 @@ class KeptBytes:
 
 @contextmanager
 def counting_kept_bytes() -> Generator[KeptBytes]:
-    """Count what autograd keeps inside the block."""
+    """Count the bytes that autograd keeps inside the block."""
     counter = KeptBytes()
     with torch.autograd.graph.saved_tensors_hooks(partial(_Kept, counter), _unpack):
         yield counter
 
 
 class _Kept:
-    """One kept tensor; autograd drops it when its part of the graph is done with."""
+    """One kept tensor; autograd releases it when its part of the graph is no longer needed."""
 
     def __init__(self, counter: KeptBytes, tensor: Tensor) -> None:
         self._counter, self.tensor = counter, tensor
@@ -72,7 +72,7 @@ class _Kept:
         counter.most = max(counter.most, counter.now)
 
     def __del__(self) -> None:
-        """Take it off the count."""
+        """Subtract the tensor from the count."""
         self._counter.now -= self.tensor.nbytes
 
 
@@ -85,8 +85,8 @@ def measure(batch_size: int, chunk_sizes: list[int], device: torch.device) -> li
 
     Args:
         batch_size: photos a step, each with one text.
-        chunk_sizes: to compare.
-        device: that computes.
+        chunk_sizes: Chunk sizes to compare.
+        device: Device that computes.
     """
     task, batch = _task().to(device), _batch(batch_size)
     task.start_epoch(0)
@@ -103,7 +103,7 @@ def measure(batch_size: int, chunk_sizes: list[int], device: torch.device) -> li
 def _step(
     task: JointTask, batch: Batch, chunk_size: int | None, device: torch.device
 ) -> dict[str, float]:
-    """Measure bytes in one step, and seconds in others: counting takes time."""
+    """Measure bytes in one step, and seconds in others, because counting takes time."""
     scaler = loss_scaler("float32", device)
     seconds: list[float] = []
     figures: dict[str, float] = {}
@@ -172,7 +172,7 @@ def _batch(size: int) -> Batch:
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

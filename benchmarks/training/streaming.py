@@ -1,4 +1,4 @@
-"""Photos a second of a training set in tars: streamed, read in any order, and decoded alone.
+"""Photos per second from tar files: streamed, read in random order, and only decoded.
 
     python -m benchmarks.training.streaming [--photos 512] [--batch 64] [--passes 9] [--json]
 
@@ -49,7 +49,7 @@ _PHOTOS_A_TAR = 100
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def write_tars(folder: Path, photos: int) -> None:
-    """Write tars of smooth, slightly noisy pictures, about as hard to decode as photos are."""
+    """Write tar files of smooth, slightly noisy pictures, about as hard to decode as photos."""
     random = np.random.default_rng(0)
     for first in range(0, photos, _PHOTOS_A_TAR):
         with tarfile.open(folder / f"{first // _PHOTOS_A_TAR:05d}.tar", "w") as tar:
@@ -85,12 +85,12 @@ def write_tars(folder: Path, photos: int) -> None:
 
 
 def measure(folder: Path, batch_size: int, passes: int) -> dict[str, float]:
-    """Return photos a second by what is measured.
+    """Return photos per second by what is measured.
 
     Args:
-        folder: of tars.
+        folder: Folder of tar files.
         batch_size: photos a batch.
-        passes: over all photos, timed.
+        passes: Number of timed passes over all photos.
     """
     model = _network()
     records = read_records(folder)
@@ -120,7 +120,7 @@ def measure(folder: Path, batch_size: int, passes: int) -> dict[str, float]:
 
 
 def _network() -> AladinModel:
-    """Make a network whose encoders are trained; its photos have the usual size."""
+    """Make a network with trainable encoders; its photos have the usual size."""
     small = small_model(8, 8)
     encoder = dataclasses.replace(
         small.config.image_encoder,

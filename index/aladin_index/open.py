@@ -1,4 +1,4 @@
-"""Opens an index wherever it is kept: in its folder, or in an engine that the folder names."""
+"""Opens an index, in its folder or in the vector database that the folder names."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ def open_backend(
     Args:
         path: the index's folder.
         checkpoint: already loaded, to be used in place of the copy in the folder.
-        device: where the network goes, and the searches of an index of files; None: the processor.
-        generation: to open in the place of the live one.
-        engine: how an engine is reached from here, if the index is in one; None: as its folder
-            says.
+        device: Device of the network, and of the searches of a file index, or None for the CPU.
+        generation: Generation to open instead of the live one.
+        engine: Connection to the vector database, if the index is in one, or None for the settings
+            in the folder.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
-        IndexMismatchError: of another schema version, or built with another model.
+        IndexNotReadyError: If no generation was published yet.
+        IndexMismatchError: If the index has another schema version, or was built with another
+            model.
         IndexCorruptError: a file, or what the engine has, is not what was written.
         ConfigError: the engine's package is not installed.
         EngineUnavailableError: the engine does not answer.
@@ -51,14 +52,14 @@ def open_backend(
 
 
 def open_writer(path: Path, model_id: str, *, engine: EngineOptions | None = None) -> ItemWriter:
-    """Make a writer that adds items to the live generation of an index, and removes items.
+    """Make a writer that adds items to the live generation of an index and removes items.
 
     Nothing is opened or asked before its first call.
 
     Args:
         path: the index's folder.
-        model_id: of the model that encodes what is added.
-        engine: see `open_backend`.
+        model_id: Id of the model that encodes the added items.
+        engine: See `open_backend`.
 
     Raises:
         ConfigError: the engine's package is not installed.

@@ -12,13 +12,13 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
 
 MAX_METADATA_BYTES = 64 * 2**10
-# Distinct names of metadata fields that the items of one side may have if all get an index.
+# Distinct names of metadata fields that the items of one collection may have if all get an index.
 MAX_FILTER_FIELDS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataLimits:
-    """Limits of the metadata of one item that is new to an index.
+    """Limits of the metadata of a new item.
 
     Attributes:
         max_bytes: length as JSON in UTF-8.
@@ -35,14 +35,14 @@ DEFAULT_METADATA_LIMITS = MetadataLimits()
 
 
 def check_metadata(metadata: Mapping[str, Any], limits: MetadataLimits) -> None:
-    """Refuse metadata over a limit.
+    """Reject metadata over a limit.
 
     Args:
-        metadata: by field name.
-        limits: to be kept.
+        metadata: Metadata by field name.
+        limits: Limits to check.
 
     Raises:
-        InputError: it has too many fields, is too deep, or is too long.
+        InputError: If the metadata have too many fields, are too deep or too long.
         TypeError: a value cannot be written as JSON.
         ValueError: a number is not finite, or a text is not valid Unicode.
     """
@@ -84,20 +84,21 @@ class BuildSettings:
         ann: "auto" chooses by the number of items, the memory and the recall asked for, "exact"
             compares with every item, anything else is a FAISS factory string such as
             "HNSW32,Flat" or "IVF4096,SQ8".
-        memory_budget_bytes: what the first stages of all sides may take in memory; None: as much
-            as the fastest needs.
+        memory_budget_bytes: Memory limit of the first stages of all collections, or None for as
+            much as the fastest ones need.
         ann_recall: share of the exact nearest items that the first stage has to find, in (0, 1].
-        token_dtype: how the second stage's tokens are stored.
-        filter_fields: metadata fields that get an index for filters; None: all. The others can be
-            filtered by too, by reading every item.
-        default_candidates: how many candidates a search takes unless the request says.
+        token_dtype: Storage format of the second stage's tokens.
+        filter_fields: Metadata fields that get an index for filters, or None for all. Filters on
+            other fields also work, by reading every item.
+        default_candidates: Default number of candidates of a search.
         shard_items: items a shard, rounded up to whole batches; what a killed build loses at most.
-        shards: shards of a side, in place of `shard_items`; None: as many as that makes.
+        shards: Number of shards of a collection, instead of `shard_items`, or None to derive it
+            from `shard_items`.
         part: (i, n) builds the i-th of n parts of the source, for `aladin_index.generations.merge`.
         batch_size: items that go through the network together.
         readers: threads that read and decode photos.
-        device: of the network.
-        limits: what a photo may cost.
+        device: Device of the network.
+        limits: Resource limits per photo.
         metadata: limits of an item's metadata.
         resume: go on with a build that was cut short, and leave one that is live as it is;
             without, all is done again.
@@ -120,7 +121,7 @@ class BuildSettings:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
+        """Reject impossible values.
 
         Raises:
             ConfigError: an unknown token dtype, a size below 1, a part that is none or a recall

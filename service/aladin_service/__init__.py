@@ -1,1 +1,1 @@
-"""The two front doors: the ``aladin`` command line and the HTTP service."""
+"""The two user interfaces: the ``aladin`` command line and the HTTP service."""

@@ -1,4 +1,4 @@
-"""The `aladin` command: the root under which all sub-commands hang.
+"""The `aladin` command: the root of all sub-commands.
 
 The modules of `aladin_service.commands` only declare options; what a command needs to run (torch,
 faiss, fastapi) is imported when it runs, so that ``aladin --help`` answers at once.
@@ -34,10 +34,10 @@ from aladin_service.observe.logs import LogSetup, log_setup, log_to_stderr
 
 
 class Root(TyperGroup):
-    """A command group that ends with one clear line, and a traceback only on ``--debug``."""
+    """A command group with one-line failure reports; tracebacks only on ``--debug``."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        """Run a command line; ends the process as every click command does."""
+        """Run a command line; exits the process as every click command does."""
         words, debug = _take_debug(sys.argv[1:] if args is None else args)
         try:
             return super().main(words, *rest, **options)
@@ -49,7 +49,7 @@ class Root(TyperGroup):
 
 
 def _report(error: Exception) -> None:
-    """Say in one line why a command failed, in the form of its log."""
+    """Report in one line why a command failed, in its log format."""
     if log_setup().format == "json":
         logging.getLogger(__name__).error(one_line(error))
     else:
@@ -57,7 +57,7 @@ def _report(error: Exception) -> None:
 
 
 def _take_debug(words: Sequence[str]) -> tuple[list[str], bool]:
-    """Move ``--debug`` to the front: people add it to the end of the line that failed."""
+    """Move ``--debug`` to the front: users append it to the command line that failed."""
     end = words.index("--") if "--" in words else len(words)
     rest = [word for word in words[:end] if word != "--debug"]
     debug = len(rest) < end
@@ -65,7 +65,7 @@ def _take_debug(words: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _dashes(option: str) -> str:
-    """Let options be written with - and with _."""
+    """Allow option names with - and with _."""
     return option.replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and the service.
+"""Errors between a client and the service.
 
     ClientError
       ServiceUnreachableError  no connection, a broken one, no answer in time, or not this service's
@@ -24,19 +24,19 @@ class ClientError(AladinError):
 
 
 class ServiceUnreachableError(ClientError):
-    """There was no answer that this client understands."""
+    """The client received no answer that it understands."""
 
 
 class ServiceError(ClientError):
     """The service answered with an error.
 
     Attributes:
-        status: of HTTP.
+        status: HTTP status.
         code: names the error, such as ``unknown_id``; made from the status where something before
             the service answered.
-        message: of the service, for people.
+        message: Error message of the service, human-readable.
         request_id: names the request in the service's log; None where it was not told.
-        retry_after_s: when to come again, if the service said so.
+        retry_after_s: Seconds to wait before a retry, if the service specified them.
     """
 
     def __init__(
@@ -56,24 +56,24 @@ class ServiceError(ClientError):
 
 
 class RefusedInputError(ServiceError):
-    """The request cannot be answered as it is."""
+    """The service rejected the request in its present form."""
 
 
 class NoAccessError(ServiceError):
-    """The service wants a key, another key, or one with another scope."""
+    """The service requires a key, another key, or a key with another scope."""
 
 
 class NotFoundError(ServiceError):
-    """The index has no such item, or nothing of this kind."""
+    """The index has no such item, or nothing of the requested kind."""
 
 
 class ConflictError(ServiceError):
-    """An item that was to be added has the id of one that is there."""
+    """An item to add has the id of an existing item."""
 
 
 class TooBusyError(ServiceError):
-    """The service has too much to do, or this key has asked for too much."""
+    """The service is overloaded, or the key exceeded its rate limit."""
 
 
 class NotReadyError(ServiceError):
-    """No index is live yet, or a worker ended."""
+    """No index is live yet, or a worker process ended."""

@@ -29,13 +29,13 @@ from aladin_training.stages.run import run_recipe
 
 _LOG = logging.getLogger(__name__)
 
-# Of each direction; their median is steady from here on.
+# Number of timed queries per direction; their median is stable at this number.
 _TIMED_QUERIES = 50
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo leaves.
+    """Results of the demo.
 
     Attributes:
         index: folder of the index of the test scenes.
@@ -49,14 +49,14 @@ class DemoResult:
 def run_demo(
     out: Path, progress: Progress, *, scenes: int = 3000, overrides: Sequence[str] = ()
 ) -> DemoResult:
-    """Draw scenes, train on them, index the test scenes and compare the ways to search them.
+    """Draw scenes, train on them, index the test scenes and compare the search modes.
 
     Hits have probabilities, which are fitted to the validation scenes. What is complete in `out`
     is kept: a demo that was stopped goes on where it was.
 
     Args:
         out: folder of the demo.
-        progress: told of everything.
+        progress: Receives the progress of every stage.
         scenes: number of pictures; one in eight validates and one in eight tests.
         overrides: changes of the recipe, ``key=value``.
 
@@ -72,18 +72,18 @@ def _run(out: Path, progress: Progress, scenes: int, overrides: Sequence[str]) -
     data = draw_demo(out, scenes, progress)
     checkpoint = train_demo(out, data, progress, overrides)
     with _index(out / "index", checkpoint, data, progress) as opened:
-        _LOG.info("searching the test scenes in every way")
+        _LOG.info("evaluating searches of the test scenes")
         rows = _compare(opened, read_records(data, "test"), progress)
     return DemoResult(out / "index", rows)
 
 
 def draw_demo(out: Path, scenes: int, progress: Progress) -> Path:
-    """Draw the demo's data set, if that was not done before.
+    """Draw the demo's data set, unless it exists.
 
     Args:
         out: folder of the demo.
         scenes: number of pictures; one in eight validates and one in eight tests.
-        progress: told of every scene.
+        progress: Receives the progress of every scene.
 
     Returns:
         The data set, which is there only when it is complete.
@@ -99,12 +99,12 @@ def draw_demo(out: Path, scenes: int, progress: Progress) -> Path:
 
 
 def train_demo(out: Path, data: Path, progress: Progress, overrides: Sequence[str] = ()) -> Path:
-    """Train the demo's network, or go on with its training.
+    """Train the demo's network, or continue its training.
 
     Args:
         out: folder of the demo.
-        data: that `draw_demo` drew.
-        progress: told of every step.
+        data: Data set drawn by `draw_demo`.
+        progress: Receives the progress of every step.
         overrides: changes of the recipe, ``key=value``.
 
     Returns:
@@ -121,14 +121,14 @@ def train_demo(out: Path, data: Path, progress: Progress, overrides: Sequence[st
 
 
 def calibrate_demo(checkpoint: Path, data: Path, progress: Progress) -> None:
-    """Fit probabilities to the validation scenes, if that was not done before.
+    """Fit probabilities to the validation scenes, unless this was done before.
 
     Too few scenes are no error: searches of them then have no probabilities.
 
     Args:
-        checkpoint: that `train_demo` trained; it keeps the calibration.
-        data: that `draw_demo` drew.
-        progress: told of scenes, captions, queries and models.
+        checkpoint: Checkpoint trained by `train_demo`; the calibration is stored in it.
+        data: Data set drawn by `draw_demo`.
+        progress: Receives the progress of scenes, captions, queries and models.
 
     Raises:
         CheckpointError: the checkpoint cannot be read or written.
@@ -136,7 +136,7 @@ def calibrate_demo(checkpoint: Path, data: Path, progress: Progress) -> None:
     if read_calibration(checkpoint, read_model_id(checkpoint)) is not None:
         return
     _LOG.info("fitting probabilities to the validation scenes")
-    # Reported on other scenes: to judge each scene by a fit without it takes ten fits.
+    # Evaluated on other scenes: cross-validation on the same scenes takes ten fits.
     options = CalibrateOptions(report_split="test")
     try:
         calibrate_system(checkpoint, data, options, None, progress)
@@ -183,7 +183,7 @@ def _compare(
 def _median_ms(
     searcher: TwoStageSearcher, records: Sequence[Record], options: SearchOptions
 ) -> float:
-    """Time both stages; the queries are items, for encoding costs the same whatever follows."""
+    """Time both stages; the queries are items, since encoding costs the same in all cases."""
     took_ms: list[float] = []
     for record in records[:_TIMED_QUERIES]:
         queries: list[tuple[str, Target]] = [(f"{record.id}#0", "images"), (record.id, "texts")]

@@ -23,7 +23,7 @@ from aladin_service.client_errors import (
 JOB_FAILED = 1
 USER_MISTAKE = 2
 
-# Looked up along the error's own classes, so that the nearest entry wins.
+# The error's class hierarchy is searched, so that the most specific entry applies.
 EXIT_CODES: dict[type[BaseException], int] = {
     ConfigError: USER_MISTAKE,
     InputError: USER_MISTAKE,
@@ -44,12 +44,12 @@ EXIT_CODES: dict[type[BaseException], int] = {
 
 
 def exit_code(error: Exception) -> int:
-    """Return 2 for what the user can put right by calling differently, else 1."""
+    """Return 2 for errors that the user can fix by calling differently, otherwise 1."""
     return next(EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES)
 
 
 def one_line(error: Exception) -> str:
-    """Describe an error in one line; one that nobody foresaw also names its class."""
+    """Describe an error in one line; an unexpected one includes its class name."""
     message = " ".join(str(error).split())
     if isinstance(error, (AladinError, OSError)) and message:
         return message

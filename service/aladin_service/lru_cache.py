@@ -1,4 +1,4 @@
-"""What was used last, kept within a number of bytes."""
+"""A cache of the most recently used entries, limited by bytes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ V = TypeVar("V")
 
 
 class LruCache(ABC, Generic[K, V]):
-    """Keeps the entries that were used last; safe to use from any number of threads.
+    """Keeps the most recently used entries; thread-safe.
 
     A subclass says how large an entry is.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        """Keep nothing yet.
+        """Create an empty cache.
 
         Args:
-            max_bytes: of all entries; 0: none is kept.
+            max_bytes: Limit of the size of all entries; 0 disables the cache.
         """
         self._max_bytes = max_bytes
         self._entries: OrderedDict[K, V] = OrderedDict()
@@ -31,16 +31,16 @@ class LruCache(ABC, Generic[K, V]):
 
     @property
     def size_bytes(self) -> int:
-        """What the entries take now."""
+        """Current size of the entries."""
         return self._bytes
 
     @property
     def is_on(self) -> bool:
-        """Whether it may keep anything at all."""
+        """Whether the cache may store anything."""
         return self._max_bytes > 0
 
     def get(self, key: K) -> V | None:
-        """Return an entry; None where there is none."""
+        """Return an entry, or None if there is none."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -48,11 +48,11 @@ class LruCache(ABC, Generic[K, V]):
             return entry
 
     def put(self, key: K, entry: V) -> None:
-        """Keep an entry, for which those give way that nobody asked for the longest.
+        """Store an entry, evicting the least recently used ones if necessary.
 
         Args:
-            key: whose entry, if it has one, is replaced.
-            entry: not kept if it is larger than all may be together.
+            key: Key of the entry; an existing entry of the key is replaced.
+            entry: Entry, which is not stored if it is larger than the limit of the whole cache.
         """
         size = self.entry_bytes(key, entry)
         if size > self._max_bytes:

@@ -38,15 +38,16 @@ def prepare_index(
         out: folder of the index.
         demo: folder for the demo, which is drawn where there are no photos and trained where
             there is no model; where both are the demo's, hits have probabilities.
-        progress: told of everything.
+        progress: Receives all progress.
         photos: data set, with captions or without; None, or an empty folder: the demo's test
             scenes.
         model: checkpoint; None, or an empty folder: the demo's network.
-        scenes: of the demo.
-        device: of the network, when it encodes the photos.
+        scenes: Number of scenes of the demo.
+        device: Device of the network when it encodes the photos.
 
     Returns:
-        What was built; None: the index has a live generation, and was left as it is.
+        Report of the build, or None if the index already has a live generation, which was left
+        unchanged.
 
     Raises:
         DataError: the photos cannot be used.
@@ -67,14 +68,15 @@ def prepare_index(
         with torch_threads(1):  # the demo's network is small
             drawn = draw_demo(demo, scenes, progress)
             model = train_demo(demo, drawn, progress)
-            # Of drawn scenes, whose probabilities say nothing of the owner's photos.
+            # Those of the demo are calibrated on drawn scenes, so they say nothing about the
+            # owner's photos.
             if split is not None:
                 calibrate_demo(model, drawn, progress)
     _LOG.info("indexing %s", source)
     try:
         return _build(out, model, source, split, device, progress, resume=True)
     except IndexMismatchError:
-        # Nothing is live, so this is a build that was cut short, of other photos or another model.
+        # No generation is live, so this is an interrupted build of other photos or another model.
         _LOG.warning("the photos or the model differ from those of the interrupted build")
         return _build(out, model, source, split, device, progress, resume=False)
 

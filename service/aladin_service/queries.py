@@ -1,4 +1,4 @@
-"""What can be asked of an index, by whichever front door."""
+"""Queries that an index can be searched with, for all interfaces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class RegionsQuery:
 
     Attributes:
         data: an npz file, undecoded, untrusted.
-        photo: the picture file itself, undecoded, for a drawing of the evidence; None: not given.
+        photo: The undecoded picture file itself, for a drawing of the evidence, or None if not
+            given.
         source: names the regions in errors.
     """
 
@@ -56,10 +57,11 @@ class ItemQuery:
 
 @dataclass(frozen=True)
 class EmbeddingQuery:
-    """A given embedding: it has no words or regions to align, the first stage decides alone.
+    """A given embedding: it has no words or regions to align, so the first stage alone ranks.
 
     Attributes:
-        values: as many as the index's embeddings have; only their direction counts.
+        values: Embedding of the same dimension as the index's embeddings; only its direction
+            matters.
     """
 
     values: tuple[float, ...]

@@ -38,13 +38,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryLimits:
-    """What a query or a new item may cost.
+    """Limits for a query or a new item, for all interfaces.
 
     Attributes:
         image: bytes and pixels of an uploaded photo.
         regions: bytes and number of a photo's uploaded regions.
         metadata: bytes, fields and depth of a new item's metadata.
-        max_text_chars: of a text; the network's own limit in tokens comes on top.
+        max_text_chars: Maximum characters of a text; the network's own limit in tokens applies as
+            well.
         memory: Shared by all photos that are decoded at the same time under these limits.
     """
 
@@ -55,34 +56,34 @@ class QueryLimits:
     memory: DecodingMemory = field(default_factory=DecodingMemory, compare=False)
 
 
-# The prefix is also that of variables which are no settings of a service: the key of a client, the
-# browser of the tests, and what Kubernetes tells every container of a service that happens to be
-# called aladin-something.
+# Variables with the same prefix that are not settings of the service: the key of a client, the
+# browser of the tests, and the variables that Kubernetes sets in every container for a service
+# whose name starts with aladin.
 _OTHERS_VARIABLES = re.compile(
     r"ALADIN_(API_KEY|CHROMIUM|(.+_)?SERVICE_(HOST|PORT(_.+)?)|(.+_)?PORT(_\d+_(TCP|UDP)(_.+)?)?)"
 )
 
 
 def _split(value: object) -> object:
-    """Split a list as it is written in a variable: ``one,two``."""
+    """Split a list in the notation of environment variables: ``one,two``."""
     if not isinstance(value, str):
         return value
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
-# How long a photo waits for the memory to be decoded in; then its request is refused with 429.
+# Time that a photo waits for memory to be decoded in; after that, its request is refused with 429.
 _DECODE_PATIENCE_S = 10.0
 
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 
 
 def _query_threads(known: dict[str, Any]) -> int:
-    """Share the processors out among the workers; `known` has the settings before this one."""
+    """Divide the processors among the workers; `known` contains the settings before this one."""
     return max(1, min(4, (os.cpu_count() or 1) // known.get("workers", 1)))
 
 
 def _decode_memory_bytes(known: dict[str, Any]) -> int:
-    """Allow 896 MiB in one process, the same for each of two workers, and no more for many.
+    """Return 896 MiB for one process, as much for each of two, and the same total for more.
 
     One worker then decodes any photo of 50 million pixels. Of the 4 GiB of a container, more than
     half is left for the networks, the uploads and the index.
@@ -246,7 +247,7 @@ class ServiceSettings(BaseSettings):
 
     @property
     def image_limits(self) -> ImageLimits:
-        """The limits of an uploaded photo."""
+        """The limits for an uploaded photo."""
         return ImageLimits(
             max_bytes=self.max_image_bytes,
             max_pixels=self.max_image_pixels,
@@ -256,7 +257,7 @@ class ServiceSettings(BaseSettings):
 
     @property
     def query_limits(self) -> QueryLimits:
-        """What a query may cost; each call gives limits with a memory for photos of their own."""
+        """The limits for a query; each call returns limits with a separate memory for photos."""
         return QueryLimits(
             image=self.image_limits,
             regions=RegionLimits(max_bytes=self.max_regions_bytes, max_regions=self.max_regions),
@@ -267,7 +268,7 @@ class ServiceSettings(BaseSettings):
 
     @property
     def engine_options(self) -> EngineOptions:
-        """How an engine is reached."""
+        """Connection options of a vector database."""
         from aladin_index.engines.client import EngineOptions
 
         return EngineOptions(
@@ -282,7 +283,7 @@ def read_settings(workers: int | None = None) -> ServiceSettings:
     """Read the settings from this process's environment.
 
     Args:
-        workers: in the place of what the environment says; others may depend on it.
+        workers: Number of workers, overriding the environment; other settings may depend on it.
 
     Raises:
         ConfigError: a variable has an impossible value, or is none of ours: one that was mistyped
@@ -315,7 +316,7 @@ def _check_names() -> None:
 
 
 def engine_options(index: Path) -> EngineOptions | None:
-    """Read the settings that are for engines, if one keeps the index; None: it is in files.
+    """Read the settings of the index's vector database, or None if the index is in files.
 
     Args:
         index: the index's folder.

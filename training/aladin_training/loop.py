@@ -80,7 +80,7 @@ def load_state(path: Path, fingerprint: str, device: torch.device) -> dict[str, 
     return state
 
 
-# A kill costs at most this much work; it does not change the result.
+# Interval of saving: an interruption loses at most this much work, and does not change the result.
 SAVE_EVERY_S = 60.0
 LOG_EVERY_STEPS = 20
 DRAW_EVERY_S = 30.0
@@ -290,7 +290,7 @@ class StageTrainer:
         return parameters | dict(self.task.named_buffers())
 
     def _save_if_due(self) -> None:
-        """Save within an epoch; its end is saved after its validation."""
+        """Save if it is due within an epoch; its end is saved after validation."""
         inside = self.step % self._batches.batches_per_epoch != 0
         if inside and time.monotonic() - self._saved_at > SAVE_EVERY_S:
             self._save()

@@ -29,23 +29,23 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import write_json
 from aladin_network.types import Direction
 
-# Least held-out AUROC of "is there a match at all" with which answers are judged. At .75, one of
-# four pairs of a query with a match and one without is told apart the wrong way round.
+# Least held-out AUROC of "is there a match at all" at which answers are judged. At 0.75, of four
+# pairs of a query with a match and one without, one is ordered wrongly.
 LEAST_AUROC = 0.75
 
-# Why the probabilities of an answer are not to be acted on: the calibration hardly tells queries
-# with a match from those without; it does not record how long its texts were; or the text is
-# shorter or longer than those.
+# Reasons not to rely on the probabilities of an answer: the calibration hardly distinguishes
+# queries with a match from those without; it does not record the lengths of its texts; or the text
+# is shorter or longer than those.
 Unreliable = Literal["weak_calibration", "unknown_text_lengths", "text_length"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbabilityModels:
-    """The two questions, answered from the same scores.
+    """Models of the two questions, which use the same scores.
 
     Attributes:
-        hit: does this item belong together with the query?
-        match: is there an item at all that does?
+        hit: Model of whether an item belongs together with the query.
+        match: Model of whether there is any item that belongs together with the query.
         no_match_below: an answer with a lower match probability says that there is none.
     """
 
@@ -59,21 +59,22 @@ class DirectionCalibration:
     """The probabilities of one direction.
 
     Attributes:
-        aligned: from both stages' scores.
-        matching: from the first stage's alone, for answers that were not re-ranked.
+        aligned: Models that use the scores of both stages.
+        matching: Models that use the first stage's scores alone, for answers that were not
+            re-ranked.
     """
 
     aligned: ProbabilityModels
     matching: ProbabilityModels
 
     def judge(self, pool: CandidateScores, hits: CandidateScores) -> Judgement:
-        """Say how likely an answer is right.
+        """Estimate how likely an answer is right.
 
         Args:
             pool: the first stage's best for the query, in its order, as many as the calibration
                 says; fewer where fewer items were searched.
-            hits: any items, those of the pool included. Where they or the pool have no
-                alignment scores, the matching scores alone decide.
+            hits: Any items, including those of the pool. If they or the pool have no alignment
+                scores, only the matching scores are used.
 
         Returns:
             Probabilities; where nothing was searched, there is no match.
@@ -119,7 +120,7 @@ class TextLengths:
         return cls(low=int(low), high=int(high))
 
     def __contains__(self, words: float) -> bool:
-        """Whether a length is in the range."""
+        """Tell whether a length is in the range."""
         return self.low <= words <= self.high
 
 
@@ -129,9 +130,9 @@ class FittedOn:
 
     Attributes:
         data: name of the data set's file or folder.
-        split: of it; None: all of it.
-        photos: that asked, those with a caption.
-        texts: that asked, their captions.
+        split: Split of the data, or None for all of it.
+        photos: Number of photos used as queries, those with a caption.
+        texts: Number of texts used as queries, the captions of these photos.
         searched: "split": its own photos and captions were searched; "index": an index's items.
         prior: share of queries that have a match, as assumed.
         text_lengths: range of the lengths of the texts; None in calibrations that were stored
@@ -156,11 +157,11 @@ class Calibration:
 
     Attributes:
         model_id: sha256 of the weights whose scores they are fitted to.
-        text_to_image: of texts that ask for photos.
-        image_to_text: of photos that ask for texts.
+        text_to_image: Calibration of text queries that search photos.
+        image_to_text: Calibration of photo queries that search texts.
         pool: candidates of a query, the first stage's best, that its hits are judged against.
-        fitted_on: where the numbers come from.
-        figures: how far the probabilities can be believed.
+        fitted_on: Origin of the numbers.
+        figures: Figures on how reliable the probabilities are.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -173,19 +174,19 @@ class Calibration:
     figures: CalibrationFigures
 
     def of(self, direction: Direction) -> DirectionCalibration:
-        """Return what one direction is judged by."""
+        """Return the calibration of one direction."""
         return self.text_to_image if direction == "text_to_image" else self.image_to_text
 
     @property
     def unreliable(self) -> dict[Direction, Unreliable | None]:
-        """Why no answer of a direction is judged with both stages' scores; None if some are."""
+        """Reasons why no two-stage answer of a direction is judged, or None if some are."""
         directions: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
         return {direction: self.unreliable_because(direction) for direction in directions}
 
     def unreliable_because(
         self, direction: Direction, *, aligned: bool = True, words: float | None = None
     ) -> Unreliable | None:
-        """Return why the probabilities of an answer are not to be acted on.
+        """Return why the probabilities of an answer are unreliable, or None if they are reliable.
 
         Nobody should be told that nothing matches, or see how likely a hit is, on the word of a
         calibration that cannot tell, or for queries unlike those that it was fitted on. One that
@@ -213,19 +214,19 @@ class Calibration:
         return None
 
 
-# No part of the checkpoint itself: an index takes over what it says, not the file.
+# Not a part of the checkpoint itself: an index copies its content, not the file.
 CALIBRATION = "calibration.json"
 
 
 def write_calibration(folder: Path, calibration: Calibration) -> None:
-    """Store a calibration in its checkpoint, whole; an older one is replaced.
+    """Write a calibration into its checkpoint atomically; an older one is replaced.
 
     Args:
-        folder: of the checkpoint.
+        folder: Checkpoint folder.
         calibration: fitted to the scores of its weights.
 
     Raises:
-        CheckpointError: it was fitted to other weights, or the folder cannot be written.
+        CheckpointError: If it was fitted to other weights, or the folder cannot be written.
     """
     _check_model(folder / CALIBRATION, calibration, read_model_id(folder))
     try:
@@ -239,8 +240,8 @@ def read_calibration(folder: Path, model_id: str) -> Calibration | None:
     """Read the calibration of a checkpoint.
 
     Args:
-        folder: of the checkpoint.
-        model_id: of its weights.
+        folder: Checkpoint folder.
+        model_id: Id of the checkpoint's weights.
 
     Returns:
         None where the checkpoint is not calibrated.
@@ -273,7 +274,8 @@ def _check_model(path: Path, calibration: Calibration, model_id: str) -> None:
         )
 
 
-# Photos whose hashes are kept; the share of a sample is within .1 of the share of all photos.
+# Number of photos whose hashes are kept; the share in a sample is within 0.1 of the share of all
+# photos.
 SAMPLE_SIZE = 256
 _DIGITS = 16
 

@@ -13,9 +13,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Candidates that a query's answer is judged by: the first stage's best. The more there are, the
-# better is seen what wrong answers score: on Flickr8k, 100 instead of 20 add 0.003 to the AUROC of
-# "is there a match at all". And so many a search hands to the second stage if not told otherwise.
+# Number of candidates by which a query's answer is judged: the first stage's best. More of them
+# show better what wrong answers score: on Flickr8k, 100 instead of 20 add 0.003 to the AUROC of "is
+# there a match at all". It is also the default number of candidates that a search passes to the
+# second stage.
 POOL = 100
 
 
@@ -52,15 +53,15 @@ class CandidateScores(NamedTuple):
         )
 
     def without_alignment(self) -> CandidateScores:
-        """Return what is left where the second stage cannot be asked."""
+        """Return the same items without alignment scores."""
         return self._replace(align=None)
 
 
 class Judgement(NamedTuple):
-    """What a calibration says of an answer.
+    """Calibrated probabilities of an answer.
 
     Attributes:
-        match_probability: that a right answer is among the items that were searched.
+        match_probability: Probability that a right answer is among the items that were searched.
         no_match: whether that is so little that there is none, as far as the scores tell.
         probabilities: (hits,) float64, that each hit belongs together with the query.
     """
@@ -70,9 +71,10 @@ class Judgement(NamedTuple):
     probabilities: NDArray[np.float64]
 
 
-# Of each of three scores, the cosine (match), the alignment score (align) and that divided by the
-# number of words (per_word): the score itself; how far it is above the best other one of the pool;
-# the pool's mean and deviation (spread); and how many deviations it is above the mean (z).
+# For each of three scores, namely the cosine (match), the alignment score (align) and the latter
+# divided by the number of words (per_word): the score itself; its distance from the best other
+# score of the pool (gap); the pool's mean and standard deviation (spread); and the number of
+# deviations above the mean (z).
 Feature = Literal[
     "match",
     "match_gap",
@@ -99,8 +101,8 @@ _ALIGN_LEVEL: tuple[Feature, ...] = (*_LEVEL, "align", "align_mean")
 _WORD_LEVEL: tuple[Feature, ...] = (*_LEVEL, "per_word", "per_word_mean")
 _ALIGN_STANDING: tuple[Feature, ...] = (*_STANDING, "align_gap", "align_spread")
 _WORD_STANDING: tuple[Feature, ...] = (*_STANDING, "per_word_gap", "per_word_spread")
-# What a fit chooses from, smallest first. Whether the sum over words or their mean tells more
-# depends on how much the network's cosines grow from wrong to right.
+# Feature sets that a fit chooses from, smallest first. Whether the sum over words or their mean is
+# more informative depends on how much the network's cosines grow from wrong to right.
 FEATURE_SETS: tuple[tuple[Feature, ...], ...] = (
     _ALIGN_LEVEL,
     _WORD_LEVEL,
@@ -117,7 +119,7 @@ _FEATURES: tuple[tuple[Feature, ...], ...] = (
     ("per_word", "per_word_gap", "per_word_mean", "per_word_spread", "per_word_z"),
 )
 
-# Scores that differ less are taken for equal: a pool of copies has hardly any deviation.
+# Scores that differ by less are treated as equal: a pool of copies has hardly any deviation.
 _LEAST_SPREAD = 1e-3
 
 
@@ -126,7 +128,7 @@ def hit_features(pool: CandidateScores, hits: CandidateScores) -> Features:
 
     Args:
         pool: the first stage's best for the query, at least one, in its order.
-        hits: any items, those of the pool included.
+        hits: Any items, including those of the pool.
 
     Returns:
         (hits,) values by name; those of the alignment are missing where the pool or the hits
@@ -154,11 +156,11 @@ def query_features(pool: CandidateScores) -> Features:
 
 
 def judged_features(pool: CandidateScores, hits: CandidateScores) -> tuple[Features, Features]:
-    """Describe a query and its hits in one go, as `query_features` and `hit_features` do.
+    """Compute `query_features` and `hit_features` of a query and its hits together.
 
     Args:
         pool: the first stage's best for the query, at least one, in its order.
-        hits: any items; with alignment scores if and only if the pool has them.
+        hits: Any items; with alignment scores if and only if the pool has them.
     """
     size = len(pool.rows)
     features = hit_features(pool, pool.joined(hits))
@@ -167,19 +169,19 @@ def judged_features(pool: CandidateScores, hits: CandidateScores) -> tuple[Featu
 
 
 def _of_best(features: Features) -> Features:
-    """Take of each score's features the value of the item with the best score."""
+    """Take each score's features from the item with the best score."""
     best: Features = {}
     for names in _FEATURES:
         if names[0] in features:
             place = int(features[names[0]].argmax())
             best |= {name: features[name][place : place + 1] for name in names}
-    # A photo that asks has no words; those of one of its candidates would say little of it.
+    # A photo query has no words, and the number of words of one candidate would not be informative.
     best["log_words"] = features["log_words"].mean(keepdims=True)
     return best
 
 
 def _scores(items: CandidateScores) -> NDArray[np.float64]:
-    """Return (scores, items): cosine, alignment score and alignment per word, or the first."""
+    """Return (scores, items): cosine, alignment and alignment per word, or only the cosine."""
     if items.align is None:
         return items.match.astype(np.float64)[np.newaxis]
     scores = np.empty((3, len(items.rows)))
@@ -198,7 +200,7 @@ def _standing(
     scores, of_pool = scores[: len(of_pool)], of_pool[: len(scores)]
     best = of_pool.argmax(axis=1)
     ascending = np.sort(of_pool, axis=1)
-    # Where the pool has no other item, nothing is known of runners-up: none is ahead or behind.
+    # If the pool has no other item, there is no runner-up, and the gap is 0.
     second = ascending[:, -2:-1] if len(pool_rows) > 1 else np.full((len(best), 1), np.nan)
     is_best = rows == pool_rows[best][:, np.newaxis]
     gap = np.nan_to_num(scores - np.where(is_best, second, ascending[:, -1:]), copy=False)
@@ -211,12 +213,12 @@ def _standing(
 
 @dataclass(frozen=True, kw_only=True)
 class Term:
-    """One feature's share in the log-odds: ``weight * (value - mean) / deviation``.
+    """One feature's term in the log-odds: ``weight * (value - mean) / deviation``.
 
     Attributes:
         feature: its name, see `aladin_network.calibration.features`.
-        mean: of the values that it was fitted on.
-        deviation: of these values; positive.
+        mean: Mean of the values that it was fitted on.
+        deviation: Standard deviation of these values; positive.
         weight: fitted.
     """
 
@@ -251,12 +253,12 @@ class LogisticModel:
         rows = len(next(iter(features.values())))
         values = np.array([features[term.feature] for term in self.terms])
         log_odds = factors @ values.reshape(len(self.terms), rows) + rest
-        # As a hyperbolic tangent, no exponential overflows.
+        # Written as a hyperbolic tangent, so that no exponential overflows.
         return 0.5 * (1 + np.tanh(0.5 * log_odds))
 
     @cached_property
     def _linear(self) -> tuple[NDArray[np.float64], float]:
-        """(terms,) factors of the values as they are, and the log-odds where these are 0."""
+        """Factors (terms,) of the raw values, and the log-odds at the value 0."""
         factors = np.array([term.weight / term.deviation for term in self.terms])
         means = np.array([term.mean for term in self.terms])
         return factors, self.intercept - float(factors @ means)

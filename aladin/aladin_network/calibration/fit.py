@@ -44,8 +44,8 @@ class AskedDirection(NamedTuple):
     """The queries of one direction.
 
     Attributes:
-        queries: asked.
-        num_candidates: that a search hands to the second stage.
+        queries: Queries with their candidates.
+        num_candidates: Number of candidates that a search passes to the second stage.
     """
 
     queries: Sequence[AskedQuery]
@@ -53,11 +53,11 @@ class AskedDirection(NamedTuple):
 
 
 class ReportQueries(NamedTuple):
-    """Queries of other photos, to report on.
+    """Queries of other photos, for the reported figures.
 
     Attributes:
-        name: of their split.
-        asked: by direction.
+        name: Name of their split.
+        asked: Queries by direction.
     """
 
     name: str
@@ -79,15 +79,15 @@ def fit_calibration(
         asked: queries of both directions.
         fusion: orders the candidates, as searches do.
         model_id: sha256 of the weights.
-        fitted_on: where the queries come from; its prior is that of the fit.
+        fitted_on: Origin of the queries; its prior is that of the fit.
         false_alarms: share of the queries with a match whose answer may say that there is none;
             the thresholds are set by it.
-        report_on: queries of other photos; None: the figures are of the same photos, each
+        report_on: Queries of other photos for the figures, or None to use the same photos, each
             judged by models that were fitted without it.
-        progress: told of models.
+        progress: Receives the number of fitted models.
 
     Raises:
-        InputError: there are too few photos to fit to, or too few that are found.
+        InputError: If there are too few photos to fit to, or too few that are found.
     """
     if fitted_on.photos < LEAST_PHOTOS:
         raise InputError(
@@ -143,10 +143,10 @@ def fit_calibration(
 def compare_with_thresholds(
     examples: StageExamples, of_match: NDArray[np.float64]
 ) -> AurocComparison:
-    """Compare how well the match probability and plain thresholds tell whether there is a match.
+    """Compare how well the match probability and plain thresholds detect a match.
 
     Args:
-        examples: that were judged.
+        examples: Judged examples.
         of_match: (queries,) their probabilities.
     """
     match = examples.match
@@ -162,13 +162,13 @@ def measure(
     comparison: AurocComparison,
     no_match_below: float,
 ) -> ProbabilityFigures:
-    """Compare probabilities with what was right.
+    """Measure probabilities against the right answers.
 
     Args:
-        examples: that were judged.
+        examples: Judged examples.
         of_hits: (hits,) their probabilities.
         of_match: (queries,) theirs.
-        comparison: of the latter with thresholds.
+        comparison: Comparison of `of_match` with thresholds.
         no_match_below: the least match probability of an answer that claims a match.
     """
     hits, match, first = examples.hits, examples.match, examples.first

@@ -28,12 +28,12 @@ from aladin_network.calibration.measures import log_loss
 from aladin_network.errors import InputError
 from aladin_network.scoring.fusion import DirectionFusion
 
-# Hits of a query that are judged: the first page.
+# Number of hits of a query that are judged: the first page.
 PAGE = 10
 
 
 class AskedQuery(NamedTuple):
-    """A query, and what the first stage finds for it.
+    """A query with the candidates that the first stage finds for it.
 
     Attributes:
         photo: number of the photo that asks, or whose caption asks.
@@ -47,10 +47,10 @@ class AskedQuery(NamedTuple):
 
 
 def candidates_kept(num_candidates: int, right: int) -> int:
-    """Return how many candidates it takes to judge a query without its right answers.
+    """Return how many candidates are needed to judge a query without its right answers.
 
     Args:
-        num_candidates: that a search hands to its second stage.
+        num_candidates: Number of candidates that a search passes to its second stage.
         right: number of right answers.
     """
     return max(num_candidates, POOL) + right
@@ -87,9 +87,9 @@ class StageExamples:
     """The cases of both questions, of one direction and one way of ranking.
 
     Attributes:
-        hits: of first pages: does the hit belong together with the query?
+        hits: Cases of first pages, each asking whether the hit belongs together with the query.
         first: (hits,) bool, marks each page's first hit.
-        match: of queries: is a right answer among the items?
+        match: Cases of queries, each asking whether a right answer is among the items.
         thresholds: (queries,) scores of a query's best candidate, by the threshold's name.
     """
 
@@ -105,13 +105,13 @@ def make_examples(
     prior: float,
     fusion: DirectionFusion | None,
 ) -> StageExamples:
-    """Ask every query twice: among all items, and among those that are not right answers.
+    """Use every query twice: with all items, and with its right answers removed.
 
     Args:
-        queries: of one direction, at least one.
-        num_candidates: of the first stage, handed to the second.
+        queries: Queries of one direction, at least one.
+        num_candidates: Number of the first stage's candidates that are passed to the second.
         prior: share of queries that have a match, between 0 and 1.
-        fusion: orders the candidates; None: the first stage's order, and its scores alone.
+        fusion: Orders the candidates, or None for the first stage's order and its scores alone.
     """
     hits: list[Features] = []
     hits_right: list[NDArray[np.bool_]] = []
@@ -156,7 +156,7 @@ def make_examples(
 
 
 def _page(found: CandidateScores, fusion: DirectionFusion | None) -> NDArray[np.int64]:
-    """Return the places of the first page's hits, in its order."""
+    """Return the positions of the first page's hits, in its order."""
     if fusion is None or found.align is None:
         return np.arange(min(PAGE, len(found.rows)), dtype=np.int64)
     align, match = torch.from_numpy(found.align), torch.from_numpy(found.match)
@@ -177,28 +177,28 @@ def _joined(parts: Sequence[Features]) -> Features:
     return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
 
-# Of the cross-validation that chooses; and of the one around it that judges, whose models are to
-# be as good as the one that is fitted to all.
+# Number of folds of the cross-validation that chooses a model, and of the outer one that judges.
+# Models of the outer one should be as good as the model that is fitted to all photos.
 CHOOSING_FOLDS, JUDGING_FOLDS = 5, 10
-# Two photos to judge in each fold: fewer say nothing.
+# Two photos to judge in each fold: fewer are not informative.
 LEAST_PHOTOS = 2 * JUDGING_FOLDS
-# scikit-learn's C; the data decide between hardly any penalty and a strong one.
+# Values of scikit-learn's C; the data decide between hardly any penalty and a strong one.
 _INVERSE_PENALTIES = (0.01, 0.1, 1.0)
 
 
 def fit_logistic(examples: Examples, what: str) -> LogisticModel:
-    """Fit the model with the features and the penalty that cross-validated log loss prefers.
+    """Fit the model with the features and penalty of the best cross-validated log loss.
 
     Args:
-        examples: to fit to; features that they do not have are left out.
+        examples: Cases to fit to; features that they lack are not used.
         what: names the examples in the error.
 
     Raises:
-        InputError: there are too few photos, or a fold leaves no right or no wrong case.
+        InputError: If there are too few photos, or a fold leaves no right or no wrong case.
     """
     names: list[Feature] = list(examples.features)
     values = np.stack([examples.features[name] for name in names], axis=1)  # (n, features)
-    # Without alignment scores, some sets are the same.
+    # Without alignment scores, some sets are equal.
     sets: dict[tuple[Feature, ...], None] = dict.fromkeys(
         tuple(name for name in each if name in names) for each in FEATURE_SETS
     )
@@ -238,14 +238,14 @@ def out_of_fold(examples: Examples, what: str) -> NDArray[np.float64]:
     """Judge each photo's cases by a model that was chosen and fitted without them.
 
     Args:
-        examples: to fit to and to judge.
+        examples: Cases to fit to and to judge.
         what: names the examples in the error.
 
     Returns:
         (n,) probabilities.
 
     Raises:
-        InputError: see `fit_logistic`.
+        InputError: If fitting is impossible; see `fit_logistic`.
     """
     probabilities = np.empty(len(examples.right))
     for train, test in photo_folds(examples, JUDGING_FOLDS, what):
@@ -257,15 +257,15 @@ def out_of_fold(examples: Examples, what: str) -> NDArray[np.float64]:
 def photo_folds(
     examples: Examples, count: int, what: str
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the places of each fold's training and test cases; all of a photo are in one fold.
+    """Yield each fold's training and test positions; all cases of a photo are in one fold.
 
     Args:
-        examples: to be divided.
-        count: of folds.
+        examples: Cases to divide.
+        count: Number of folds.
         what: names the examples in the error.
 
     Raises:
-        InputError: there are fewer photos than folds, or training cases that are all right, or
+        InputError: If there are fewer photos than folds, or if the training cases are all right or
             all wrong.
     """
     from sklearn.model_selection import GroupKFold
@@ -273,7 +273,7 @@ def photo_folds(
     photos = len(np.unique(examples.photos))
     if photos < count:
         raise InputError(f"{what}: expected at least {count} photos, found {photos}")
-    # Shuffled: neighbours in a data set are often alike.
+    # Shuffled, because neighbours in a data set are often alike.
     folds = GroupKFold(count, shuffle=True, random_state=0)
     for train, test in folds.split(examples.right, groups=examples.photos):
         right = int(examples.right[train].sum())
@@ -286,20 +286,20 @@ def photo_folds(
 
 
 class _Choice(NamedTuple):
-    """What cross-validation chooses from: columns of the features, and scikit-learn's C."""
+    """A candidate of cross-validation: columns of the features, and scikit-learn's C."""
 
     columns: list[int]
     inverse_penalty: float
 
 
 def _chosen(choices: list[list[_Choice]], losses: NDArray[np.float64]) -> _Choice:
-    """Choose the smallest set of features whose loss is not clearly above the least one.
+    """Choose the smallest feature set whose loss is not clearly above the lowest.
 
     Clearly is more than one standard error of the difference: what a larger set seems to gain
     below that may be the luck of these photos.
 
     Args:
-        choices: by set and penalty.
+        choices: Choices by feature set and penalty.
         losses: (sets, penalties, folds) of these.
     """
     penalties = losses.mean(axis=2).argmin(axis=1)  # (sets,)
@@ -319,7 +319,7 @@ def _scaler(values: NDArray[np.float64]) -> Any:
 def _fit(scaled: NDArray[np.float64], examples: Examples, choice: _Choice) -> Any:
     from sklearn.linear_model import LogisticRegression
 
-    # Few features and many cases, some features collinear: what this solver is made for.
+    # This solver is made for few features, many cases and collinear features.
     regression = LogisticRegression(
         C=choice.inverse_penalty, solver="newton-cholesky", max_iter=1000
     )

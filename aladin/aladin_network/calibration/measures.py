@@ -32,7 +32,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
-    """Predicted probabilities against what was right.
+    """Predicted probabilities compared with observed frequencies.
 
     Attributes:
         ece: expected calibration error, over bins of equal mass.
@@ -40,7 +40,7 @@ class Reliability:
         brier: mean squared error of the probability.
         log_loss: mean negative log-likelihood, in nats.
         base_rate: share that was right.
-        bins: of equal mass, ascending.
+        bins: Bins of equal mass, ascending.
     """
 
     ece: float
@@ -62,7 +62,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class NoMatchFigures:
-    """How often answers say that there is no match.
+    """Rates at which answers report that there is no match.
 
     Attributes:
         below: the match probability below which they do.
@@ -80,14 +80,14 @@ class ProbabilityFigures:
     """Figures of one pair of models.
 
     Attributes:
-        hits: of the first page.
-        best_hit: of its first hit alone.
+        hits: Reliability on the hits of the first page.
+        best_hit: Reliability on the first hit alone.
         match: whether there is a match at all.
-        no_match: what is said of that.
-        auroc: of telling queries that have a match from those that have none, by what tells
-            them: "probability", and thresholds on the best "cosine", "alignment" and
+        no_match: Figures of answers that report no match.
+        auroc: AUROC of distinguishing queries with a match from those without, by score:
+            "probability", and thresholds on the best "cosine", "alignment" and
             "alignment_per_word".
-        auroc_gain: that of the probability minus that of each threshold.
+        auroc_gain: AUROC of the probability minus that of each threshold.
     """
 
     hits: Reliability
@@ -103,8 +103,8 @@ class DirectionFigures:
     """Figures of one direction.
 
     Attributes:
-        aligned: of the probabilities from both stages' scores.
-        matching: of those from the first stage's alone.
+        aligned: Figures of the probabilities from both stages' scores.
+        matching: Figures of the probabilities from the first stage's scores alone.
     """
 
     aligned: ProbabilityFigures
@@ -113,16 +113,16 @@ class DirectionFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationFigures:
-    """Figures of both directions, on photos that the models which they tell of never saw.
+    """Figures of both directions, on photos that were not used for fitting.
 
     Attributes:
         measured_on: "out of fold", each photo judged by models fitted without it; or the name of
             another split.
-        photos: whose queries were judged.
+        photos: Number of photos whose queries were judged.
         auroc: mean of both directions, from both stages' scores; see `ProbabilityFigures`.
         auroc_gain: likewise.
-        text_to_image: of texts that ask for photos.
-        image_to_text: of photos that ask for texts.
+        text_to_image: Figures of text queries that search photos.
+        image_to_text: Figures of photo queries that search texts.
     """
 
     measured_on: str
@@ -138,14 +138,14 @@ class CalibrationFigures:
 
 
 BINS = 10
-# No case may count for more than this: a probability of 0 that was right is not infinitely wrong.
+# Largest loss of a single case: a probability of 0 for a right case is not infinitely wrong.
 _LEAST_PROBABILITY = 1e-12
 
 
 def reliability(
     probabilities: NDArray[np.float64], right: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> Reliability:
-    """Compare probabilities with what was right.
+    """Compare probabilities with the right answers.
 
     The expected calibration error is the mean distance of a bin's mean probability from its share
     of right cases, bins weighted by their mass.
@@ -171,7 +171,7 @@ def reliability(
 def log_loss(
     probabilities: NDArray[np.float64], right: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> float:
-    """Return the mean negative log-likelihood of what was right, in nats; see `reliability`."""
+    """Return the mean negative log-likelihood of the outcomes in nats; see `reliability`."""
     said = np.where(right, probabilities, 1 - probabilities)
     return -float(np.average(np.log(np.maximum(said, _LEAST_PROBABILITY)), weights=weights))
 
@@ -181,12 +181,12 @@ def auroc(
     right: NDArray[np.bool_],
     weights: NDArray[np.float64] | None = None,
 ) -> float:
-    """Return how often a right case scores above a wrong one; equal scores count half.
+    """Return how often a right case scores above a wrong one; equal scores count as half.
 
     Args:
         scores: (n,).
         right: (n,), with right and wrong cases.
-        weights: (n,), how often each case counts; None: once.
+        weights: (n,), number of times that each case counts, or None to count each once.
     """
     _, level = np.unique(scores, return_inverse=True)
     return _auroc_of_levels(level, right, np.ones(len(right)) if weights is None else weights)
@@ -196,7 +196,7 @@ class AurocComparison(NamedTuple):
     """AUROC of several scores of the same cases, the first of which is compared with the others.
 
     Attributes:
-        names: of the scores.
+        names: Names of the scores.
         observed: (scores,) of all cases.
         drawn: (draws, scores), of photos drawn with replacement.
     """
@@ -207,14 +207,14 @@ class AurocComparison(NamedTuple):
 
     @property
     def auroc(self) -> dict[str, Estimate]:
-        """Each score's, by name."""
+        """AUROC of each score, by name."""
         return {
             name: _estimate(self.observed[k], self.drawn[:, k]) for k, name in enumerate(self.names)
         }
 
     @property
     def gain(self) -> dict[str, Estimate]:
-        """That of the first score minus each other's, in the same draws, by the other's name."""
+        """AUROC of the first score minus each other's, in the same draws, by the other's name."""
         return {
             name: _estimate(
                 self.observed[0] - self.observed[k], self.drawn[:, 0] - self.drawn[:, k]
@@ -224,7 +224,7 @@ class AurocComparison(NamedTuple):
         }
 
     def mean_with(self, other: AurocComparison) -> AurocComparison:
-        """Average with other cases of the same photos, in the same draws; of scores in both."""
+        """Average with other cases of the same photos and draws, for scores in both."""
         names = [name for name in self.names if name in other.names]
         ours = [self.names.index(name) for name in names]
         theirs = [other.names.index(name) for name in names]
@@ -242,14 +242,14 @@ def compare_auroc(
     resamples: int = 1000,
     seed: int = 0,
 ) -> AurocComparison:
-    """Compare scores by their AUROC; intervals are of 95 %, photos drawn with all their cases.
+    """Compare scores by AUROC, with 95 % intervals; a photo is drawn with all its cases.
 
     Args:
         scores: (n,) each; the first is compared with the others, in the same draws.
         right: (n,); every photo has right and wrong cases.
         photos: (n,) int64.
         resamples: number of draws of as many photos, with replacement.
-        seed: of the draws.
+        seed: Seed of the bootstrap draws.
     """
     names = list(scores)
     levels = [np.unique(scores[name], return_inverse=True)[1] for name in names]
@@ -270,7 +270,7 @@ def compare_auroc(
 def _equal_mass(
     probabilities: NDArray[np.float64], share: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Number the bins of equal mass; equal probabilities are in one bin."""
+    """Return bin numbers of bins of equal mass; equal probabilities share a bin."""
     _, level = np.unique(probabilities, return_inverse=True)
     mass = np.bincount(level, weights=share)
     middle = np.cumsum(mass) - mass / 2

@@ -39,9 +39,9 @@ from aladin_network.errors import CheckpointError
 
 _OSCAR = "img_txt_enc.oscar_model."
 
-# A layer of torch's nn.TransformerEncoder and one of `aladin_network.layers.TransformerStack`:
-# both stack
-# query, key and value in this order, each with its heads one after the other.
+# Names in a layer of torch's nn.TransformerEncoder and in one of
+# `aladin_network.layers.TransformerStack`: both stack query, key and value in this order, each with
+# its heads one after the other.
 _LAYER = {
     r"query_key_value\.(weight|bias)": r"self_attn.in_proj_\2",
     r"output\.(weight|bias)": r"self_attn.out_proj.\2",
@@ -81,7 +81,7 @@ _PARTS = {
     "scheduler": f"state {_TRAINING}",
 }
 
-# What the settings have to be for the network to be the paper's; absent ones are.
+# Required values of the settings for the network of the paper; missing ones are accepted.
 _EXPECTED: dict[tuple[str, str], object] = {
     ("model", "teran-layers"): 0,
     ("model", "depth-aggregation"): False,
@@ -100,18 +100,19 @@ def convert_aladin(
     max_tokens: int | None = None,
     max_regions: int | None = None,
 ) -> ConversionReport:
-    """Make a network that gives the scores of the authors' evaluation.
+    """Convert to a network that reproduces the scores of the authors' evaluation.
 
     It computes as their code does where that differs from the paper: A-1, A-2, A-4 and A-5 of
     training/PAPERS.md.
 
     Args:
-        file: what their training saved.
+        file: File that their training saved.
         oscar: folder with ``config.json`` and ``vocab.txt`` of the OSCAR or VinVL network that it
             started from, which the file does not repeat.
         out: folder of the new checkpoint; not there yet, or empty.
-        max_tokens: longest text and label part; None: as in their training, else 50.
-        max_regions: regions that are read; None: as in their training, else 34.
+        max_tokens: Longest text and label part, or None for the value of their training, else 50.
+        max_regions: Number of regions that are read, or None for the value of their training, else
+            34.
 
     Raises:
         CheckpointError: a file cannot be read, the settings are not those of the paper's network,
@@ -121,7 +122,7 @@ def convert_aladin(
     refuse_existing(out)
     config = read_oscar_config(oscar)
     tokenizer = read_oscar_tokenizer(oscar, config.vocab_size)
-    # Their command line's options are saved as they are: a class that only holds attributes.
+    # Their command-line options are saved as an object of a class that only holds attributes.
     saved = _parts(read_torch_file(file, harmless=[argparse.Namespace]), file)
     tensors = named_tensors(saved["model"], f"{file}: model")
     matching = _matching_head(saved["config"], config, file)
@@ -134,7 +135,7 @@ def convert_aladin(
 
 
 def _parts(saved: object, file: Path) -> dict[str, Any]:
-    """Take the file for what it has to be: known parts by name."""
+    """Check the file's structure and return its known parts by name."""
     if not isinstance(saved, dict):
         raise CheckpointError(f"{file}: expected parts by name, found {type(saved).__name__}")
     missing = sorted({"model", "config"} - saved.keys())
@@ -148,10 +149,10 @@ def _parts(saved: object, file: Path) -> dict[str, Any]:
 
 
 def _matching_head(settings: object, oscar: OscarConfig, file: Path) -> MatchingHeadConfig:
-    """Read the matching head's settings, refusing a network that is not the paper's.
+    """Read the matching head's settings; refuse a network that is not the paper's.
 
     Raises:
-        CheckpointError: another kind of network, or a setting is missing.
+        CheckpointError: If it is another kind of network, or a setting is missing.
     """
     for (section, key), expected in _EXPECTED.items():
         found = _setting(settings, section, key, file)
@@ -183,7 +184,7 @@ def _setting(settings: object, section: str, key: str, file: Path) -> object:
 def _options(
     arguments: object, max_tokens: int | None, max_regions: int | None, file: Path
 ) -> RegionsOptions:
-    """Take the lengths from the caller, else from the training's own command line."""
+    """Take the lengths from the caller, else from the command line of their training."""
     own = vars(arguments) if isinstance(arguments, argparse.Namespace) else {}
     attention = own.get("att_mask_type", "CLR")
     if attention != "CLR":

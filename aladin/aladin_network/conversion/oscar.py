@@ -56,20 +56,20 @@ _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 @dataclass(frozen=True, kw_only=True)
 class OscarConfig:
-    """What of a ``config.json`` decides how its network computes.
+    """Keys of a ``config.json`` that affect the network's computation.
 
     The keys with a default are those that early versions of the library did not write, when the
     default was all they could do.
 
     Attributes:
         img_feature_dim: numbers of a region's vector, 2054 with VinVL's geometry.
-        img_feature_type: how regions enter; "dis_code" and the like are codes, not vectors.
+        img_feature_type: Input form of regions; "dis_code" and the like are codes, not vectors.
         use_img_layernorm: whether a layer norm follows the regions' embedding.
-        img_layer_norm_eps: of that layer norm.
+        img_layer_norm_eps: Epsilon of that layer norm.
         pruned_heads: attention heads that were cut out, by layer.
     """
 
-    # Such a file also says what the network was trained for; none of that matters here.
+    # Keys about the training task are also in such a file; they are ignored.
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     vocab_size: int
@@ -113,11 +113,11 @@ def read_oscar_config(folder: Path) -> OscarConfig:
     """Read ``config.json``.
 
     Args:
-        folder: of an OSCAR or VinVL checkpoint.
+        folder: Folder of an OSCAR or VinVL checkpoint.
 
     Raises:
-        CheckpointError: it is missing, lacks a key, or describes a network that reads no regions
-            or computes otherwise than ours.
+        CheckpointError: If it is missing, lacks a key, or describes a network that reads no regions
+            or computes differently from ours.
     """
     path = folder / CONFIG
     try:
@@ -143,7 +143,7 @@ def read_oscar_tokenizer(folder: Path, vocab_size: int) -> Tokenizer:
     written does.
 
     Args:
-        folder: of an OSCAR or VinVL checkpoint.
+        folder: Folder of an OSCAR or VinVL checkpoint.
         vocab_size: rows of the word embeddings; the vocabulary may be shorter.
 
     Raises:
@@ -152,7 +152,7 @@ def read_oscar_tokenizer(folder: Path, vocab_size: int) -> Tokenizer:
     """
     path = folder / VOCABULARY
     try:
-        # Only a line feed ends an entry: a few word pieces are other kinds of white space.
+        # Only a line feed ends an entry: a few word pieces are other whitespace characters.
         entries = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error})") from None
@@ -198,20 +198,20 @@ def _read_json(path: Path) -> dict[str, Any]:
     return data
 
 
-# ALADIN's README trains and tests with these lengths.
+# ALADIN's README uses these lengths for training and testing.
 MAX_TOKENS, MAX_REGIONS = 50, 34
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegionsOptions:
-    """What a checkpoint's own files do not say of the network.
+    """Options of the network that a checkpoint's own files do not contain.
 
     Attributes:
         max_tokens: longest text, and longest label part of a photo, special tokens included.
         max_regions: regions of a photo that are read.
         official: compute as ALADIN's published code where it differs from the paper (A-1, A-2,
             A-4 and A-5 of training/PAPERS.md); the paper's way otherwise.
-        seed: of the random numbers with which new tensors start.
+        seed: Seed of the random numbers that initialise new tensors.
     """
 
     max_tokens: int = MAX_TOKENS
@@ -226,13 +226,13 @@ def new_network(
     options: RegionsOptions,
     matching: MatchingHeadConfig | None = None,
 ) -> AladinModel:
-    """Build the paper's network at random, the same at every call.
+    """Build the paper's network with random weights, identical at every call.
 
     Args:
         oscar: the backbone.
-        tokenizer: of its vocabulary.
-        options: what its files do not say.
-        matching: None: the paper's matching head.
+        tokenizer: Tokenizer of its vocabulary.
+        options: Options that its files do not contain.
+        matching: Matching head, or None for that of the paper.
 
     Raises:
         ConfigError: an impossible combination.
@@ -274,10 +274,10 @@ _PAIRS = "of what OSCAR was trained for, on top of a text and a photo read toget
 
 
 def oscar_renames(prefix: str = "") -> list[Rename]:
-    """Return how our backbone's tensors are called in OSCAR's network.
+    """Return the names of our backbone's tensors in OSCAR's network.
 
     Args:
-        prefix: in front of all of OSCAR's names, where its network is part of another.
+        prefix: Prefix of all of OSCAR's names, for an OSCAR network inside another one.
     """
     return [
         Rename(r"text\.encoder\.model\.(.+)", rf"{prefix}bert.\1"),
@@ -287,7 +287,7 @@ def oscar_renames(prefix: str = "") -> list[Rename]:
 
 
 def oscar_left(prefix: str = "") -> list[Left]:
-    """Return what of OSCAR's network ours has no place for; see `oscar_renames`."""
+    """Return the tensors of OSCAR's network that ours does not use; see `oscar_renames`."""
     transform = r"transform\.(dense|LayerNorm)\.(weight|bias)"
     patterns = {
         r"bert\.embeddings\.position_ids": "counts positions from 0, as BERT does without it",
@@ -301,14 +301,14 @@ def oscar_left(prefix: str = "") -> list[Left]:
 
 
 def convert_oscar(folder: Path, out: Path, options: RegionsOptions) -> ConversionReport:
-    """Make a network whose backbone is OSCAR's, as ALADIN's training starts.
+    """Convert to a network with OSCAR's backbone, as at the start of ALADIN's training.
 
     The alignment head has no parameters; the matching head is new.
 
     Args:
-        folder: with ``pytorch_model.bin``, ``config.json`` and ``vocab.txt``.
+        folder: Folder with ``pytorch_model.bin``, ``config.json`` and ``vocab.txt``.
         out: folder of the new checkpoint; not there yet, or empty.
-        options: what the files do not say.
+        options: Options that the files do not contain.
 
     Raises:
         CheckpointError: a file cannot be read, or a tensor is missing, unknown or of another

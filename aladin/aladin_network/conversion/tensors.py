@@ -23,12 +23,12 @@ from aladin_network.checkpoint import Provenance, save_checkpoint
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.model import AladinModel
 
-# Errors name this many tensors; the file is as wrong with three as with two hundred.
+# Number of tensors named in an error; more would not help.
 _NAMED = 5
 
 
 class Rename(NamedTuple):
-    """How tensors of ours are called in a foreign checkpoint.
+    """Names of a group of our tensors in a foreign checkpoint.
 
     Attributes:
         ours: regular expression of whole names.
@@ -40,7 +40,7 @@ class Rename(NamedTuple):
 
 
 class Left(NamedTuple):
-    """Tensors that a foreign checkpoint may hold and this network has no place for.
+    """Tensors that a foreign checkpoint may contain and this network does not use.
 
     Attributes:
         theirs: regular expression of whole names.
@@ -57,7 +57,7 @@ class Taken(NamedTuple):
     Attributes:
         source: its name in the file.
         target: its name in the new checkpoint.
-        shape: of both.
+        shape: Shape of both tensors.
     """
 
     source: str
@@ -71,7 +71,7 @@ class LeftOut(NamedTuple):
     Attributes:
         source: its name in the file.
         reason: why.
-        shape: of a tensor; None: it is none.
+        shape: Tensor shape, or None if the entry is not a tensor.
     """
 
     source: str
@@ -81,12 +81,12 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class MappedTensors:
-    """What a foreign checkpoint becomes.
+    """Result of mapping a foreign checkpoint.
 
     Attributes:
         weights: float32 tensors by our names.
-        taken: where each of them comes from.
-        left: what stays behind.
+        taken: Origin of each of them.
+        left: Parts that are not taken over.
         new: tensors of ours that the file does not know; they keep their random start.
     """
 
@@ -106,11 +106,11 @@ def map_tensors(
     """Find each tensor of ours in a foreign checkpoint.
 
     Args:
-        tensors: of the foreign checkpoint, by its names.
-        expected: of our network, by ours; only the shapes are read.
+        tensors: Tensors of the foreign checkpoint, by its names.
+        expected: Tensors of our network, by our names; only the shapes are read.
         renames: the first that matches one of our names says what it is called there; a tensor of
             ours that none matches is new.
-        left: which of their tensors may stay behind.
+        left: Foreign tensors that may be skipped.
         where: names the file in errors.
 
     Raises:
@@ -149,7 +149,7 @@ def map_tensors(
 
 
 def _modern(name: str) -> str:
-    """Call a layer norm's vectors as torch does; BERT's first checkpoints had other names."""
+    """Name a layer norm's vectors as torch does; BERT's first checkpoints use other names."""
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
 
@@ -177,10 +177,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _checked(tensor: Tensor, expected: Tensor, where: str) -> Tensor:
-    """Bring a tensor to float32, refusing one that cannot be ours.
+    """Convert a tensor to float32; refuse one that does not fit.
 
     Raises:
-        CheckpointError: it has another shape, or is not a plain one of finite numbers.
+        CheckpointError: If it has another shape, or is not a plain tensor of finite numbers.
     """
     if tensor.layout != torch.strided or not tensor.is_floating_point():
         raise CheckpointError(f"{where}: expected floating-point numbers, got {tensor.dtype}")
@@ -193,7 +193,7 @@ def _checked(tensor: Tensor, expected: Tensor, where: str) -> Tensor:
 
 
 def read_torch_file(path: Path, harmless: Sequence[type] = ()) -> object:
-    """Read what ``torch.save`` wrote, in today's format or that of before torch 1.6.
+    """Read a file of ``torch.save``, in the current format or that before torch 1.6.
 
     Args:
         path: the file.
@@ -204,8 +204,8 @@ def read_torch_file(path: Path, harmless: Sequence[type] = ()) -> object:
         What was saved, its tensors on the CPU.
 
     Raises:
-        CheckpointError: there is no such file, it is no checkpoint, it is cut short, or it holds
-            something that only running its code could build.
+        CheckpointError: If there is no such file, it is not a checkpoint, it is truncated, or it
+            contains something that only executing its code could build.
     """
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
@@ -221,14 +221,14 @@ def read_torch_file(path: Path, harmless: Sequence[type] = ()) -> object:
 
 
 def named_tensors(value: object, where: str) -> dict[str, Tensor]:
-    """Take a state dict for what it has to be: tensors by name.
+    """Check that a value is a state dict, and return its tensors by name.
 
     Args:
-        value: what stands in the file.
+        value: Content of the file.
         where: names the source in the error.
 
     Raises:
-        CheckpointError: it is something else.
+        CheckpointError: If it is not a state dict.
     """
     if not isinstance(value, Mapping):
         raise CheckpointError(f"{where}: expected tensors by name, found {type(value).__name__}")
@@ -244,7 +244,7 @@ def named_tensors(value: object, where: str) -> dict[str, Tensor]:
 
 
 def _refusal(message: str) -> str:
-    """Say in one line what torch's restricted reader stopped at."""
+    """Describe in one line what torch's restricted unpickler refused."""
     culprit = re.search(r"GLOBAL (\S+)", message)
     if culprit is None:
         return "refused: it is no checkpoint of tensors and plain values"
@@ -256,15 +256,15 @@ def _refusal(message: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionReport:
-    """What became of a foreign checkpoint.
+    """Result of converting a foreign checkpoint.
 
     Attributes:
         source: the file of its tensors.
         out: the checkpoint that was written.
-        taken: where each tensor of the new checkpoint comes from.
-        left: what stays behind, and why.
+        taken: Origin of each tensor of the new checkpoint.
+        left: Parts that were not taken over, with the reasons.
         new: tensors of the new checkpoint that the file does not know.
-        seed: of the random numbers with which those start; None: nothing is new.
+        seed: Seed of the random numbers that initialise the new tensors, or None if there are none.
     """
 
     source: Path
@@ -276,7 +276,7 @@ class ConversionReport:
 
 
 def refuse_existing(out: Path) -> None:
-    """Keep a conversion from replacing what somebody may need, its own source included.
+    """Refuse to replace an existing output, which may be the conversion's own source.
 
     Raises:
         ConfigError: `out` is there and not an empty folder.
@@ -300,7 +300,7 @@ def write_converted(
         mapped: its tensors.
         source: the file they were read from.
         out: folder of the new checkpoint.
-        seed: with which the model's other tensors were drawn; None: there are none.
+        seed: Seed with which the model's other tensors were drawn, or None if there are none.
         left: parts of the file besides its tensors that stay behind.
     """
     model.load_state_dict(model.state_dict() | mapped.weights)

@@ -36,24 +36,26 @@ from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 
-# Longer than any caption; BERT's kin have 512 positions, which nobody's captions fill.
+# Longer than any caption; BERT-like models have 512 positions, more than captions need.
 _MOST_TOKENS = 128
-# Takes no room while the network is asked how many tokens it can read.
+# Small, to save memory while the network is asked how many tokens it can read.
 _FEWEST_TOKENS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class TowersOptions:
-    """What is chosen of a pair of pretrained towers.
+    """Options for converting a pair of pretrained towers.
 
     Attributes:
-        text: source of the text tower; None: that of the vision tower.
-        size_px: side of the network's input; None: its own. Positions are interpolated.
-        max_patches: of a photo, for networks that take photos of any shape; None: its own.
+        text: Source of the text tower, or None for that of the vision tower.
+        size_px: Side of the network's input in pixels, or None for its own size. Positions are
+            interpolated.
+        max_patches: Largest number of patches per photo, for networks that take photos of any
+            shape, or None for the network's own number.
         pyramid: grids that the patches are averaged to, which makes the token store smaller.
         align_dim: size of the alignment head's tokens, at most that of the towers' own space.
-        max_tokens: longest text; None: what the network can read, at most 128.
-        seed: of the random numbers with which new tensors start.
+        max_tokens: Longest text in tokens, or None for what the network can read, at most 128.
+        seed: Seed of the random numbers that initialise new tensors.
     """
 
     text: str | None = None
@@ -67,7 +69,7 @@ class TowersOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TowersReport:
-    """What became of two pretrained towers.
+    """Result of converting two pretrained towers.
 
     Attributes:
         out: the checkpoint that was written.
@@ -75,7 +77,7 @@ class TowersReport:
         text: source of the text tower.
         zero_shot: the matching score is the towers' own similarity; otherwise the heads are new.
         dim: size of the embeddings.
-        regions: of a photo; None: differs from photo to photo.
+        regions: Number of regions per photo, or None if it differs from photo to photo.
         max_tokens: longest text.
     """
 
@@ -89,7 +91,7 @@ class TowersReport:
 
 
 def convert_towers(source: str, out: Path, options: TowersOptions) -> TowersReport:
-    """Make a checkpoint of two pretrained towers.
+    """Convert two pretrained towers to a checkpoint.
 
     Their encoders are frozen until a stage of training tunes them. The second stage leaves the
     order to the matching score, as no alignment head is trained yet.
@@ -98,7 +100,7 @@ def convert_towers(source: str, out: Path, options: TowersOptions) -> TowersRepo
         source: local folder or hub name of the vision tower, and of the text tower if `options`
             names no other.
         out: folder of the new checkpoint; not there yet, or empty.
-        options: what is chosen.
+        options: Options of the conversion.
 
     Raises:
         CheckpointError: a source cannot be loaded.
@@ -188,7 +190,7 @@ def _preprocessing(source: str, any_shape: bool, options: TowersOptions) -> Imag
 
 
 def _shared_dim(image_encoder: ImageEncoder, text_encoder: HFTextEncoder) -> int | None:
-    """Return the size of the space that both towers project to; None: there is none."""
+    """Return the size of the space that both towers project to, or None if there is none."""
     image, text = image_encoder.projection, text_encoder.projection
     if image is None or text is None or len(image.weight) != len(text.weight):
         return None
@@ -196,7 +198,7 @@ def _shared_dim(image_encoder: ImageEncoder, text_encoder: HFTextEncoder) -> int
 
 
 def _towers_own(align_dim: int) -> dict[str, Any]:
-    """Return towers and heads that leave everything to the dual encoder."""
+    """Return towers and heads that pass on the dual encoder's output unchanged."""
     bare = TowerConfig(trunk=None)
     return {
         "image_tower": bare,
@@ -211,7 +213,7 @@ def _new(
     text_encoder: HFTextEncoder,
     options: TowersOptions,
 ) -> dict[str, Any]:
-    """Return the default towers and heads, for training."""
+    """Return the default towers and heads, which need training."""
     starts_with_word = bool(text_encoder.preprocess(["a"]).content[0, 0])
     return {
         "image_tower": TowerConfig(aggregate="encoder" if _has_front(image_encoder) else "mean"),

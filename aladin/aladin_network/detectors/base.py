@@ -27,8 +27,9 @@ class Detector(Protocol):
     """Finds the regions of photos; safe to use from any number of threads.
 
     Attributes:
-        id: what the vectors depend on, the same on every machine: the kind of detector, its
-            weights and its options. A network is only good for the detector of its training.
+        id: Identifies what the vectors depend on, the same on every machine: the kind of detector,
+            its weights and its options. A network only works with the detector that it was trained
+            with.
         dim: numbers of each vector, geometry included.
     """
 
@@ -58,15 +59,15 @@ class BatchDetector(Detector, Protocol):
 
 @runtime_checkable
 class DetectorFactory(Protocol):
-    """Makes a detector from what the user wrote; see `aladin_network.detectors.base`."""
+    """Builds a detector from the user's specification; see `aladin_network.detectors.base`."""
 
     def __call__(self, source: str | None, options: Mapping[str, str], device: str) -> Detector:
-        """Make it.
+        """Build the detector.
 
         Args:
-            source: folder or hub name of weights; None: the user gave none.
-            options: as they were written.
-            device: where to run, as torch names it.
+            source: Folder or hub name of weights, or None if the user gave none.
+            options: Options as the user wrote them.
+            device: Device to run on, as torch names it.
 
         Raises:
             ConfigError: an option is unknown or impossible.
@@ -76,7 +77,7 @@ class DetectorFactory(Protocol):
 
 
 def detect_all(detector: Detector, photos: Sequence[Image.Image]) -> list[RegionSet]:
-    """Find the regions of several photos, together where the detector can do so."""
+    """Find the regions of several photos, in one batch if the detector supports it."""
     if isinstance(detector, BatchDetector):
         return detector.detect_batch(photos)
     return [detector.detect(photo) for photo in photos]
@@ -84,7 +85,7 @@ def detect_all(detector: Detector, photos: Sequence[Image.Image]) -> list[Region
 
 GROUP = "aladin_network.detectors"
 
-# Where the factories are; each is imported when it is asked for.
+# Locations of the factories; each is imported when it is needed.
 DETECTORS = {
     "objects": "aladin_network.detectors.objects:load_objects",
     "windows": "aladin_network.detectors.windows:load_windows",
@@ -92,12 +93,12 @@ DETECTORS = {
 
 
 class DetectorSpec(NamedTuple):
-    """A detector as the user wrote it.
+    """A detector as specified by the user.
 
     Attributes:
-        kind: of `known_detectors`, or a module and an attribute of it.
-        source: folder or hub name of weights; None: none given.
-        options: by name.
+        kind: Name from `known_detectors`, or a module and an attribute of it.
+        source: Folder or hub name of weights, or None if none was given.
+        options: Options by name.
     """
 
     kind: str
@@ -109,11 +110,11 @@ def load_detector(text: str, device: str = "cpu") -> Detector:
     """Load a detector.
 
     Args:
-        text: see this module.
-        device: where to run it, as torch names it.
+        text: Detector specification; see this module.
+        device: Device to run on, as torch names it.
 
     Raises:
-        ConfigError: there is no such detector, or an option is unknown or impossible.
+        ConfigError: If there is no such detector, or an option is unknown or impossible.
         CheckpointError: its weights cannot be loaded.
     """
     spec = parse_detector(text)
@@ -125,7 +126,7 @@ def load_detector(text: str, device: str = "cpu") -> Detector:
 
 
 def parse_detector(text: str) -> DetectorSpec:
-    """Take apart what the user wrote.
+    """Parse the user's specification of a detector.
 
     Raises:
         ConfigError: an option has no value, or there is neither a kind nor a source.
@@ -150,7 +151,7 @@ def parse_detector(text: str) -> DetectorSpec:
 
 
 def known_detectors() -> dict[str, str]:
-    """Return where the factories are by name: the built-in ones, and those that are installed."""
+    """Return the location of each factory by name: built-in and installed ones."""
     installed = {entry.name: entry.value for entry in entry_points(group=GROUP)}
     return installed | DETECTORS
 
@@ -174,14 +175,14 @@ def parse_options(schema: type[T], options: Mapping[str, str], kind: str) -> T:
 
     Args:
         schema: a frozen dataclass with ``__pydantic_config__ = STRICT``.
-        options: as the user wrote them.
-        kind: of the detector, for the error.
+        options: Options as the user wrote them.
+        kind: Kind of the detector, for the error message.
 
     Raises:
         ConfigError: an option is unknown or impossible; every one is named.
     """
     try:
-        # By its rules for texts "0.3" is a number; a name that is unknown stays an error.
+        # With pydantic's rules for text, "0.3" is a number; an unknown name remains an error.
         return TypeAdapter(schema).validate_strings(dict(options))
     except ValidationError as error:
         faults = [
@@ -195,6 +196,6 @@ def parse_options(schema: type[T], options: Mapping[str, str], kind: str) -> T:
 
 
 def options_text(options: object, leave_out: tuple[str, ...] = ()) -> str:
-    """Write options for a detector's id: all that count, in the order of their names."""
+    """Format options for a detector's id: all that affect its output, sorted by name."""
     values = dataclasses.asdict(cast(Any, options))
     return ",".join(f"{key}={values[key]}" for key in sorted(values) if key not in leave_out)

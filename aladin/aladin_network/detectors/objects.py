@@ -32,13 +32,13 @@ from aladin_network.photos.regions import GEOMETRY, RegionSet, with_geometry
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectOptions:
-    """Which objects become regions. The numbers are those of bottom-up attention and VinVL.
+    """Selection of regions. The defaults are those of bottom-up attention and VinVL.
 
     Attributes:
         threshold: probability of its class that an object needs.
         min_regions: the most probable objects, so many, are taken whatever their probability.
         max_regions: the most probable ones, at most so many, are taken.
-        revision: of a hub name; None: the newest.
+        revision: Revision of a hub name, or None for the newest.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -50,15 +50,15 @@ class ObjectOptions:
 
 
 class ObjectDetector:
-    """A detector whose decoder has one state an object."""
+    """A detector whose decoder has one state for each object."""
 
     def __init__(self, model: Any, processor: Any, options: ObjectOptions) -> None:
-        """Detect with a network.
+        """Wrap a network.
 
         Args:
-            model: of transformers, for object detection, in evaluation mode.
-            processor: of its photos.
-            options: which objects become regions.
+            model: Object detection model of transformers, in evaluation mode.
+            processor: Processor of its photos.
+            options: Selection of regions among objects.
         """
         if options.min_regions > options.max_regions:
             raise ConfigError(
@@ -76,15 +76,15 @@ class ObjectDetector:
 
     @classmethod
     def from_source(cls, source: str, options: ObjectOptions, device: str) -> ObjectDetector:
-        """Load the network that a folder or a hub name stands for.
+        """Load the network of a folder or hub name.
 
         Raises:
-            CheckpointError: it cannot be loaded, or is no such detector.
+            CheckpointError: If it cannot be loaded, or is not such a detector.
         """
         model = load_network(AutoModelForObjectDetection, source, options.revision, device)
         try:
             with quiet():
-                # Of two ways to resize, the one that is the same with and without torchvision.
+                # This way of resizing gives the same result with and without torchvision.
                 processor = AutoImageProcessor.from_pretrained(
                     source,
                     revision=options.revision,
@@ -123,7 +123,7 @@ class ObjectDetector:
     ) -> list[RegionSet]:
         output = self._model(pixel_values=pixels.to(self._model.device))
         objects = output.logits.shape[1]
-        # YOLOS has the states of its patches in front of those of the objects.
+        # YOLOS has the states of its patches before those of the objects.
         states = output.last_hidden_state[:, -objects:].float()  # (batch, objects, dim)
         probabilities = self._probabilities(output.logits.float())
         batch = (states, probabilities, output.pred_boxes.float())
@@ -153,7 +153,7 @@ class ObjectDetector:
         )
 
     def _probabilities(self, logits: Float[Tensor, "batch objects classes"]) -> Tensor:
-        """Return each class's probability: DETR has one class more, for no object at all."""
+        """Return each class's probability; DETR has an additional class for no object."""
         if logits.shape[2] == len(self._labels) + 1:
             return logits.softmax(dim=2)[:, :, :-1]
         return logits.sigmoid()
@@ -167,7 +167,7 @@ class ObjectDetector:
         return batch["pixel_values"][0]
 
     def _state_dim(self) -> int:
-        """Learn the size of a state from a blank photo."""
+        """Determine the size of a state from a blank photo."""
         blank = self._preprocess(Image.new("RGB", (64, 64))).unsqueeze(0)
         with torch.inference_mode():
             output = self._model(pixel_values=blank.to(self._model.device))
@@ -179,7 +179,7 @@ class ObjectDetector:
 
 
 def load_objects(source: str | None, options: Mapping[str, str], device: str) -> ObjectDetector:
-    """Make the detector `objects`; see `DetectorFactory`."""
+    """Build the detector `objects`; see `DetectorFactory`."""
     if source is None:
         raise ConfigError("detector objects: expected objects=SOURCE, a folder or a hub name")
     chosen = parse_options(ObjectOptions, options, "objects")

@@ -32,11 +32,11 @@ _ON_A_CARD = 64
 
 @dataclass(frozen=True, kw_only=True)
 class WindowOptions:
-    """Where the windows are.
+    """Positions of the windows.
 
     Attributes:
         grid: windows along each side, beside the one that is the whole photo; 1: that one alone.
-        overlap: of two neighbours, as a fraction of a window.
+        overlap: Overlap of two neighbours, as a fraction of a window.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -46,29 +46,29 @@ class WindowOptions:
 
 
 class WindowDetector:
-    """Pooled features and the top class of a classifier, for each window."""
+    """Pooled features and the top class of a classifier for each window."""
 
     def __init__(
         self, model: Any, preprocessing: ImagePreprocessing, options: WindowOptions
     ) -> None:
-        """Look with a network, which is changed: its last layer is taken off.
+        """Wrap a network, which is modified: its last layer is removed.
 
         Args:
-            model: of transformers, for image classification, in evaluation mode.
-            preprocessing: of its photos.
-            options: where the windows are.
+            model: Image classification model of transformers, in evaluation mode.
+            preprocessing: Preprocessing of its photos.
+            options: Positions of the windows.
 
         Raises:
-            CheckpointError: it does not end with a linear layer over its classes.
+            CheckpointError: If it does not end with a linear layer over its classes.
         """
         self._options = options
-        # All of a window is seen: a crop of its centre would not be what its box says.
+        # The whole window is resized: a crop of its centre would not match its box.
         self._preprocessing = dataclasses.replace(preprocessing, shortest_edge_px=None)
         names: dict[int, str] = dict(model.config.id2label)
         digest = network_digest(model, [dataclasses.asdict(self._preprocessing), names])
         kind = model.config.model_type
         self.id = f"windows:{kind}:{digest}:{options_text(options)}"
-        # ImageNet has all synonyms of a class in its name; the first one is the usual word.
+        # ImageNet's class names list all synonyms; the first one is the usual word.
         self._labels = [names[number].split(",")[0].strip() for number in range(len(names))]
         self._device = model.device
         self._classify = _take_classifier(model, len(names))
@@ -77,16 +77,16 @@ class WindowDetector:
         self._boxes = window_boxes(options.grid, options.overlap)
 
     def detect(self, photo: Image.Image) -> RegionSet:
-        """Look through the windows of a photo; see `Detector`."""
+        """Encode the windows of a photo; see `Detector`."""
         return self.detect_batch([photo])[0]
 
     @torch.inference_mode()
     def detect_batch(self, photos: Sequence[Image.Image]) -> list[RegionSet]:
-        """Look through the windows of each photo; see `BatchDetector`."""
+        """Encode the windows of each photo; see `BatchDetector`."""
         views = [self._view(photo, box) for photo in photos for box in self._boxes]
         size = PHOTOS_AT_A_TIME if self._device.type == "cpu" else _ON_A_CARD
         batches = [torch.stack(views[at : at + size]) for at in range(0, len(views), size)]
-        # Without its last layer, what the network calls logits are the pooled features.
+        # Without the last layer, the network's logits are the pooled features.
         features = torch.cat([self._pooled(batch.to(self._device)).logits for batch in batches])
         classes = self._classify(features).argmax(dim=1).tolist()  # (photos x windows)
         vectors = features.float().cpu().numpy()
@@ -109,11 +109,11 @@ class WindowDetector:
 
 
 def window_boxes(grid: int, overlap: float) -> Float[np.ndarray, "windows 4"]:
-    """Return where the windows are: the whole photo, then a grid row by row.
+    """Return the boxes of the windows: the whole photo, then a grid row by row.
 
     Args:
         grid: windows along each side; 1: the whole photo alone.
-        overlap: of two neighbours, as a fraction of a window.
+        overlap: Overlap of two neighbours, as a fraction of a window.
 
     Returns:
         (x0, y0, x1, y1) in fractions of the photo, float32.
@@ -125,11 +125,12 @@ def window_boxes(grid: int, overlap: float) -> Float[np.ndarray, "windows 4"]:
 
 
 def load_windows(source: str | None, options: Mapping[str, str], device: str) -> WindowDetector:
-    """Make the detector `windows`; see `DetectorFactory`.
+    """Build the detector `windows`; see `DetectorFactory`.
 
     Raises:
-        ConfigError: as `DetectorFactory`, or the preprocessing is of an unknown kind.
-        CheckpointError: as `DetectorFactory`.
+        ConfigError: If an option is wrong (see `DetectorFactory`), or the preprocessing is of an
+            unknown kind.
+        CheckpointError: If the network cannot be used; see `DetectorFactory`.
     """
     if source is None:
         raise ConfigError("detector windows: expected windows=SOURCE, a folder or a hub name")
@@ -139,7 +140,7 @@ def load_windows(source: str | None, options: Mapping[str, str], device: str) ->
 
 
 def _take_classifier(model: nn.Module, classes: int) -> nn.Linear:
-    """Take the last linear layer off a network, so that its output is what went into the layer."""
+    """Remove the last linear layer, so that the network returns that layer's input."""
     linears = [
         name
         for name, layer in model.named_modules()

@@ -35,7 +35,7 @@ class Freezable(nn.Module):
         self.fixed_statistics = False
 
     def freeze(self) -> None:
-        """Apply the configured freeze, once the weights are in place."""
+        """Freeze if configured, once the weights are loaded."""
         if self.frozen:
             self.requires_grad_(False)
             self.eval()
@@ -77,7 +77,7 @@ class Projection(NamedTuple):
 
     Attributes:
         weight: multiplies the vector.
-        bias: is added; None: nothing is.
+        bias: Added vector, or None if there is none.
     """
 
     weight: Float[Tensor, "shared dim"]
@@ -115,7 +115,7 @@ class RegionInput(NamedTuple):
 
     Attributes:
         label_ids: vocabulary ids of the label part, special tokens included; none: no labels.
-        vectors: of the regions.
+        vectors: Vectors of the regions.
     """
 
     label_ids: Int[Tensor, " label_tokens"]
@@ -128,7 +128,7 @@ class RegionBatch(NamedTuple):
     Attributes:
         label_ids: vocabulary ids.
         label_mask: True at real label tokens.
-        vectors: of the regions.
+        vectors: Vectors of the regions.
         region_mask: True at real regions.
     """
 
@@ -142,7 +142,7 @@ class PatchBatch(NamedTuple):
     """Photos of any shape cut into patches, padded.
 
     Attributes:
-        values: of each patch's pixels.
+        values: Pixel values of each patch.
         mask: True at real patches.
         grids: rows and columns of each photo's patches.
     """
@@ -152,7 +152,7 @@ class PatchBatch(NamedTuple):
     grids: Int[Tensor, "batch 2"]
 
 
-# One photo as an image encoder's `preprocess` returns it, and several as its `collate` does.
+# One photo as returned by an image encoder's `preprocess`, and several as by its `collate`.
 ImageInput = Float[Tensor, "3 height width"] | PhotoPatches | RegionInput
 ImageBatch = Float[Tensor, "batch 3 height width"] | PatchBatch | RegionBatch
 
@@ -165,7 +165,7 @@ class TextEncoder(Protocol):
     frozen: bool
 
     def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
-        """Tokenise.
+        """Tokenise texts.
 
         Raises:
             TextTooLongError: a text has too many tokens and `truncate` is off.
@@ -182,14 +182,14 @@ class TextEncoder(Protocol):
 
 
 class ImageEncoder(Freezable, ABC):
-    """Base of the image encoders: from a photo, or from its regions, to region features.
+    """Base of the image encoders, which encode photos or their regions.
 
     Attributes:
-        reads: what `preprocess` takes.
+        reads: Kind of input of `preprocess`.
         config: complete, so that a checkpoint rebuilds the same encoder from it.
         dim: width of the states; set by the subclass.
-        num_tokens: of every photo; None: differs from photo to photo.
-        projection: of the source's tower; None: it has none, or there was no source.
+        num_tokens: Number of tokens of every photo, or None if it differs from photo to photo.
+        projection: Projection of the source's tower, or None if it has none or there was no source.
     """
 
     reads: ClassVar[Literal["photo", "regions"]]
@@ -203,8 +203,8 @@ class ImageEncoder(Freezable, ABC):
         """Build from a complete configuration, with random weights.
 
         Args:
-            config: of a checkpoint.
-            text_encoder: of the same network, for encoders that share its weights.
+            config: Configuration of a checkpoint.
+            text_encoder: Text encoder of the same network, for encoders that share its weights.
 
         Raises:
             ConfigError: an impossible configuration.
@@ -216,11 +216,11 @@ class ImageEncoder(Freezable, ABC):
     def from_source(
         cls, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None
     ) -> ImageEncoder:
-        """Build for training: pretrained where ``config.source`` says so, else random.
+        """Build for training: pretrained if ``config.source`` is set, else random.
 
         Args:
-            config: of a recipe.
-            text_encoder: of the same network, with its weights.
+            config: Configuration of a recipe.
+            text_encoder: Text encoder of the same network, with its weights.
 
         Raises:
             ConfigError: an impossible configuration.
@@ -229,29 +229,29 @@ class ImageEncoder(Freezable, ABC):
 
     @abstractmethod
     def preprocess(self, photo: Image.Image | RegionSet) -> ImageInput:
-        """Turn an RGB photo, or its regions, into the network's input.
+        """Convert an RGB photo, or its regions, to the network's input.
 
         Raises:
-            InputError: it is not what this encoder reads.
+            InputError: If this encoder reads the other kind of input.
         """
 
     @abstractmethod
     def collate(self, inputs: Sequence[Any]) -> ImageBatch:
-        """Join what this encoder's `preprocess` returned for at least one photo."""
+        """Join results of this encoder's `preprocess` for at least one photo."""
 
     @abstractmethod
     def forward(self, batch: Any) -> Features:
-        """Encode a batch of this encoder's `collate`."""
+        """Encode a batch returned by this encoder's `collate`."""
 
     @abstractmethod
     def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
-        """Return where each content token of a photo of this size looks.
+        """Return the box of each content token for a photo of this size.
 
         Returns:
             (x0, y0, x1, y1) in fractions of the photo's width and height.
 
         Raises:
-            InputError: this encoder reads regions, which bring their own boxes.
+            InputError: If this encoder reads regions, which have their own boxes.
         """
 
 
@@ -266,10 +266,10 @@ def to_device(batch: Batched, device: torch.device | str) -> Batched:
 
 
 def concatenate_features(parts: Sequence[Features]) -> Features:
-    """Join batches whose token axes differ in length; the shorter ones are padded.
+    """Join batches of different token counts; shorter ones are padded.
 
     Args:
-        parts: at least one batch.
+        parts: Batches, at least one.
     """
     longest = max(part.mask.shape[1] for part in parts)
     padded = [Features(*(lengthened(values, longest) for values in part)) for part in parts]
@@ -277,7 +277,7 @@ def concatenate_features(parts: Sequence[Features]) -> Features:
 
 
 def with_front(features: Features, vector: Float[Tensor, "batch dim"]) -> Features:
-    """Put one vector in front of each sequence: real, and no content."""
+    """Prepend one vector to each sequence: a real token, but not content."""
     one = features.mask.new_ones(features.mask.shape[0], 1)
     front = vector.unsqueeze(1).to(features.states.dtype)
     return Features(

@@ -57,12 +57,12 @@ class TowerProjections(NamedTuple):
 def fit_to_towers(
     config: ModelConfig, image: Projection | None, text: Projection | None
 ) -> tuple[ModelConfig, TowerProjections | None]:
-    """Complete the heads that start as the towers' projections.
+    """Complete the heads that start with the towers' projections.
 
     Args:
-        config: of a recipe.
-        image: of the image encoder's source; None: it has none.
-        text: of the text encoder's source.
+        config: Configuration of a recipe.
+        image: Projection of the image encoder's source, or None if it has none.
+        text: Projection of the text encoder's source, or None if it has none.
 
     Returns:
         The configuration with the heads' sizes, and the projections; None where no head starts
@@ -108,13 +108,13 @@ def fit_to_towers(
 
 @torch.no_grad()
 def start_as(head: nn.ModuleDict, projections: TowerProjections) -> None:
-    """Give a head's linear maps the values of the towers' projections.
+    """Set a head's linear maps to the towers' projections.
 
     Args:
         head: "image" and "text", each `torch.nn.Linear`. Where they are narrower than the
             projections, a random orthonormal map that both share follows: it keeps cosines about
             as they were (Johnson and Lindenstrauss), at an error of one over the root of its size.
-        projections: of the towers.
+        projections: Projections of the towers.
     """
     narrow = torch.eye(projections.dim)
     layers = {name: layer for name, layer in head.items() if isinstance(layer, nn.Linear)}
@@ -127,7 +127,7 @@ def start_as(head: nn.ModuleDict, projections: TowerProjections) -> None:
 
 
 def _bare(tower: TowerConfig) -> bool:
-    """Tell whether a tower hands the encoder's pooled vector to the heads as it is."""
+    """Tell whether a tower passes the encoder's pooled vector to the heads unchanged."""
     return tower.trunk is None and tower.aggregate == "encoder" and not tower.positions
 
 
@@ -139,7 +139,7 @@ DUAL_ENCODERS = (
     "siglip2",
     "vision-text-dual-encoder",
 )
-# Towers saved with their projection, without the other tower.
+# Towers saved alone, with their projection.
 _WITH_PROJECTION = ("clip", "metaclip_2")
 
 _NORMED_CLS = ("clip_vision_model", "metaclip_2_vision_model", "chinese_clip_vision_model")
@@ -152,9 +152,9 @@ class DualTower(NamedTuple):
     """One tower of a dual encoder.
 
     Attributes:
-        model: with its weights.
-        architecture: from which `build_dual_tower` builds it again.
-        projection: that follows it.
+        model: Network with its weights.
+        architecture: Architecture from which `build_dual_tower` rebuilds it.
+        projection: Projection that follows the network.
     """
 
     model: nn.Module
@@ -163,33 +163,33 @@ class DualTower(NamedTuple):
 
 
 def is_dual_encoder(source: str, part: Part) -> bool:
-    """Tell whether a source has a tower that `load_dual_tower` knows how to pool.
+    """Tell whether `load_dual_tower` supports a tower of a source.
 
     Raises:
-        CheckpointError: there is no model, or its configuration cannot be read.
+        CheckpointError: If there is no model, or its configuration cannot be read.
     """
     config = _read_config(source, part)
     return config.model_type in DUAL_ENCODERS or _projected_class(config, part) is not None
 
 
 def takes_any_shape(source: str) -> bool:
-    """Tell whether a source's vision tower takes patches of photos of any shape (NaFlex).
+    """Tell whether a source's vision tower takes photos of any shape as patches (NaFlex).
 
     Raises:
-        CheckpointError: there is no model, or its configuration cannot be read.
+        CheckpointError: If there is no model, or its configuration cannot be read.
     """
     return _read_config(source, "vision").model_type in ("siglip2", "siglip2_vision_model")
 
 
 def load_dual_tower(source: str, part: Part) -> DualTower:
-    """Load a tower of a dual encoder in float32, with the projection that follows it.
+    """Load a tower of a dual encoder in float32, with its projection.
 
     Args:
         source: local folder or hub name, of a family that the module's docstring lists.
         part: the tower.
 
     Raises:
-        CheckpointError: it cannot be read, lacks weights, or is of no such family.
+        CheckpointError: If it cannot be read, lacks weights, or belongs to no supported family.
     """
     if not is_dual_encoder(source, part):
         known = ", ".join(DUAL_ENCODERS)
@@ -209,7 +209,7 @@ def load_dual_tower(source: str, part: Part) -> DualTower:
 
 
 def build_dual_tower(architecture: dict[str, Any]) -> nn.Module:
-    """Build a tower with random weights that pools as its family does; see `build_tower`."""
+    """Build a tower with random weights that pools like its family; see `build_tower`."""
     return _prepared(build_model(architecture))
 
 
@@ -219,8 +219,8 @@ def pool_photos(
     """Return a vision tower's states after its last norm, and their pooled vector.
 
     Args:
-        model: of `load_dual_tower` or `build_dual_tower`.
-        output: what it returned.
+        model: Network of `load_dual_tower` or `build_dual_tower`.
+        output: Output of the network.
     """
     if _type_of(model) in _NORMED_CLS:
         states = cast(nn.Module, model.post_layernorm)(output.last_hidden_state)
@@ -229,16 +229,17 @@ def pool_photos(
 
 
 def pool_texts(model: nn.Module, output: Any) -> Float[Tensor, "batch dim"]:
-    """Return a text tower's pooled vector; its states have passed its last norm already."""
+    """Return a text tower's pooled vector; its last norm has been applied already."""
     if _type_of(model) == "chinese_clip_text_model":
         return output.last_hidden_state[:, 0]
     return output.pooler_output
 
 
 def end_token(model: nn.Module) -> int | None:
-    """Return the id at which a text tower pools; None: it does not look for one."""
+    """Return the id at which a text tower pools, or None if it does not search for one."""
     kind, settings = _type_of(model), cast(PretrainedConfig, model.config)
-    # With a 2 there, CLIP takes the highest id of a text: its first releases had a wrong number.
+    # If the configured id is 2, CLIP takes the highest id of a text: its first releases had a wrong
+    # number.
     if kind == "metaclip_2_text_model" or (
         kind == "clip_text_model" and settings.eos_token_id != 2
     ):
@@ -247,7 +248,7 @@ def end_token(model: nn.Module) -> int | None:
 
 
 def padded_length(model: nn.Module) -> int | None:
-    """Return how many tokens a text tower wants every text padded to, without a mask."""
+    """Return the fixed number of tokens that a text tower needs, unmasked, or None."""
     if _type_of(model) not in _SIGLIP_TEXT:
         return None
     return int(cast(PretrainedConfig, model.config).max_position_embeddings)
@@ -267,7 +268,7 @@ def _type_of(model: nn.Module) -> str:
 
 
 def _prepared(model: nn.Module) -> nn.Module:
-    """Leave out what the pooled vector does not pass, or passes in the matching head."""
+    """Remove layers that do not affect the pooled vector, or that the matching head applies."""
     kind = _type_of(model)
     if kind in _SIGLIP_TEXT:
         setattr(model, "head", nn.Identity())  # noqa: B010  it starts the matching head
@@ -277,7 +278,7 @@ def _prepared(model: nn.Module) -> nn.Module:
 
 
 def _projected_class(config: PretrainedConfig, part: Part) -> type[PreTrainedModel] | None:
-    """Find the class of a tower that was saved alone, with its projection."""
+    """Find the class of a tower that was saved alone with its projection."""
     family = config.model_type.removesuffix(f"_{part}_model")
     name = (getattr(config, "architectures", None) or [""])[0]
     if family not in _WITH_PROJECTION or not name.endswith("ModelWithProjection"):

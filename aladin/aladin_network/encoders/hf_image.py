@@ -31,11 +31,11 @@ from aladin_network.photos.regions import RegionSet
 
 
 class _Layout(NamedTuple):
-    """How a network's output is laid out.
+    """Layout of a network's output.
 
     Attributes:
         dim: width of the states.
-        grid: of the last layer's cells.
+        grid: Grid of the last layer's cells.
         has_cls: a CLS comes before the cells.
         covered: parts of the input's width and height that the cells cover.
     """
@@ -47,7 +47,7 @@ class _Layout(NamedTuple):
 
 
 class HFImageEncoder(VisionTowerEncoder):
-    """Patches of a vision transformer, or cells of a convolutional network's last map.
+    """Patches of a vision transformer, or cells of a convolutional network's last feature map.
 
     They are the last layer's states, as the network of the transformers library returns them. A
     transformer's CLS comes first and is no content; further register tokens are dropped. With
@@ -98,7 +98,7 @@ class HFImageEncoder(VisionTowerEncoder):
         self.num_tokens = regions + int(self._has_front)
 
     def preprocess(self, photo: Image.Image | RegionSet) -> Float[Tensor, "3 height width"]:
-        """Turn an RGB photo into the network's input."""
+        """Convert an RGB photo to the network's input."""
         if isinstance(photo, RegionSet):
             raise InputError("this network reads photos, not regions")
         return preprocess_photo(photo, self.preprocessing)
@@ -126,7 +126,7 @@ class HFImageEncoder(VisionTowerEncoder):
         return boxes * torch.tensor([x1 - x0, y1 - y0] * 2) + torch.tensor([x0, y0] * 2)
 
     def _outputs(self, pixels: Tensor) -> tuple[list[Tensor], Tensor | None]:
-        """Run the network; return the chosen hidden states and the last one, and what is pooled.
+        """Run the network; return the chosen and the last hidden states, and the pooled vector.
 
         The states are (batch, tokens, dim), or a convolutional map (batch, dim, rows, columns);
         what is pooled is (batch, dim), None without ``pooled``.
@@ -142,16 +142,16 @@ class HFImageEncoder(VisionTowerEncoder):
         return [_normalised(each) for each in (*chosen, output.last_hidden_state)], None
 
     def _on_grid(self, output: Tensor) -> Tensor:
-        """Lay an output on the last layer's grid: (batch, dim, rows, columns)."""
+        """Arrange an output on the last layer's grid: (batch, dim, rows, columns)."""
         if output.ndim == 3:
             patches = output[:, output.shape[1] - self.grid[0] * self.grid[1] :]
             return patches.transpose(1, 2).unflatten(2, self.grid)
-        # A finer map's cells that share one coarse cell become channels of it: nothing is lost.
+        # Cells of a finer map that share one coarse cell become its channels, without loss.
         return F.pixel_unshuffle(output, output.shape[2] // self.grid[0])
 
     @torch.no_grad()
     def _probe(self) -> _Layout:
-        """Learn the output's layout from one blank picture."""
+        """Determine the output's layout from one blank photo."""
         height, width = self.preprocessing.height_px, self.preprocessing.width_px
         was_training = self.model.training
         self.model.eval()  # a blank picture must not enter batch norm statistics
@@ -181,12 +181,12 @@ class HFImageEncoder(VisionTowerEncoder):
         if self.config.pooled and (pooled is None or pooled.shape != (1, dim)):
             found = None if pooled is None else tuple(pooled.shape)
             raise ConfigError(f"image_encoder: no pooled vector of {dim} numbers, got {found}")
-        # Less than a patch at the right and the bottom is dropped.
+        # An incomplete patch at the right or bottom edge is dropped.
         covered = grid[1] * patch_width / width, grid[0] * patch_height / height
         return _Layout(dim, grid, last.shape[1] > grid[0] * grid[1], covered)
 
     def _position_options(self) -> dict[str, bool]:
-        """Ask for interpolated positions where photos are not of the network's own size.
+        """Request interpolated positions for photos that do not have the network's own size.
 
         At its own size nothing is interpolated, so that the network computes as published. Those
         that interpolate unasked, and those without positions, do not take the option.
@@ -205,7 +205,7 @@ class HFImageEncoder(VisionTowerEncoder):
 
 
 def _normalised(output: Tensor) -> Tensor:
-    """Give each token or cell mean 0 and variance 1: layers differ in scale."""
+    """Normalise each token or cell to mean 0 and variance 1: layers differ in scale."""
     if output.ndim == 3:
         return F.layer_norm(output, output.shape[2:])
     channels_last = output.permute(0, 2, 3, 1)

@@ -41,7 +41,7 @@ class PretrainedTokenizer(NamedTuple):
 
     Attributes:
         tokenizer: adds its own special tokens.
-        pad_id: of padding; 0 where it has none.
+        pad_id: Id of the padding token, or 0 if there is none.
     """
 
     tokenizer: Tokenizer
@@ -52,8 +52,8 @@ def load_tokenizer(source: str) -> PretrainedTokenizer:
     """Load the tokenizer of a local folder or hub name.
 
     Raises:
-        CheckpointError: there is none, or only one that the tokenizers library does not run: a
-            checkpoint takes its tokenizer with it, and has to run without other packages.
+        CheckpointError: If there is none, or only one that the tokenizers library does not support:
+            a checkpoint contains its tokenizer, and must run without other packages.
     """
     try:
         with quiet():
@@ -63,14 +63,14 @@ def load_tokenizer(source: str) -> PretrainedTokenizer:
         raise CheckpointError(
             f"{source}: cannot load a tokenizer ({_first_line(error)})"
         ) from error
-    # Where its files are missing, transformers makes up one that knows special tokens only.
+    # If its files are missing, transformers creates one that knows special tokens only.
     if tokenizer.get_vocab_size() <= len(wrapper.all_special_ids):
         raise CheckpointError(f"{source}: cannot load a tokenizer (it has no vocabulary)")
     return PretrainedTokenizer(tokenizer, int(wrapper.pad_token_id or 0))
 
 
 def _fast_tokenizer(source: str) -> Any:
-    """Load the source's own kind of tokenizer, or else its ``tokenizer.json`` as it stands.
+    """Load the source's own kind of tokenizer, else its plain ``tokenizer.json``.
 
     Some kinds, SigLIP's among them, run in Python or need another package, although their
     ``tokenizer.json`` says all.
@@ -93,7 +93,7 @@ def _first_line(error: Exception) -> str:
 
 
 class HFTextEncoder(TokenizedTextEncoder):
-    """Word-piece states of a text transformer, with the tokenizer that belongs to it.
+    """Word-piece states of a text transformer, with its tokenizer.
 
     The states are the last layer's, after the network's last norm if it has one. With ``pooled``,
     the vector that the tower's own similarity compares comes in front.
@@ -150,7 +150,7 @@ class HFTextEncoder(TokenizedTextEncoder):
 
     @staticmethod
     def learn_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
-        """Learn word pieces; see `train_tokenizer`."""
+        """Train a word-piece tokenizer; see `train_tokenizer`."""
         return train_tokenizer(texts, vocabulary_size)
 
     def forward(self, batch: TextBatch) -> Features:
@@ -168,11 +168,11 @@ class HFTextEncoder(TokenizedTextEncoder):
         return features if pooled is None else with_front(features, pooled)
 
     def check_end_token(self) -> None:
-        """See that the network finds the token that it pools at.
+        """Check that the network finds the token that it pools at.
 
         Raises:
-            CheckpointError: it looks for one that the tokenizer does not put behind a text; it
-                would then take the first token's state instead, the same for every text.
+            CheckpointError: If it searches for a token that the tokenizer does not append to a
+                text; it would then take the first token's state instead, the same for every text.
         """
         end = end_token(self.model)
         last = self.tokenizer.encode("a").ids[-1]
@@ -192,12 +192,12 @@ def _check_length(config: TextEncoderConfig, model: nn.Module) -> None:
 
 
 def longest_text(model: nn.Module) -> int | None:
-    """Return how many tokens a network has positions for; None: it does not say."""
+    """Return how many tokens a network has positions for, or None if unknown."""
     settings = cast(PretrainedConfig, model.config)
     positions = getattr(settings, "max_position_embeddings", None)
     if positions is None:
         return None
-    # RoBERTa and its kin count positions from behind the padding's.
+    # RoBERTa and its relatives count positions from behind the padding id.
     embeddings = getattr(model, "embeddings", None)
     table = getattr(embeddings, "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)

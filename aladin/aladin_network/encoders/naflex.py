@@ -27,12 +27,12 @@ from aladin_network.encoders.vision_tower import (
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.regions import RegionSet
 
-# The number of patches that SigLIP 2 was trained with last, and that its processor takes.
+# Number of patches of SigLIP 2's last training phase, and its processor's default.
 _MAX_PATCHES = 256
 
 
 class NaFlexImageEncoder(VisionTowerEncoder):
-    """Patches of photos that keep their aspect ratio, so that photos differ in their grids.
+    """Patches of photos that keep their aspect ratio, so that photos have different grids.
 
     The states are the last layer's after the network's last norm. There is no CLS; with
     ``pooled`` the network's attention pooling comes in front. A pyramid gives every photo the
@@ -86,7 +86,7 @@ class NaFlexImageEncoder(VisionTowerEncoder):
         return preprocess_patches(photo, self.preprocessing, self._patch_px)
 
     def collate(self, inputs: Sequence[PhotoPatches]) -> PatchBatch:
-        """Pad photos to the most patches among them."""
+        """Pad all photos to the largest number of patches among them."""
         counts = torch.tensor([len(each.values) for each in inputs])
         return PatchBatch(
             values=pad_sequence([each.values for each in inputs], batch_first=True),
@@ -116,7 +116,7 @@ class NaFlexImageEncoder(VisionTowerEncoder):
         return pooled_boxes(grid, self._levels or [grid])
 
     def _on_levels(self, states: Tensor, batch: PatchBatch) -> Features:
-        """Average each photo's patches to the pyramid's grids."""
+        """Pool each photo's patches to the pyramid's grids."""
         regions = torch.cat(
             [
                 pooled_cells(

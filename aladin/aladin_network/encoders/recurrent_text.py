@@ -25,15 +25,15 @@ from aladin_network.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentArchitecture:
-    """What ``text_encoder.architecture`` holds for a recurrent encoder.
+    """Content of ``text_encoder.architecture`` for a recurrent encoder.
 
     Attributes:
         vocab_size: number of word vectors; a random start takes the tokenizer's.
-        embedding_size: of a word vector.
-        hidden_size: of the states, in each direction.
+        embedding_size: Size of a word vector.
+        hidden_size: Size of the states, in each direction.
         layers: recurrent layers.
         bidirectional: read backwards too; the two directions' states are averaged.
-        dropout: of the word vectors.
+        dropout: Dropout of the word vectors.
         special_tokens_are_words: ``<start>`` and ``<end>`` take part in word-level scores, as
             in DBL's official code.
     """
@@ -64,7 +64,7 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
 
         Args:
             config: ``architecture`` is a `RecurrentArchitecture` as plain data.
-            tokenizer: of whole words.
+            tokenizer: Tokenizer of whole words.
 
         Raises:
             ConfigError: a source is named, or the architecture is impossible or too small for
@@ -78,7 +78,7 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
         self.architecture = parse_config(
             RecurrentArchitecture, config.architecture or {}, "text_encoder.architecture"
         )
-        # With the defaults filled in, so that a checkpoint does not depend on them.
+        # Includes the defaults, so that a checkpoint does not depend on them.
         self.config = dataclasses.replace(config, architecture=dump_config(self.architecture))
         self.dim = self.architecture.hidden_size
         self._check_vocabulary(self.architecture.vocab_size)
@@ -103,12 +103,12 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
     def from_source(
         cls, config: TextEncoderConfig, tokenizer: Tokenizer | None
     ) -> RecurrentTextEncoder:
-        """Start at random: there are no pretrained encoders of this kind."""
+        """Start with random weights: there are no pretrained encoders of this kind."""
         return cls(*random_start(config, tokenizer))
 
     @staticmethod
     def learn_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
-        """Learn whole words; see `train_word_tokenizer`."""
+        """Train a whole-word tokenizer; see `train_word_tokenizer`."""
         return train_word_tokenizer(texts, vocabulary_size)
 
     def forward(self, batch: TextBatch) -> Features:
@@ -137,8 +137,8 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
         return [(0, 0), *spans, (len(text), len(text))]
 
     def _read(self, batch: TextBatch) -> Tensor:
-        """Run the network over the real tokens; padding gives zeros."""
-        # Full precision throughout: rounding would add up from step to step, and not every
+        """Run the network over the real tokens; padded positions are zeros."""
+        # Full precision throughout: rounding would accumulate from step to step, and not every
         # backend has the packed kernel in bfloat16.
         with torch.autocast(batch.ids.device.type, enabled=False):
             vectors = self.dropout(self.embedding(batch.ids))

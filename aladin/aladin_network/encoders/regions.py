@@ -45,11 +45,12 @@ class RegionsArchitecture:
         max_regions: more are left out; the detector's first ones stay.
         labels: whether the detected classes are read; without, the label part is [CLS] [SEP].
         max_label_tokens: longest label part, special tokens included; longer ones are cut.
-        start_token: in front of the labels. "unk": ALADIN's released code looks up a token that
-            the vocabulary lacks, so that its checkpoint was trained with [UNK] (A-2).
+        start_token: Token before the labels. With "unk", it is [UNK]: ALADIN's released code looks
+            up a token that the vocabulary lacks, so that its checkpoint was trained with [UNK]
+            (A-2).
         norm: layer norm of the embedded regions.
-        norm_eps: of that norm.
-        dropout: of the embedded regions.
+        norm_eps: Epsilon of that norm.
+        dropout: Dropout of the embedded regions.
     """
 
     __pydantic_config__ = STRICT
@@ -65,7 +66,7 @@ class RegionsArchitecture:
 
 
 class RegionsImageEncoder(ImageEncoder):
-    """Labels and regions through a shared BERT; the CLS and the regions come out.
+    """Encodes labels and regions with a shared BERT; outputs the CLS and the regions.
 
     Owns the embedding of regions alone. The BERT belongs to the text encoder, is held outside of
     this module's parameters, and is so trained, saved and moved once.
@@ -74,7 +75,7 @@ class RegionsImageEncoder(ImageEncoder):
     reads: ClassVar[Literal["photo", "regions"]] = "regions"
 
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
-        """Build with a random embedding of regions.
+        """Build with random weights of the regions' embedding.
 
         Args:
             config: ``architecture`` is a `RegionsArchitecture` as plain data.
@@ -84,14 +85,14 @@ class RegionsImageEncoder(ImageEncoder):
             ConfigError: an impossible configuration, or another text encoder.
         """
         bert = _check_shared(config, text_encoder)
-        # A tuple: a module in an attribute would become a part of this one.
+        # A tuple: a module in an attribute would become a submodule of this one.
         self._shared = (cast(HFTextEncoder, text_encoder),)
         super().__init__(config, text_encoder)
         self.architecture = parse_config(
             RegionsArchitecture, config.architecture or {}, "image_encoder.architecture"
         )
         _check_architecture(self.architecture, bert)
-        # With the defaults filled in, so that a checkpoint does not depend on them.
+        # Includes the defaults, so that a checkpoint does not depend on them.
         self.config = dataclasses.replace(config, architecture=dump_config(self.architecture))
         self.dim, self.num_tokens = int(bert.config.hidden_size), None
         self.embedding = nn.Linear(self.architecture.region_dim, self.dim)
@@ -107,17 +108,17 @@ class RegionsImageEncoder(ImageEncoder):
     def from_source(
         cls, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None
     ) -> RegionsImageEncoder:
-        """Start the embedding at random; what is pretrained is the text encoder."""
+        """Start with a random embedding; only the text encoder is pretrained."""
         return cls(config, text_encoder)
 
     @property
     def text_encoder(self) -> HFTextEncoder:
-        """The owner of the BERT."""
+        """Text encoder that owns the BERT."""
         return self._shared[0]
 
     @property
     def frozen(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether nothing changes that shapes the output: the embedding, and the BERT too."""
+        """Whether everything that affects the output is frozen: the embedding and the BERT."""
         return self._frozen and self.text_encoder.frozen
 
     @frozen.setter
@@ -125,13 +126,13 @@ class RegionsImageEncoder(ImageEncoder):
         self._frozen = value
 
     def preprocess(self, photo: Image.Image | RegionSet) -> RegionInput:
-        """Turn the regions of a photo into the network's input.
+        """Convert the regions of a photo to the network's input.
 
         A geometry that the vectors lack is taken from the boxes.
 
         Raises:
-            RegionError: they are not such regions as the network was trained on.
-            InputError: it is a photo.
+            RegionError: If the regions differ in kind from those that the network was trained on.
+            InputError: If it is a photo.
         """
         if isinstance(photo, Image.Image):
             raise InputError("this network reads the regions of a photo, not the photo")
@@ -145,7 +146,7 @@ class RegionsImageEncoder(ImageEncoder):
         return RegionInput(self._label_ids(photo), vectors)
 
     def collate(self, inputs: Sequence[RegionInput]) -> RegionBatch:
-        """Pad labels and regions, each to the longest."""
+        """Pad labels and regions, each to the longest of the batch."""
         padding = self.text_encoder.config.pad_id
         label_ids = [each.label_ids for each in inputs]
         vectors = [each.vectors for each in inputs]
@@ -157,7 +158,7 @@ class RegionsImageEncoder(ImageEncoder):
         )
 
     def forward(self, batch: RegionBatch) -> Features:
-        """Encode labels and regions; the labels' own outputs are used by nothing."""
+        """Encode labels and regions; the outputs of the labels are not used."""
         model = cast(Any, self.text_encoder.model)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             states = self._embed(batch)  # (batch, labels + regions, dim)
@@ -172,13 +173,13 @@ class RegionsImageEncoder(ImageEncoder):
         )
 
     def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
-        """Refuse: the boxes come with the regions."""
+        """Raise an error: the boxes come with the regions."""
         raise InputError(
             f"a photo of {width_px} x {height_px} px alone does not tell where its regions are"
         )
 
     def weights_digest(self) -> str:
-        """Return the sha256 of all that shapes the output: the BERT and the vocabulary too."""
+        """Return the sha256 of everything that affects the output, incl. BERT and vocabulary."""
         shared = self.text_encoder
         parts = [
             super().weights_digest(),
@@ -191,7 +192,7 @@ class RegionsImageEncoder(ImageEncoder):
     def _embed(self, batch: RegionBatch) -> Tensor:
         """Embed both parts; regions have no position and no token type."""
         embeddings = cast(Any, self.text_encoder.model.embeddings)
-        # The start token is of the first type, the labels of the second, where there is one.
+        # The start token has the first token type, the labels the second, if there is one.
         types = torch.ones_like(batch.label_ids)
         types[:, 0] = 0
         types = types.clamp_max(embeddings.token_type_embeddings.num_embeddings - 1)
@@ -217,7 +218,7 @@ class RegionsImageEncoder(ImageEncoder):
         return torch.tensor([self._start, *kept, self._end])
 
     def _special_ids(self) -> tuple[int, int]:
-        """Find the ids in front of the labels and behind them."""
+        """Find the ids of the tokens before and after the labels."""
         tokenizer = self.text_encoder.tokenizer
         ids = tokenizer.encode("").ids
         if len(ids) != 2:
@@ -235,7 +236,7 @@ class RegionsImageEncoder(ImageEncoder):
 
 
 def _check_shared(config: ImageEncoderConfig, text_encoder: TextEncoder | None) -> Any:
-    """Return the BERT, refusing one that regions cannot be put into.
+    """Return the BERT; refuse one that regions cannot be inserted into.
 
     Raises:
         ConfigError: the two encoders do not go together.

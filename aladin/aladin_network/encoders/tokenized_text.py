@@ -18,19 +18,19 @@ from aladin_network.config import TextEncoderConfig
 from aladin_network.encoders.base import Features, Freezable, Projection, TextBatch
 from aladin_network.errors import ConfigError, TextTooLongError
 
-# How sentence pieces and byte-level pieces write the space in front of a word; alone, such a mark
-# is a token without a character of its own, and no word.
+# Characters that sentence pieces and byte-level pieces use for the space before a word; alone, such
+# a mark is a token without a character of its own, and not a word.
 _SPACE_MARKS = "▁Ġ"
 
 
 class TokenizedTextEncoder(Freezable, ABC):
-    """Base of the text encoders: it owns the tokenizer, a subclass the network.
+    """Base of the text encoders; it owns the tokenizer, a subclass owns the network.
 
     Attributes:
         config: complete, so that a checkpoint rebuilds the same encoder from it.
         tokenizer: neither pads nor truncates.
         dim: width of the states; set by the subclass.
-        projection: of the source's tower; None: it has none, or there was no source.
+        projection: Projection of the source's tower, or None if it has none or there was no source.
     """
 
     config: TextEncoderConfig
@@ -38,7 +38,7 @@ class TokenizedTextEncoder(Freezable, ABC):
     projection: Projection | None = None
 
     def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
-        """Take the tokenizer.
+        """Store the configuration and the tokenizer.
 
         Args:
             config: gives the longest text.
@@ -57,11 +57,11 @@ class TokenizedTextEncoder(Freezable, ABC):
     def from_source(
         cls, config: TextEncoderConfig, tokenizer: Tokenizer | None
     ) -> TokenizedTextEncoder:
-        """Build for training: pretrained where ``config.source`` says so, else random.
+        """Build for training: pretrained if ``config.source`` is set, else random.
 
         Args:
-            config: of a recipe.
-            tokenizer: for a random start; a pretrained source brings its own.
+            config: Configuration of a recipe.
+            tokenizer: Tokenizer for a random start; a pretrained source has its own.
 
         Raises:
             ConfigError: an impossible configuration, or a random start without a tokenizer.
@@ -71,7 +71,7 @@ class TokenizedTextEncoder(Freezable, ABC):
     @staticmethod
     @abstractmethod
     def learn_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
-        """Learn the kind of tokenizer that a random start of this encoder reads with.
+        """Train a tokenizer of the kind that this encoder needs for a random start.
 
         Args:
             texts: the training captions.
@@ -83,10 +83,10 @@ class TokenizedTextEncoder(Freezable, ABC):
         """Encode tokenised texts."""
 
     def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
-        """Tokenise and pad: to the longest text, or to `pad_to` tokens where that is set.
+        """Tokenise and pad to the longest text, or to `pad_to` tokens if that is set.
 
         Args:
-            texts: at least one.
+            texts: Texts, at least one.
             truncate: cut long texts instead of refusing them.
 
         Raises:
@@ -127,7 +127,7 @@ class TokenizedTextEncoder(Freezable, ABC):
 
 
 def _words(encoding: Encoding) -> list[bool]:
-    """Tell of each token whether it is a word piece of the user's text."""
+    """Return for each token whether it is a word piece of the user's text."""
     return [
         not special and token.strip(_SPACE_MARKS) != ""
         for token, special in zip(encoding.tokens, encoding.special_tokens_mask, strict=True)
@@ -135,7 +135,7 @@ def _words(encoding: Encoding) -> list[bool]:
 
 
 def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
-    """Narrow a span to its characters: sentence pieces take the space before a word with them."""
+    """Narrow a span to its characters: sentence pieces include the space before a word."""
     piece = text[start:end]
     left = start + len(piece) - len(piece.lstrip())
     return left, max(left, end - len(piece) + len(piece.rstrip()))
@@ -144,10 +144,10 @@ def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
 def random_start(
     config: TextEncoderConfig, tokenizer: Tokenizer | None
 ) -> tuple[TextEncoderConfig, Tokenizer]:
-    """Complete what a random start needs: the vocabulary's size is the tokenizer's.
+    """Complete the configuration of a random start: the tokenizer sets the vocabulary size.
 
     Raises:
-        ConfigError: there is no tokenizer.
+        ConfigError: If there is no tokenizer.
     """
     if tokenizer is None:
         raise ConfigError("text_encoder: a random start needs a trained tokenizer")
@@ -161,7 +161,7 @@ WORD_SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
-    """Learn a lower-case tokenizer in BERT's layout: ``[CLS] pieces [SEP]``.
+    """Train a lower-case tokenizer in BERT's layout: ``[CLS] pieces [SEP]``.
 
     The vocabulary holds the characters and the most frequent whole words; a rarer word is
     spelt. (The library's own trainer breaks ties at random, and a recipe must give the same
@@ -184,7 +184,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
 
 
 def train_word_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
-    """Learn a lower-case tokenizer of whole words: ``<start> words <end>``.
+    """Train a lower-case tokenizer of whole words: ``<start> words <end>``.
 
     A word that is not among the most frequent ones becomes ``<unk>``, as in the vocabularies
     of the recurrent encoders of this field (VSE++, DBL).
@@ -201,7 +201,7 @@ def train_word_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenize
 
 
 def _by_frequency(texts: Iterable[str]) -> list[str]:
-    """Return the texts' words, the most frequent first, equally frequent ones by the alphabet."""
+    """Return the words of the texts by descending frequency, then alphabetically."""
     normalizer, splitter = _normalizer(), BertPreTokenizer()
     counts = Counter(
         word
@@ -212,7 +212,7 @@ def _by_frequency(texts: Iterable[str]) -> list[str]:
 
 
 def _between(tokenizer: Tokenizer, first: str, last: str) -> Tokenizer:
-    """Split as the vocabulary was learnt, and put special tokens around every text."""
+    """Split as the vocabulary was learnt, and add special tokens around every text."""
     tokenizer.normalizer = _normalizer()  # type: ignore[assignment]
     tokenizer.pre_tokenizer = BertPreTokenizer()  # type: ignore[assignment]
     tokenizer.post_processor = TemplateProcessing(  # type: ignore[assignment]

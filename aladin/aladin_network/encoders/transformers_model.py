@@ -39,10 +39,10 @@ def load_failure(error: Exception) -> str:
     return text
 
 
-# What the library raises where a model is not there, cannot be read, or needs another package.
+# Errors of the library if a model is missing, cannot be read, or needs another package.
 LOAD_ERRORS = (OSError, ValueError, KeyError, ImportError)
 
-# A pair of any two towers; its files name their weights otherwise than the towers do.
+# A pair of any two towers; the weights in its files have other names than in the towers.
 _PAIR = "vision-text-dual-encoder"
 
 
@@ -57,7 +57,7 @@ def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
         The module, and the configuration that `build_tower` needs to build it again.
 
     Raises:
-        CheckpointError: there is no such model, or it cannot be read.
+        CheckpointError: If there is no such model, or it cannot be read.
     """
     try:
         with quiet():
@@ -83,13 +83,13 @@ def build_tower(architecture: dict[str, Any]) -> nn.Module:
         architecture: a transformers configuration as plain data; ``model_type`` names the class.
 
     Raises:
-        ConfigError: no such ``model_type``, or its configuration is impossible.
+        ConfigError: If ``model_type`` is unknown, or its configuration is impossible.
     """
     return without_pooler(build_model(architecture))
 
 
 def build_model(architecture: dict[str, Any]) -> PreTrainedModel:
-    """Build a network with random weights, its pooler included; see `build_tower`."""
+    """Build a network with random weights, including its pooler; see `build_tower`."""
     values = dict(architecture)
     try:
         with quiet():
@@ -107,7 +107,7 @@ def read_weights(
     Args:
         kind: class of the network; "Auto" classes will do.
         source: local folder or hub name.
-        config: of the network.
+        config: Configuration of the network.
         unused: beginnings of the names of weights that may be missing.
 
     Raises:
@@ -128,7 +128,7 @@ def read_weights(
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Keep the library from drawing its own bar and from listing the weights of other heads."""
+    """Suppress the library's progress bar and its list of unused weights of other heads."""
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -141,7 +141,7 @@ def quiet() -> Generator[None]:
 
 
 def plain_config(config: PretrainedConfig) -> dict[str, Any]:
-    """Keep what describes the architecture: label tables and provenance stay behind."""
+    """Return the architecture's configuration only, without label tables and provenance."""
     values = config.to_diff_dict()
     dropped = ("id2label", "label2id", "_name_or_path", "architectures", "transformers_version")
     return {key: value for key, value in values.items() if key not in dropped} | {
@@ -150,7 +150,7 @@ def plain_config(config: PretrainedConfig) -> dict[str, Any]:
 
 
 def without_pooler(model: nn.Module) -> nn.Module:
-    """Drop the pooler: heads pool here, and unused weights would only weigh the checkpoint.
+    """Remove the pooler: the heads pool, and unused weights would enlarge the checkpoint.
 
     Convolutional networks call theirs unasked, but it has no weights, so it may stay.
     """
@@ -161,7 +161,7 @@ def without_pooler(model: nn.Module) -> nn.Module:
 
 
 def _model_class(config: PretrainedConfig) -> type[PreTrainedModel]:
-    """Find the bare network of a configuration; `AutoModel` lacks a few, e.g. SigLIP's text."""
+    """Find the bare network of a configuration; `AutoModel` lacks a few, e.g. of SigLIP."""
     if type(config) in MODEL_MAPPING:
         return cast(type[PreTrainedModel], MODEL_MAPPING[type(config)])
     name = type(config).__name__.removesuffix("Config") + "Model"
@@ -178,13 +178,14 @@ def load_network(auto_class: Any, source: str, revision: str | None, device: str
     """Load a pretrained network in float32, in evaluation mode.
 
     Args:
-        auto_class: of transformers, such as `AutoModelForObjectDetection`.
+        auto_class: Class of transformers, such as `AutoModelForObjectDetection`.
         source: local folder or hub name.
-        revision: of a hub name; None: the newest.
-        device: where to run it.
+        revision: Revision of a hub name, or None for the newest.
+        device: Device to run on.
 
     Raises:
-        CheckpointError: there is no such network, it cannot be read, or needs what is missing.
+        CheckpointError: If there is no such network, it cannot be read, or a required package is
+            missing.
     """
     try:
         with quiet():
@@ -202,7 +203,7 @@ def load_network(auto_class: Any, source: str, revision: str | None, device: str
 
 
 def network_digest(model: nn.Module, preprocessing: object) -> str:
-    """Return the sha256 of all that a network's answers depend on, 16 hex digits of it.
+    """Return 16 hex digits of the sha256 of everything that affects a network's output.
 
     Args:
         model: its weights count, whatever file they came from.

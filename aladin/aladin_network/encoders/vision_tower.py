@@ -207,7 +207,7 @@ def _kept_px(side: int, resized: int, wanted: int) -> tuple[float, float]:
 
 
 class VisionTowerEncoder(ImageEncoder):
-    """Base of the image encoders that read photos; its source may be one tower, or a pair."""
+    """Base of the image encoders that read photos; its source is one tower or a pair."""
 
     reads: ClassVar[Literal["photo", "regions"]] = "photo"
 
@@ -256,13 +256,13 @@ Grid = tuple[int, int]
 def pooled_cells(
     cells: Float[Tensor, "batch dim rows columns"], levels: Sequence[Grid]
 ) -> Float[Tensor, "batch regions dim"]:
-    """Average cells to each of several grids; a level of the cells' own size keeps them."""
+    """Average cells to each of several grids; a level of the same size keeps them."""
     regions = [F.adaptive_avg_pool2d(cells, level).flatten(2) for level in levels]
     return torch.cat(regions, dim=2).transpose(1, 2)
 
 
 def pooled_boxes(grid: Grid, levels: Sequence[Grid]) -> Float[Tensor, "regions 4"]:
-    """Return the (x0, y0, x1, y1) of `pooled_cells`' regions in fractions of the grid."""
+    """Return the (x0, y0, x1, y1) of the regions of `pooled_cells`, in fractions of the grid."""
     return torch.tensor(
         [
             (left, top, right, bottom)
@@ -274,7 +274,7 @@ def pooled_boxes(grid: Grid, levels: Sequence[Grid]) -> Float[Tensor, "regions 4
 
 
 def _windows(cells: int, pools: int) -> list[tuple[float, float]]:
-    """Return what part of the axis each window of an adaptive pooling covers, in fractions."""
+    """Return the interval of each adaptive pooling window on the axis, in fractions."""
     return [
         (pool * cells // pools / cells, -(-(pool + 1) * cells // pools) / cells)
         for pool in range(pools)

@@ -18,10 +18,10 @@ from aladin_network.config import AttentionHeadConfig
 from aladin_network.layers import fill_padding
 from aladin_network.scoring.scores import MEMORY_BUDGET_BYTES, Encoding, check_paired
 
-# Floor of every norm, as in the official code.
+# Lower bound of every norm, as in the official code.
 _EPSILON = 1e-8
-# Arrays of each size (words x regions, x width, x dim) that a block holds at its peak, which is
-# in the backward pass.
+# Number of arrays of each size (words x regions, x width, x dim) that a block holds at its peak,
+# which is in the backward pass.
 _LIVE_COPIES = 4
 
 
@@ -32,7 +32,7 @@ def attention_weights(
     temperature: float = 9.0,
     form: Literal["official", "paper"] = "official",
 ) -> Float[Tensor, "*pairs words regions"]:
-    """Weigh the regions of a photo for each word of a text.
+    """Compute the weights of a photo's regions for each word of a text.
 
     Each region's similarities are L2-normalised over the words, so that a region which suits
     every word attracts none of them especially; a softmax over the regions follows.
@@ -49,8 +49,8 @@ def attention_weights(
     """
     slope = 0.1 if form == "official" else 0.0
     similarity = F.leaky_relu(similarity, slope).masked_fill(~word_mask.unsqueeze(-1), 0)
-    # torch's norm has a zero gradient at 0, where a written out square root gives NaN: a region
-    # that suits no word is such a column in the paper's form.
+    # torch's norm has a zero gradient at 0, where an explicit square root gives NaN: in the paper's
+    # form, a region that matches no word is such a column.
     norm = torch.linalg.vector_norm(similarity, dim=-2, keepdim=True)
     regions = region_mask.unsqueeze(-2)  # (*pairs, 1, regions)
     # The lowest finite number, not -inf: a photo without regions must not give NaN.
@@ -60,7 +60,7 @@ def attention_weights(
 
 
 class AttentionHead(nn.Module):
-    """Text-to-image attention and a learned comparison, one scalar in (-1, 1) a pair.
+    """Text-to-image attention and a learned comparison: one scalar in (-1, 1) per pair.
 
     For word t_l of a text and what it attends to, v'_l::
 
@@ -72,7 +72,7 @@ class AttentionHead(nn.Module):
 
         Args:
             config: its options.
-            width: of the tokens that it compares.
+            width: Width of the tokens that it compares.
         """
         super().__init__()
         self.config = config
@@ -81,7 +81,7 @@ class AttentionHead(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start at random.
+        """Reset to random weights.
 
         Squared differences of unit vectors are small, and what the comparison makes of them is
         normalised: torch's usual random bias would drown them, so it starts at 0.
@@ -119,7 +119,7 @@ class AttentionHead(nn.Module):
         return torch.cat(rows)
 
     def paired(self, images: Encoding, texts: Encoding) -> Float[Tensor, " pairs"]:
-        """Score each image with the text in its row: the diagonal of `forward`.
+        """Score each image with the text of its row: the diagonal of `forward`.
 
         Raises:
             ShapeError: the batches differ in length.
@@ -131,7 +131,7 @@ class AttentionHead(nn.Module):
         return self._compare(attended.flatten(0, 1).index_select(0, _real_words(texts)), texts)
 
     def _recomputed_block(self, images: Encoding, texts: Encoding) -> Tensor:
-        """Score all pairs as `_block`, and again in the backward pass instead of keeping it."""
+        """Score all pairs as `_block` does, recomputing in the backward pass to save memory."""
         scores = checkpoint(
             self._block, images, texts, use_reentrant=False, preserve_rng_state=False
         )
@@ -142,7 +142,7 @@ class AttentionHead(nn.Module):
         """Score all pairs at once."""
         similarity = torch.einsum("tld,ikd->itlk", texts.tokens, images.tokens)
         weights = self._weights(similarity, texts.mask, images.mask.unsqueeze(1))
-        # From here on real words only: this is where the time goes.
+        # Real words only from here on: this is the most expensive part.
         weights = weights.flatten(1, 2).index_select(1, _real_words(texts))
         attended = weights @ images.tokens  # (images, real words, dim)
         return self._compare(attended, texts)
@@ -154,7 +154,7 @@ class AttentionHead(nn.Module):
         )
 
     def _compare(self, attended: Tensor, texts: Encoding) -> Tensor:
-        """Take the real words' (..., N, dim) attended vectors to (..., texts) scores."""
+        """Map the (..., N, dim) attended vectors of the real words to (..., texts) scores."""
         official = self.config.form == "official"
         attended = _at_least_float32(attended)
         if official:
@@ -168,19 +168,20 @@ class AttentionHead(nn.Module):
         pooled = pooled / texts.mask.sum(dim=1, keepdim=True).clamp_min(1)  # (..., texts, dim)
         if official:
             pooled = F.normalize(pooled, dim=-1, eps=_EPSILON)
-        # In full precision: bfloat16 would tie the best pairs, whose scores are close to 1.
+        # In full precision: bfloat16 would make the best pairs equal, as their scores are close to
+        # 1.
         with torch.autocast(pooled.device.type, enabled=False):
             return torch.tanh(self.output(pooled)).squeeze(-1)
 
 
 def _split(items: Encoding, size: int) -> list[Encoding]:
-    """Cut a batch into batches of at most `size`; an empty one stays whole."""
+    """Split a batch into batches of at most `size`; an empty one is not split."""
     starts = range(0, max(1, items.size), size)
     return [items.rows(slice(start, start + size)) for start in starts]
 
 
 def _real_words(texts: Encoding) -> Tensor:
-    """Return the places of the real words among all texts' words."""
+    """Return the positions of the real words among all texts' words."""
     return texts.mask.flatten().nonzero().squeeze(1)
 
 

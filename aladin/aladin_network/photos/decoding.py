@@ -15,24 +15,24 @@ from aladin_network.errors import AladinError, ConfigError, ImageError, ImageToo
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.memory import BoundedReader, DecodingMemory, check_cost, decoding_bytes
 
-# What is taken from anybody. By content, not by name; each has a decoder that stops at the
+# Formats accepted from anybody, detected by content, not by name; the decoder of each stops at the
 # image's own size.
 UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
-# What is taken from the owner's disk: research data sets also come as PPM, which has a slow form;
+# Formats accepted from the owner's disk: research data sets also use PPM, which has a slow form;
 # AVIF is an optional part of Pillow.
 FORMATS = (*UPLOAD_FORMATS, "PPM", *(("AVIF",) if features.check("avif") else ()))
 
-# Beyond it Pillow itself warns and then refuses; raising its limit would do so for the whole
-# process, and for whoever else uses Pillow there.
+# Above this limit, Pillow itself warns and then refuses; raising its limit would affect the whole
+# process, including other users of Pillow.
 MOST_PIXELS = 89_478_485
 
-# The longest side that any decoder here knows: a JPEG's.
+# The longest side that any decoder here supports: that of JPEG.
 MOST_SIDE_PX = 65_535
 
-# Pixels whose colours are converted at a time, where one step after the other needs memory.
+# Number of pixels whose colours are converted at a time, as each of several steps needs memory.
 _STRIP_PIXELS = 2**18
 
-# How to turn a photo upright, by the orientation that its camera noted.
+# Operation that turns a photo upright, by the orientation in its EXIF data.
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -46,14 +46,14 @@ _UPRIGHT = {
 
 @dataclass(frozen=True, kw_only=True)
 class ImageLimits:
-    """What a picture may be and cost before it is decoded.
+    """Limits of a picture, checked before it is decoded.
 
     Attributes:
-        max_bytes: of the file.
+        max_bytes: Largest size of the file in bytes.
         max_pixels: width times height, at most `MOST_PIXELS`. Decoding takes 4 to 17 bytes each.
         max_side_px: Limit of both width and height. A long thin picture has few pixels, but each
             step on the way to the network's size takes memory by the longer side.
-        formats: of `FORMATS`.
+        formats: Accepted formats, among `FORMATS`.
     """
 
     max_bytes: int = 32 * 2**20
@@ -94,8 +94,8 @@ def decode_image(
         data: the file's bytes, of one of `limits.formats`.
         source: names the picture in errors.
         limits: bytes and pixels; the pixels are read from the header, before decoding.
-        at_least_px: what both sides need to have: a decoder that can leave pixels out may then
-            return a smaller picture, in a fraction of the time; None: the picture as it is.
+        at_least_px: Minimum length of both sides: a decoder that can skip pixels may then return a
+            smaller picture, in a fraction of the time. None for the picture as it is.
 
     Raises:
         ImageTooLargeError: too many bytes or pixels, or too much work for them.
@@ -115,7 +115,7 @@ def decoded_image(
     at_least_px: int | None = None,
     room_bytes: int = 0,
 ) -> Generator[Image.Image]:
-    """Decode a picture as `decode_image` does, within a limit on the memory of all pictures.
+    """Decode a picture like `decode_image`, within a limit on the memory of all pictures.
 
     The memory is reserved from before the picture is decoded until the context ends, so whatever
     is made of the picture is made inside of the context, and the picture is not kept longer.
@@ -156,7 +156,7 @@ def decoded_image(
 def _opened(
     data: bytes, source: str, limits: ImageLimits, at_least_px: int | None
 ) -> Generator[Image.Image]:
-    """Open a picture whose cost is within the limits; all that goes wrong is an `ImageError`."""
+    """Open a picture whose cost is within the limits; every failure is an `ImageError`."""
     if not data:
         raise ImageError(source, "0 bytes, not an image")
     if len(data) > limits.max_bytes:
@@ -184,7 +184,7 @@ def _opened(
 def _decode(picture: Image.Image) -> Image.Image:
     picture.load()
     photo = _to_rgb(_turn_upright(picture))
-    # Encoders would write some of it out again: comments, and the profile of the colours.
+    # Encoders would write some of the metadata out again: comments and the colour profile.
     photo.info.clear()
     return photo
 
@@ -212,7 +212,7 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
 
 
 def _on_white(picture: Image.Image) -> Image.Image:
-    """Lay a picture that lets something shine through on a white page."""
+    """Composite a transparent picture on a white background."""
     photo = Image.new("RGB", picture.size)
     for box in _strips(picture):
         strip = picture.crop(box).convert("RGBA")
@@ -222,7 +222,7 @@ def _on_white(picture: Image.Image) -> Image.Image:
 
 
 def _scaled_to_rgb(picture: Image.Image) -> Image.Image:
-    """Bring 16-bit and floating-point grey to 8 bits, by the largest value of the picture."""
+    """Convert 16-bit and floating-point grey to 8 bits, scaled by the picture's maximum."""
     largest = max(_strip_values(picture, box).max(initial=0) for box in _strips(picture))
     scale = 1.0 if largest <= 255 else 255.0 / 65535.0
     photo = Image.new("RGB", picture.size)
@@ -241,7 +241,7 @@ def _strip_values(picture: Image.Image, box: tuple[int, int, int, int]) -> npt.N
 
 
 def _strips(picture: Image.Image) -> Iterator[tuple[int, int, int, int]]:
-    """Cut a picture into boxes of its full width."""
+    """Split a picture into boxes of its full width."""
     rows = max(1, _STRIP_PIXELS // max(1, picture.width))
     for top in range(0, picture.height, rows):
         yield 0, top, picture.width, min(top + rows, picture.height)

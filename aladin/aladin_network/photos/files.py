@@ -118,7 +118,7 @@ _FIRST_UNDECODED, _LAST_UNDECODED = 0xDC80, 0xDCFF
 
 
 def name_fault(name: str) -> str | None:
-    """Return why a file name cannot be the id of an item.
+    """Return why a file name cannot be the id of an item, or None if it can.
 
     Args:
         name: File name or path, as decoded by Python.
@@ -134,7 +134,7 @@ def name_fault(name: str) -> str | None:
 
 
 def printable(name: str) -> str:
-    """Escape control characters, and bytes that are not UTF-8, as in a Python literal."""
+    """Escape control characters and bytes that are not UTF-8, as in a Python literal."""
     return _SURROGATE.sub(_escaped, CONTROL_CHARACTER.sub(_escaped, name))
 
 

@@ -21,45 +21,45 @@ from PIL import Image, TiffImagePlugin
 
 from aladin_network.errors import AladinError, ImageError, ImageTooLargeError, OverloadedError
 
-# Steps of the parsers that Pillow has in Python: markers, chunks and directories. A photo of 32 MB
-# in chunks of 1 kB needs fewer; at some microseconds each they would add up to minutes.
+# Steps of Pillow's parsers in Python: markers, chunks and directories. A photo of 32 MB in chunks
+# of 1 kB needs fewer; at some microseconds each, more would add up to minutes.
 _MAX_READS = 100_000
 
-# A progressive JPEG has about ten scans, each of them one pass over all pixels. Small pictures may
+# A progressive JPEG has about ten scans, each of which passes over all pixels. Small pictures may
 # have more, as their passes are cheap.
 _MAX_PASSES = 32
 
 _BITS_PER_SAMPLE, _SAMPLES_PER_PIXEL = 258, 277
 _TILE_WIDTH, _TILE_LENGTH = 322, 323
 
-# Bytes that Pillow keeps for a pixel of a decoded picture, by its mode; of any other mode it is 4.
+# Bytes that Pillow uses for a pixel of a decoded picture, by mode; other modes use 4.
 _STORED_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}
 _RGB_BYTES = 4
-# libwebp keeps two canvases, and hands out a copy from which Pillow makes its own.
+# libwebp keeps two canvases, and returns a copy from which Pillow makes its own.
 _WEBP_BYTES = 17
-# A GIF's first frame, and what is to be shown after it.
+# A GIF's first frame, and the frame to be shown next.
 _GIF_BYTES = 2
-# libjpeg keeps all coefficients of a picture that comes in several scans: two bytes each.
+# libjpeg keeps all coefficients of a picture that has several scans: two bytes each.
 _COEFFICIENT_BYTES = 2
 # Row buffers, tables, and the strips in which colours are converted.
 _FIXED_BYTES = 6 * 2**20
-# Shrinking a picture, for a network or a drawing, goes through one of its full height and of the
-# width that is wanted.
+# Shrinking a picture, for a network or a drawing, needs an intermediate picture of its full height
+# and the target width.
 _SHRINKING_BYTES = 4 * 1024
-# Segments of a JPEG that have no length: filling, restarts and the start of the picture.
+# Segments of a JPEG without a length: fill bytes, restarts and the start of the picture.
 _JPEG_BARE = {0x01, 0xFF, *range(0xD0, 0xD9)}
 
 
 class BoundedReader(io.BytesIO):
-    """A file in memory that can be read only so often."""
+    """A file in memory with a limited number of reads."""
 
     _left = _MAX_READS
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read as `io.BytesIO` does.
+        """Read like `io.BytesIO`.
 
         Raises:
-            OSError: it was read too often.
+            OSError: If it was read too often.
         """
         self._left -= 1
         if self._left < 0:
@@ -70,7 +70,7 @@ class BoundedReader(io.BytesIO):
 def check_cost(
     picture: Image.Image, data: bytes, source: str, max_pixels: int, max_side_px: int
 ) -> None:
-    """Refuse a picture that would cost too much.
+    """Refuse a picture that would be too expensive to decode.
 
     Args:
         picture: opened, not decoded.
@@ -81,7 +81,7 @@ def check_cost(
 
     Raises:
         ImageTooLargeError: too many pixels, a side that is too long, or too many passes.
-        ImageError: of a kind that only a slow decoder knows.
+        ImageError: If only a slow decoder supports this kind of picture.
     """
     pixels = picture.width * picture.height
     if pixels > max_pixels:
@@ -93,17 +93,17 @@ def check_cost(
     if isinstance(picture, TiffImagePlugin.TiffImageFile):
         _check_tiles(picture, source, max_pixels)
     if picture.format in ("JPEG", "MPO") or picture.info.get("compression") == "jpeg":
-        # Inside of the coded pixels no such pair of bytes occurs, so each one starts a scan.
+        # This pair of bytes does not occur inside coded pixels, so each one starts a scan.
         scans = data.count(b"\xff\xda")
         if scans * pixels > _MAX_PASSES * max_pixels:
             raise ImageTooLargeError(source, f"{scans} scans of {pixels} pixels each")
     if any(tile[0] == "bmp_rle" for tile in getattr(picture, "tile", ())):
-        # Pillow decodes it in Python, for seconds, while the process can do nothing else.
+        # Pillow decodes it in Python, for seconds, and blocks the process meanwhile.
         raise ImageError(source, "a BMP with run-length encoding, expected a plain one")
 
 
 def decoding_bytes(picture: Image.Image, data: bytes) -> int:
-    """Return an upper bound of the memory that decoding a picture to RGB takes at its peak.
+    """Return an upper bound of the peak memory for decoding a picture to RGB.
 
     Room to shrink the decoded picture to a network's size is part of it; the file is not.
 
@@ -113,7 +113,7 @@ def decoding_bytes(picture: Image.Image, data: bytes) -> int:
     """
     pixels = picture.width * picture.height
     stored = _STORED_BYTES.get(picture.mode, 4)
-    # Turned upright, then converted to RGB; the picture before each step is let go after it.
+    # Turned upright, then converted to RGB; the picture before each step is freed after it.
     after = max(2 * stored, stored + _RGB_BYTES)
     if picture.format == "WEBP":
         after = max(after, _WEBP_BYTES)
@@ -121,7 +121,7 @@ def decoding_bytes(picture: Image.Image, data: bytes) -> int:
         after += _GIF_BYTES
     needed = pixels * after + 2 * len(data)  # the decoder of WebP has copies of the file
     if picture.format in ("JPEG", "MPO") and _comes_in_scans(picture, data):
-        # `draft` leaves pixels out when the coefficients are there: all of them are kept.
+        # `draft` skips pixels once all coefficients have been read, so all of them are kept.
         scale, *_ = getattr(picture, "decoderconfig", ()) or (1,)
         coefficients = _COEFFICIENT_BYTES * getattr(picture, "layers", 4) * pixels * scale**2
         needed = max(needed, coefficients + pixels * stored)
@@ -131,7 +131,7 @@ def decoding_bytes(picture: Image.Image, data: bytes) -> int:
 
 
 def _comes_in_scans(picture: Image.Image, data: bytes) -> bool:
-    """Whether the components of a JPEG are spread over several scans."""
+    """Tell whether the components of a JPEG are spread over several scans."""
     if "progressive" in picture.info:
         return True
     place = 2
@@ -145,7 +145,7 @@ def _comes_in_scans(picture: Image.Image, data: bytes) -> bool:
 
 
 def _tiff_buffer_bytes(picture: TiffImagePlugin.TiffImageFile) -> int:
-    """Return the largest buffer that libtiff may need: one strip may hold the whole picture."""
+    """Return the largest buffer libtiff may need: one strip may hold the whole picture."""
     width, length = _tile_size(picture)
     bits = picture.tag_v2.get(_BITS_PER_SAMPLE, 8)
     depths = bits if isinstance(bits, tuple) else (bits,)
@@ -160,30 +160,30 @@ def _tile_size(picture: TiffImagePlugin.TiffImageFile) -> tuple[int, int]:
 
 
 def _check_tiles(picture: TiffImagePlugin.TiffImageFile, source: str, max_pixels: int) -> None:
-    """Refuse tiles larger than any picture may be; each is decoded whole into a buffer."""
+    """Refuse tiles larger than the pixel limit; each is decoded as a whole into a buffer."""
     width, length = _tile_size(picture)
     if width * length > max_pixels:
         raise ImageTooLargeError(source, f"tiles of {width} x {length} pixels, limit {max_pixels}")
 
 
-# Enough for any picture of `aladin_network.photos.decoding.MOST_PIXELS` pixels, of whatever format.
+# Enough for a picture of `aladin_network.photos.decoding.MOST_PIXELS` pixels in any format.
 DEFAULT_BYTES = 2 * 2**30
 
-# Between two looks at whether the result is still wanted, while a picture waits for memory.
+# Seconds between two checks whether the result is still wanted, while a picture waits for memory.
 _LOOK_S = 0.1
-# Told to whoever waited in vain: other pictures are decoded by then, most likely.
+# Reported to clients whose wait was unsuccessful: other pictures are probably decoded by then.
 _RETRY_AFTER_S = 1.0
 
 
 class MemoryLimitError(ImageTooLargeError):
-    """A picture that alone takes more memory to decode than all pictures may take together."""
+    """A picture that alone needs more memory to decode than the limit for all pictures."""
 
     def __init__(self, source: str, needed: int, limit: int) -> None:
         super().__init__(source, f"decoding it takes {needed} bytes of memory, limit {limit}")
 
 
 class WithdrawnError(AladinError):
-    """The client for whom a picture was to be decoded has hung up."""
+    """The client that requested a picture has disconnected."""
 
     def __init__(self) -> None:
         super().__init__("the request was withdrawn")
@@ -191,7 +191,7 @@ class WithdrawnError(AladinError):
 
 @dataclass(frozen=True)
 class _Demand:
-    """How long a result is wanted; see `wanted_while`."""
+    """Condition and time limit of a result; see `wanted_while`."""
 
     is_wanted: Callable[[], bool]
     until_s: float
@@ -202,7 +202,7 @@ _DEMAND: ContextVar[_Demand | None] = ContextVar("demand", default=None)
 
 @contextmanager
 def wanted_while(is_wanted: Callable[[], bool], until_s: float = math.inf) -> Generator[None]:
-    """Limit how long this thread waits for memory inside of the context.
+    """Limit how long this thread waits for memory inside the block.
 
     Args:
         is_wanted: Whether somebody still waits for the result; called from this thread.
@@ -216,7 +216,7 @@ def wanted_while(is_wanted: Callable[[], bool], until_s: float = math.inf) -> Ge
 
 
 def is_still_wanted() -> Callable[[], bool]:
-    """Return what tells whether the result of the current context is wanted, for other threads."""
+    """Return a check for other threads whether the current context's result is wanted."""
     demand = _DEMAND.get()
     return _always if demand is None else demand.is_wanted
 
@@ -226,7 +226,7 @@ def _always() -> bool:
 
 
 def check_wanted() -> None:
-    """Stop work whose result nobody waits for any more.
+    """Stop work whose result is no longer wanted.
 
     Raises:
         WithdrawnError: The context is one of `wanted_while`, and its result is not wanted.
@@ -237,7 +237,7 @@ def check_wanted() -> None:
 
 
 class DecodingMemory:
-    """A number of bytes, reserved by whoever decodes a picture; safe to use from any thread.
+    """A memory budget, reserved in parts for decoding pictures; thread-safe.
 
     Reservations are granted in the order in which they were asked for, so a large picture is not
     overtaken by small ones for ever. A thread must not ask for a second reservation while it holds
@@ -249,7 +249,7 @@ class DecodingMemory:
     """
 
     def __init__(self, max_bytes: int = DEFAULT_BYTES, patience_s: float = math.inf) -> None:
-        """Have all of the memory free.
+        """Start with all of the memory free.
 
         Args:
             max_bytes: Sum of all reservations at any time.
@@ -263,12 +263,12 @@ class DecodingMemory:
 
     @property
     def held_bytes(self) -> int:
-        """Sum of the reservations that are held now."""
+        """Sum of the current reservations in bytes."""
         return self._held
 
     @contextmanager
     def reserve(self, size: int, source: str) -> Generator[None]:
-        """Hold memory for a picture inside of the context, once it is free.
+        """Hold memory for a picture inside the block, waiting until it is free.
 
         Args:
             size: Bytes to reserve.

@@ -28,23 +28,23 @@ import numpy.typing as npt
 from aladin_network.errors import RegionError, RegionsTooLargeError
 from aladin_network.photos.regions import RegionSet
 
-# In the order in which they are looked for; the first is the one that is written.
+# Names in the order in which they are searched; the first one is written.
 _VECTORS = ("vectors", "features", "feat", "bu_att", "x")
 _BOXES = ("boxes", "bbox", "bu_box")
 _NUMBERS, _TEXTS = "fiu", "US"
-# Fractions end at 1, but for a detector's rounding; no photo has boxes of one pixel alone.
+# Fractions are at most 1, except for a detector's rounding; no photo has boxes of one pixel only.
 _LARGEST_FRACTION = 1.01
 _MAX_HEADER_BYTES = 4096
-# No label and no detector's id is longer.
+# Upper limit for labels and detector ids.
 _MAX_TEXT_BYTES = 4096
-# What stands in front of each entry of a zip's directory, and the entries that an upload may have:
-# to read the directory itself takes time.
+# Signature of each entry of a zip's directory, and the largest number of entries of an upload:
+# reading the directory itself takes time.
 _ENTRY = b"PK\x01\x02"
 _MAX_ENTRIES = 100
-# Numpy packs arrays so; of these alone the library unpacks no more than it is asked for.
+# Compression methods of NumPy; only for these does the library limit how much it unpacks.
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# By which libraries say that a file ends early, is encrypted, packed in an unknown way, or has
-# texts that are none, or that an infinite number is no size. NotImplementedError is a RuntimeError.
+# Exceptions by which libraries report that a file is truncated, encrypted, compressed in an unknown
+# way, or contains invalid text or an infinite size. NotImplementedError is a RuntimeError.
 _DAMAGED = (
     OSError,
     EOFError,
@@ -58,11 +58,11 @@ _DAMAGED = (
 
 @dataclass(frozen=True, kw_only=True)
 class RegionLimits:
-    """What a file of regions may take.
+    """Limits of a file of regions.
 
     Attributes:
-        max_bytes: of the file, and of its arrays once they are unpacked.
-        max_regions: in it.
+        max_bytes: Largest size in bytes of the file, and of its arrays once they are unpacked.
+        max_regions: Largest number of regions in it.
     """
 
     max_bytes: int = 8 * 2**20
@@ -75,11 +75,11 @@ def read_region_npz(data: bytes | Path, source: str, limits: RegionLimits) -> Re
     Args:
         data: the file, or its bytes.
         source: names it in errors.
-        limits: what it may take.
+        limits: Limits of the file.
 
     Raises:
-        RegionsTooLargeError: it has too many bytes, as it is or unpacked.
-        RegionError: it is no such file, or its regions cannot be used.
+        RegionsTooLargeError: If it has too many bytes, packed or unpacked.
+        RegionError: If it is not such a file, or its regions cannot be used.
     """
     try:
         size = data.stat().st_size if isinstance(data, Path) else len(data)
@@ -100,8 +100,8 @@ def write_region_npz(path: Path, regions: RegionSet) -> None:
     """Write regions so that `read_region_npz` returns the same.
 
     Args:
-        path: of the file, whatever its name.
-        regions: of one photo.
+        path: Path of the file, with any name.
+        regions: Regions of one photo.
     """
     arrays: dict[str, Any] = {_VECTORS[0]: regions.vectors}
     if regions.boxes is not None:
@@ -117,7 +117,7 @@ def write_region_npz(path: Path, regions: RegionSet) -> None:
 
 
 class _Arrays:
-    """The arrays of an npz file, read when they are asked for."""
+    """The arrays of an npz file, read on demand."""
 
     def __init__(self, file: zipfile.ZipFile, max_bytes: int) -> None:
         self._file = file
@@ -129,7 +129,7 @@ class _Arrays:
             )
 
     def first_of(self, names: tuple[str, ...], kinds: str) -> npt.NDArray[Any] | None:
-        """Return the first array there is among `names`; None: there is none of them."""
+        """Return the first existing array among `names`, or None if there is none."""
         name = next((name for name in names if f"{name}.npy" in self._entries), None)
         return None if name is None else self._read(name, kinds)
 
@@ -144,7 +144,7 @@ class _Arrays:
             )
             shape, fortran, dtype = read(content, max_header_size=_MAX_HEADER_BYTES)
         except Exception as error:
-            # The header is Python's own syntax: a bad one fails in any of the parser's ways.
+            # The header is a Python literal: a bad one fails in any of the parser's ways.
             raise RegionError(f"{name}: not an array ({error})") from error
         if dtype.kind not in kinds or not dtype.itemsize:
             expected = "numbers" if kinds == _NUMBERS else "texts"
@@ -159,7 +159,8 @@ class _Arrays:
         entry = self._entries[f"{name}.npy"]
         if entry.compress_type not in _PACKED:
             raise RegionError(f"{name}: packed in a way that numpy does not use")
-        # With a number of bytes: without one all is unpacked first, whatever the directory says.
+        # With a number of bytes: without it, everything is unpacked first, whatever size the
+        # directory states.
         with self._file.open(entry) as packed:
             return packed.read(entry.file_size)
 
@@ -169,7 +170,7 @@ def _read(arrays: _Arrays, max_regions: int) -> RegionSet:
     if vectors is None:
         raise RegionError(f"expected an array {' or '.join(_VECTORS)}, found none of them")
     boxes = arrays.first_of(_BOXES, _NUMBERS)
-    # bottom-up-attention.pytorch writes a vector a column.
+    # bottom-up-attention.pytorch stores one vector per column.
     if boxes is not None and vectors.shape[1:] == boxes.shape[:1] != vectors.shape[:1]:
         vectors = vectors.T
     if vectors.ndim == 2 and len(vectors) > max_regions:
@@ -185,7 +186,7 @@ def _read(arrays: _Arrays, max_regions: int) -> RegionSet:
 
 
 def _float32(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    # What does not fit becomes infinite, and is refused for it.
+    # Values out of range become infinite, and are refused as such.
     with np.errstate(over="ignore"):
         return values.astype(np.float32)
 
@@ -225,7 +226,8 @@ def _texts(arrays: _Arrays, name: str, at_most: int) -> tuple[str, ...]:
     width = values.dtype.itemsize
     if width > _MAX_TEXT_BYTES:
         raise RegionError(f"{name}: expected at most {_MAX_TEXT_BYTES} bytes each, got {width}")
-    # Decoded here: numpy does not check code points, and half a pair would fail much later.
+    # Decoded here: NumPy does not check code points, and an unpaired surrogate would fail much
+    # later.
     codec = {"|": "utf-8", "<": "utf-32-le", ">": "utf-32-be"}[values.dtype.str[0]]
     stored = values.tobytes()
     try:

@@ -15,7 +15,7 @@ from aladin_network.config import STRICT
 from aladin_network.scoring.metrics import Ranks, retrieval_ranks
 from aladin_network.types import Direction
 
-# Weights that are tried on the validation split.
+# Weights that are tested on the validation split.
 _GRID = [step / 20 for step in range(21)]
 
 
@@ -27,7 +27,7 @@ class DirectionFusion:
     matter to the order, so the deviations are those around each query's own mean.
 
     Attributes:
-        weight: of the alignment score; 1 orders by it alone, the papers' rule.
+        weight: Weight of the alignment score; 1 ranks by it alone, as the papers do.
         align_mean: mean alignment score of the candidates.
         align_std: its deviation within a query.
         match_mean: mean matching score of the candidates.
@@ -135,7 +135,7 @@ def two_stage_ranks(
     image_of_text: Int[Tensor, " texts"],
     num_candidates: int | None = 100,
 ) -> Ranks:
-    """Rank the right answers when the best candidates of each query are ordered anew.
+    """Rank the right answers after each query's best candidates were re-ranked.
 
     The candidates are a query's best by the first score. They lead, in the order of the second
     stage; all others follow, in the order of the first. Ties count against us in both stages:
@@ -144,11 +144,12 @@ def two_stage_ranks(
 
     Args:
         match: the first stage's scores.
-        second: what `fusion` mixes with them; with weight 1 it alone orders the candidates.
+        second: Scores that `fusion` combines with them; with weight 1, they alone order the
+            candidates.
         fusion: constants of the second stage, per direction.
         image_of_text: row of each text's image; an image may have any number of captions.
-        num_candidates: of the first stage; None: every item, the exhaustive order of the
-            second stage.
+        num_candidates: Number of the first stage's candidates, or None for every item: the
+            exhaustive order of the second stage.
 
     Returns:
         Ranks, as `aladin_network.scoring.metrics.retrieval_ranks` counts them.
@@ -186,11 +187,11 @@ def _rank_queries(
     fusion: DirectionFusion,
     num_candidates: int | None,
 ) -> Int[Tensor, " queries"]:
-    """Rank each query's best right item; a query that has none gets any number."""
+    """Rank each query's best right item; a query without any gets an arbitrary rank."""
     score = fusion.combine(second, match)
     last = _last_candidate(match, num_candidates)  # (queries, 1)
     above, level = match > last, match == last
-    # Places left for the items level with the last candidate, which may be more than fit.
+    # Positions left for the items with the same score as the last candidate, which may be too many.
     places = (match.shape[1] if num_candidates is None else num_candidates) - above.sum(dim=1)
     right_fits = (level & ~right).sum(dim=1) < places
     found = right & (above | (level & right_fits.unsqueeze(1)))
@@ -203,7 +204,7 @@ def _rank_queries(
 def _last_candidate(
     match: Float[Tensor, "queries items"], num_candidates: int | None
 ) -> Float[Tensor, "queries 1"]:
-    """Return the first score of each query's last candidate; -inf where all are candidates."""
+    """Return the matching score of each query's last candidate; -inf if all are candidates."""
     if num_candidates is None or num_candidates >= match.shape[1]:
         return match.new_full((match.shape[0], 1), float("-inf"))
     return match.topk(num_candidates, dim=1).values[:, -1:]

@@ -16,8 +16,8 @@ class Ranks(NamedTuple):
     """0-based rank of the right answer for each query.
 
     Attributes:
-        text_to_image: for each text, the rank of its image.
-        image_to_text: for each image that has a caption, the rank of its best caption.
+        text_to_image: Rank of the image for each text.
+        image_to_text: Rank of the best caption for each image that has a caption.
     """
 
     text_to_image: Int[Tensor, " texts"]
@@ -51,7 +51,7 @@ def retrieval_ranks(
     image_of_text: Int[Tensor, " texts"],
     ties: Literal["against", "for"] = "against",
 ) -> Ranks:
-    """Rank the right answers of all queries of a score matrix.
+    """Compute the ranks of the right answers of all queries of a score matrix.
 
     >>> scores = torch.tensor([[0.9, 0.8, 0.1], [0.2, 0.8, 0.7]])
     >>> retrieval_ranks(scores, torch.tensor([0, 0, 1])).text_to_image
@@ -72,7 +72,7 @@ def retrieval_ranks(
     best = best.scatter_reduce(0, image_of_text, right, "amax")  # (images,)
     ahead_of_image = torch.zeros_like(image_of_text)
     ahead_of_texts: list[Tensor] = []
-    # In blocks of images: counting a whole matrix would hold eight bytes a pair.
+    # In blocks of images: counting in a whole matrix would take eight bytes per pair.
     for rows in torch.arange(n_images, device=scores.device).split(_IMAGES_AT_A_TIME):
         block = scores[rows]
         wrong = image_of_text != rows.unsqueeze(1)  # (block, texts)
@@ -83,7 +83,7 @@ def retrieval_ranks(
 
 
 def summarize(ranks: Ranks) -> RetrievalMetrics:
-    """Turn ranks into recalls (percent), median and mean rank."""
+    """Summarise ranks as recalls (percent), median and mean rank."""
     return RetrievalMetrics(*(_direction(of_queries) for of_queries in ranks))
 
 
@@ -92,7 +92,7 @@ def _outranks(
     right: Float[Tensor, ...],
     ties: Literal["against", "for"],
 ) -> Bool[Tensor, "images texts"]:
-    # "Not below" rather than "at least": a score that is not a number counts against us too.
+    # "Not below" rather than "at least": a NaN score also counts against the right answer.
     return ~(scores < right) if ties == "against" else ~(scores <= right)
 
 
@@ -151,7 +151,7 @@ def fold_blocks(n_images: int, image_of_text: Int[Tensor, " texts"], folds: int)
     """Cut a split into contiguous blocks of images with their texts.
 
     Args:
-        n_images: of the split.
+        n_images: Number of images of the split.
         image_of_text: row of each text's image.
         folds: number of blocks; the last ones are one image smaller if it does not divide.
 
@@ -167,7 +167,7 @@ def fold_blocks(n_images: int, image_of_text: Int[Tensor, " texts"], folds: int)
 
 
 def mean_metrics(blocks: Sequence[RetrievalMetrics]) -> RetrievalMetrics:
-    """Average the metrics of at least one block, each number by itself."""
+    """Average the metrics of at least one block, each metric separately."""
     return RetrievalMetrics(
         *(
             DirectionMetrics(
@@ -200,7 +200,7 @@ def paired_bootstrap(
         theirs: ranks of the other one, for the same queries.
         image_of_text: row of each text's image.
         resamples: number of draws of as many photos, with replacement.
-        seed: of the draws.
+        seed: Seed of the draws.
 
     Returns:
         rsum of `ours` minus rsum of `theirs`, in points, and its 95 % interval.
@@ -226,7 +226,7 @@ def paired_bootstrap_over_seeds(
         theirs: ranks of the other one, for the same queries; entry by entry the same seed.
         image_of_text: row of each text's image.
         resamples: number of draws.
-        seed: of the draws.
+        seed: Seed of the draws.
 
     Returns:
         Mean rsum of `ours` minus mean rsum of `theirs`, in points, and its 95 % interval.
@@ -234,7 +234,7 @@ def paired_bootstrap_over_seeds(
     Raises:
         ValueError: the two do not have equally many runs.
     """
-    # Only photos with a caption are queries: number these alone.
+    # Only photos with a caption are queries: only these are numbered.
     _, photo_of_text = image_of_text.cpu().unique(return_inverse=True)
     captions = torch.bincount(photo_of_text).double()  # (photos,)
     n_photos, n_runs = captions.shape[0], len(ours)
@@ -244,7 +244,7 @@ def paired_bootstrap_over_seeds(
     gain_of_texts = torch.zeros_like(gain_image).index_add_(0, photo_of_text, gain_text)
 
     def rsum_differences(times: Tensor) -> Tensor:
-        """Take how often each photo was drawn (draws, photos) to (draws, runs)."""
+        """Map the number of draws of each photo (draws, photos) to differences (draws, runs)."""
         of_texts = (times @ gain_of_texts) / (times @ captions).unsqueeze(1)
         return 100 * (of_texts + times @ gain_image / n_photos)
 
@@ -276,5 +276,5 @@ def _gain(
 
 
 def _hits(ranks: Int[Tensor, " queries"]) -> Float[Tensor, " queries"]:
-    """A query's share of rsum: how many of R@1, R@5, R@10 it hits."""
+    """Return a query's contribution to rsum: how many of R@1, R@5, R@10 it reaches."""
     return sum((ranks < k).double() for k in (1, 5, 10))  # type: ignore[return-value]

@@ -48,10 +48,10 @@ class Encoding(NamedTuple):
 
 
 def concatenate(parts: Sequence[Encoding]) -> Encoding:
-    """Join batches whose token axes differ in length; the shorter ones are padded.
+    """Join batches of different token counts; shorter ones are padded.
 
     Args:
-        parts: at least one batch.
+        parts: Batches, at least one.
 
     Returns:
         One batch of all items, in order.
@@ -64,7 +64,7 @@ def concatenate(parts: Sequence[Encoding]) -> Encoding:
     )
 
 
-# The similarity block (words x images x regions) of one chunk stays below this.
+# Upper limit in bytes of the similarity block (words x images x regions) of one chunk.
 MEMORY_BUDGET_BYTES = 256 * 2**20
 
 
@@ -125,7 +125,7 @@ def alignment_scores(
     Returns:
         ``scores[image, text]``.
     """
-    # One image against all words at once must fit: very many texts go in groups.
+    # One image against all words at once must fit: very many texts are split into groups.
     row_bytes = texts.mask.shape[1] * images.mask.shape[1] * texts.tokens.element_size()
     group = max(1, memory_budget_bytes // max(1, row_bytes))
     columns = [
@@ -136,7 +136,7 @@ def alignment_scores(
 
 
 def matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, "images texts"]:
-    """Cosine of every image's embedding with every text's (ALADIN, matching head).
+    """Return the cosine of every image's embedding with every text's (ALADIN, matching head).
 
     Always in the embeddings' own number format: bfloat16 would round cosines to steps of 0.004,
     which the temperature of a contrastive loss blows up; and this product is small.
@@ -151,13 +151,13 @@ def paired_maxsim(
     word_mask: Bool[Tensor, "pairs words"],
     region_mask: Bool[Tensor, "pairs regions"],
 ) -> Float[Tensor, " pairs"]:
-    """Score each text against the image of its own row: the diagonal of `maxsim`.
+    """Score each text against the image of its row: the diagonal of `maxsim`.
 
     Args:
-        words: see `maxsim`.
-        regions: of as many images as there are texts.
-        word_mask: see `maxsim`.
-        region_mask: see `maxsim`.
+        words: Words; see `maxsim`.
+        regions: Regions of as many images as there are texts.
+        word_mask: Mask of the words; see `maxsim`.
+        region_mask: Mask of the regions; see `maxsim`.
 
     Returns:
         One score a row, float32 or wider; an image with no real region scores 0.
@@ -183,7 +183,7 @@ def paired_alignment_scores(images: Encoding, texts: Encoding) -> Float[Tensor, 
 
 
 def paired_matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, " pairs"]:
-    """Cosine of each image's embedding with that of the text in its row; see `matching_scores`.
+    """Return the cosine of each image's and its row's text's embedding; see `matching_scores`.
 
     Raises:
         ShapeError: the batches differ in length.
@@ -193,24 +193,24 @@ def paired_matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, "
 
 
 def check_paired(images: Encoding, texts: Encoding) -> None:
-    """Refuse batches that cannot be scored row by row.
+    """Check that batches can be scored row by row.
 
     Raises:
-        ShapeError: they differ in length.
+        ShapeError: If they differ in length.
     """
     if images.size != texts.size:
         raise ShapeError(f"{images.size} texts, one for each image", texts.size)
 
 
 def _to_autocast(tokens: Tensor) -> Tensor:
-    """Round to the number format of products under autocast, where that is on."""
+    """Round to the precision of matrix products under autocast, if that is enabled."""
     if torch.is_autocast_enabled(tokens.device.type):
         return tokens.to(torch.get_autocast_dtype(tokens.device.type))
     return tokens
 
 
 class _BestRegion(torch.autograd.Function):
-    """Each word's best similarity in each image, in chunks of images.
+    """Maximum similarity of each word in each image, in chunks of images.
 
     Autograd would keep the whole similarity block, and scatter into a second one; the gradient
     needs no more than which region won.
@@ -224,7 +224,7 @@ class _BestRegion(torch.autograd.Function):
         region_mask: Tensor,
         images_a_chunk: int,
     ) -> Tensor:
-        """Take (N, dim) words and (images, regions, dim) regions to (N, images) maxima."""
+        """Map (N, dim) words and (images, regions, dim) regions to (N, images) maxima."""
         best = words.new_empty(words.shape[0], regions.shape[0])
         winners = torch.empty_like(best, dtype=torch.long)
         padded = not bool(region_mask.all())
@@ -242,11 +242,11 @@ class _BestRegion(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Send each maximum's gradient to its word and to the region that won."""
+        """Pass each maximum's gradient to its word and to the region of the maximum."""
         words, regions, winners, region_mask = ctx.saved_tensors
         grad = grad_outputs[0]
         if not bool(region_mask.all()):
-            # Where padding won, the value is a constant.
+            # If padding is the maximum, the value is a constant.
             images = torch.arange(regions.shape[0], device=words.device)
             grad = grad.masked_fill(~region_mask[images, winners], 0)
         grad_words = torch.zeros_like(words)

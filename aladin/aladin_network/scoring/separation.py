@@ -18,7 +18,7 @@ class RankSummary(NamedTuple):
 
     Attributes:
         median: rounded down, as all median ranks.
-        mean: not rounded.
+        mean: Mean, not rounded.
     """
 
     median: float
@@ -28,7 +28,7 @@ class RankSummary(NamedTuple):
 def mean_difference(
     scores: Float[Tensor, "images texts"], image_of_text: Int[Tensor, " texts"]
 ) -> float:
-    """Compare positive pairs with all others: DBL's MD.
+    """Compute DBL's MD: mean score of positive pairs minus that of all others.
 
     The paper does not define it. This is the mean score of the positive pairs minus that of all
     other pairs, which fits the range of its tables.
@@ -49,7 +49,7 @@ def mean_difference(
     if n_positives == 0 or n_others == 0:
         return 0.0
     positives = float(_of_pairs(scores, image_of_text).double().sum())
-    # Row by row: a sum of all in float32 would lose digits, all in float64 is a copy.
+    # Row by row: a float32 sum of everything would lose digits, and float64 needs a copy.
     others = float(scores.sum(dim=1).double().sum()) - positives
     return positives / n_positives - others / n_others
 
@@ -90,7 +90,7 @@ def summarize_cross_ranks(ranks: Int[Tensor, " pairs"]) -> RankSummary:
 def _wrong_texts_ahead(
     scores: Float[Tensor, "images texts"], image_of_text: Int[Tensor, " texts"]
 ) -> Int[Tensor, " texts"]:
-    """Count, for each text, the texts of other images that its image prefers or likes equally."""
+    """Count for each text the texts of other images that its image ranks at least as high."""
     right = _of_pairs(scores, image_of_text)
     ahead: list[Tensor] = []
     for texts in torch.arange(scores.shape[1], device=scores.device).split(_TEXTS_AT_A_TIME):

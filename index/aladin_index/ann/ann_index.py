@@ -21,15 +21,15 @@ from aladin_index.items.selection import Selection
 from aladin_network.errors import ConfigError
 from aladin_network.types import Progress
 
-# Comparing with 50,000 vectors of 256 values takes 1 to 2 ms on one core, and never misses.
+# Comparing with 50,000 vectors of 256 values takes 1 to 2 ms on one core, and is exact.
 EXACT_UP_TO = 50_000
-# Powers of two: a search takes about twice as long from one to the next.
+# Powers of two: each takes about twice the search time of the one before.
 _LISTS_SEARCHED = tuple(2**power for power in range(11))
 _GRAPH_WIDTHS = (64, 128, 256, 512, 1024)
 
 
 class AnnIndex:
-    """Searches a FAISS index; nothing shared is changed by a search."""
+    """Searches a FAISS index; a search changes no shared state."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class AnnIndex:
         """Wrap an index.
 
         Args:
-            index: of FAISS.
+            index: FAISS index.
             search_width: efSearch of a graph, nprobe of inverted lists; None for others.
             oversample: rows to ask for, for each one wanted.
-            file: that it was read from; None: it was built in memory.
+            file: File that it was read from, or None if it was built in memory.
         """
         self._index = index
         self.search_width = search_width
@@ -58,18 +58,18 @@ class AnnIndex:
         """Open an index file, see `aladin_index.ann.file`.
 
         Raises:
-            IndexCorruptError: not a FAISS index, or a damaged one.
+            IndexCorruptError: If the file is not a FAISS index, or is damaged.
         """
         return cls(read_ann(path), search_width, oversample, path)
 
     @property
     def faiss_index(self) -> Any:
-        """FAISS's index, not to be changed."""
+        """FAISS's index, which must not be changed."""
         return self._index
 
     @property
     def widths(self) -> list[int]:
-        """The search widths worth trying, ascending; none where there is nothing to choose."""
+        """Search widths worth testing, ascending; empty if the index has no search width."""
         lists = ivf_lists(self._index)
         if lists is not None:
             return [width for width in _LISTS_SEARCHED if width < lists] + [lists]
@@ -77,12 +77,12 @@ class AnnIndex:
 
     @cached_property
     def keeps_vectors(self) -> bool:
-        """Whether its scores are the inner products: asking for more rows is no use then."""
+        """Whether its scores are exact inner products, so that oversampling is useless."""
         return isinstance(self._index, (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat))
 
     @property
     def takes_selections(self) -> bool:
-        """Whether it can search among some rows only; exhaustive fast scan cannot."""
+        """Whether it can restrict a search to some rows; exhaustive fast scan cannot."""
         return not isinstance(self._index, faiss.IndexFastScan)
 
     def search(
@@ -91,13 +91,13 @@ class AnnIndex:
         count: int,
         allowed: Selection | None = None,
     ) -> NDArray[np.int64]:
-        """Find near rows.
+        """Find the nearest rows, approximately.
 
         Args:
             query: (dim,).
             count: rows wanted.
-            allowed: rows to choose from, where it `takes_selections`; None: all. The search is
-                widened by as much as they are rarer, so that it still finds `count`.
+            allowed: Rows to choose from, if the index `takes_selections`, or None for all. The
+                search is widened in proportion to their rarity, so that it still finds `count`.
 
         Returns:
             At most `oversample` times `count` rows, in no order to rely on.
@@ -110,7 +110,7 @@ class AnnIndex:
         count: int,
         allowed: Selection | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Find near rows, see `search`, with their scores by what the index keeps.
+        """Find the nearest rows like `search`, with their scores as computed by the index.
 
         Returns:
             Rows and scores, best first, equal scores in any order. They are the inner products
@@ -120,7 +120,7 @@ class AnnIndex:
         share = 1.0 if allowed is None else max(allowed.count, 1) / self.count
         width = self.search_width
         if width is not None:
-            # A graph cannot return more than it keeps on the way.
+            # A graph cannot return more rows than its search width.
             floor = wanted if is_graph(self._index) else 1
             width = min(math.ceil(max(width, floor) / share), self.count)
         selector = None if allowed is None else faiss.IDSelectorBitmap(allowed.bits)
@@ -139,13 +139,13 @@ def is_graph(index: Any) -> bool:
 
 
 def ivf_lists(index: Any) -> int | None:
-    """Return the number of inverted lists, also of an index inside another; None: no IVF."""
+    """Return the number of inverted lists, also of a wrapped index, or None without IVF."""
     ivf = faiss.try_extract_index_ivf(index)
     return None if ivf is None else int(ivf.nlist)
 
 
 def _parameters(index: Any, width: int | None, selector: Any) -> Any:
-    """Build the search parameters that this kind of index understands; None: there are none."""
+    """Build the search parameters for this kind of index, or None if it has none."""
     if isinstance(index, faiss.IndexPreTransform):
         inner = _parameters(faiss.downcast_index(index.index), width, selector)
         return None if inner is None else faiss.SearchParametersPreTransform(index_params=inner)
@@ -163,14 +163,14 @@ def _parameters(index: Any, width: int | None, selector: Any) -> Any:
 
 _TRAINING_VECTORS_PER_LIST = 64
 _LEAST_TRAINING_VECTORS = 2**16
-# What training may copy of the vectors: a million of 256 values.
+# Upper limit of the vectors' copy for training: a million of 256 values.
 _TRAINING_BYTES = 2**30
 _EF_CONSTRUCTION = 100
 _VECTORS_AT_A_TIME = 2**14
 
 
 def check_factory(factory: str, dim: int, count: int) -> None:
-    """Refuse, before any work, a factory string that cannot be built.
+    """Check, before any work, that a factory string can be built.
 
     Raises:
         ConfigError: FAISS does not know it, or it needs more vectors than there are.
@@ -221,8 +221,8 @@ def _create(factory: str, dim: int) -> Any:
         raise ConfigError(f"ann: {factory!r} is no FAISS factory string ({reason})") from error
     if is_graph(index):
         index.hnsw.efConstruction = _EF_CONSTRUCTION
-    # FAISS prints a warning where there are few vectors to train on; the calibration finds out
-    # what an index is good for.
+    # FAISS prints a warning if there are few vectors to train on; the calibration measures how good
+    # the index is.
     inner = faiss.try_extract_index_ivf(index)
     parts: list[Any] = [index] if inner is None else [index, faiss.downcast_index(inner)]
     for part in parts:
@@ -235,7 +235,7 @@ def _create(factory: str, dim: int) -> Any:
 
 @contextmanager
 def _deterministic(index: Any) -> Generator[None]:
-    """Keep threads out where their order would decide the result.
+    """Use a single thread where the order of threads would affect the result.
 
     Two threads that add to a graph see each other's links or do not. K-means and inverted lists
     come out the same whatever the number of threads.
@@ -250,18 +250,18 @@ def _deterministic(index: Any) -> Generator[None]:
 
 
 def training_vectors(lists: int, dim: int) -> int:
-    """Return how many vectors are trained on, where there are as many.
+    """Return how many vectors are used for training, if there are enough.
 
     Args:
         lists: inverted lists of the index.
-        dim: of a vector.
+        dim: Size of a vector.
     """
     wanted = max(_LEAST_TRAINING_VECTORS, _TRAINING_VECTORS_PER_LIST * lists)
     return min(wanted, _TRAINING_BYTES // (4 * dim))
 
 
 def _sample(embeddings: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
-    """Copy vectors to train on, the same ones each time."""
+    """Copy a sample of vectors for training, always the same one."""
     count = training_vectors(lists, embeddings.shape[1])
     if count >= len(embeddings):
         return np.ascontiguousarray(embeddings)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-# torch comes first: it and FAISS may each bring CUDA libraries, and torch's have to win.
+# torch comes first: it and FAISS may each include CUDA libraries, and torch's must take precedence.
 import torch  # noqa: F401  # isort: skip  # pyright: ignore[reportUnusedImport]
 import faiss as faiss_module
 
-# FAISS adds its keyword arguments at import, where a type checker does not see them.
+# FAISS adds its keyword arguments at import, invisible to a type checker.
 faiss = cast(Any, faiss_module)

@@ -25,21 +25,21 @@ from numpy.typing import NDArray
 from aladin_index.ann.faiss_library import faiss
 from aladin_network.errors import IndexCorruptError
 
-# Fast scan compares with so many codes at a time: a list's codes fill whole blocks of them.
+# Fast scan compares with this many codes at a time: a list's codes fill whole blocks of them.
 CODES_PER_BLOCK = 32
 
 
 def check_valid(index: Any) -> None:
-    """Refuse an index whose parts do not fit together, or whose ids are not its rows.
+    """Refuse an index with inconsistent parts, or with ids that are not its rows.
 
     Reads all ids of inverted lists: 10 ms for a million vectors. Codes are not read, for whatever
     value they have they lead nowhere.
 
     Args:
-        index: of FAISS, with its inverted lists.
+        index: FAISS index with its inverted lists.
 
     Raises:
-        RuntimeError: it is not one that `aladin_index.ann.ann_index` builds.
+        RuntimeError: If it is not an index that `aladin_index.ann.ann_index` builds.
     """
     if isinstance(index, (faiss.IndexIDMap, faiss.IndexIDMap2)):
         raise RuntimeError("expected rows for ids, found a map of ids")
@@ -53,7 +53,7 @@ def check_valid(index: Any) -> None:
 
 
 def _check_lists(ivf: Any, count: int) -> None:
-    """Check an index with inverted lists that is to hold the rows 0 to `count` - 1."""
+    """Check an index with inverted lists that should contain the rows 0 to `count` - 1."""
     lists = faiss.downcast_InvertedLists(ivf.invlists)
     numbers = (ivf.ntotal, ivf.quantizer.ntotal, lists.nlist)
     if numbers != (count, ivf.nlist, ivf.nlist):
@@ -73,7 +73,7 @@ def _check_lists(ivf: Any, count: int) -> None:
         held += size
         if size:
             ids = faiss.rev_swig_ptr(lists.get_ids(number), size)
-            # Negative ids are the largest numbers without a sign.
+            # Interpreted as unsigned, negative ids are the largest numbers.
             largest = int(ids.view(np.uint64).max())
             if largest >= count:
                 found = int(ids[ids.view(np.uint64).argmax()])
@@ -82,14 +82,15 @@ def _check_lists(ivf: Any, count: int) -> None:
         raise RuntimeError(f"expected lists of {count} vectors, got {held}")
 
 
-# Ends a file whose lists are behind the index. FAISS, which reads from the front, never sees it.
+# Marks the end of a file whose lists follow the index. FAISS, which reads from the front, never
+# reaches it.
 _MARK = b"aladin inverted lists\n"
 _PAGE = 4096
 _INT64 = np.dtype(np.int64).itemsize
 
 
 def write_ann(path: Path, index: Any) -> None:
-    """Write a FAISS index; of fast-scan lists the index itself is left without.
+    """Write a FAISS index; an index with fast-scan lists loses them.
 
     Raises:
         OSError: the disk is full, or cannot be written.
@@ -102,11 +103,11 @@ def write_ann(path: Path, index: Any) -> None:
 
 
 def read_ann(path: Path) -> Any:
-    """Open a FAISS index; of what a search does not touch, only the ids and links are read.
+    """Open a FAISS index; only ids and links are read of parts that searches may not touch.
 
     Raises:
-        IndexCorruptError: not a FAISS index, or one whose ids or layout would lead a search
-            outside of its memory.
+        IndexCorruptError: If it is not a FAISS index, or its ids or layout would make a search
+            access memory out of bounds.
     """
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
@@ -114,13 +115,13 @@ def read_ann(path: Path) -> Any:
             _map_lists(index, path)
         check_valid(index)
     except (OSError, RuntimeError, MemoryError) as error:
-        # A damaged length may ask for more memory than there is.
+        # A damaged length may request more memory than is available.
         raise IndexCorruptError(path, f"not a FAISS index ({error})") from error
     return index
 
 
 def _is_fast_scan(index: Any) -> bool:
-    # The type itself: those below it pack more than codes into their blocks.
+    # The exact type: its subclasses pack more than codes into their blocks.
     return type(index) is faiss.IndexIVFPQFastScan
 
 
@@ -131,7 +132,7 @@ def _has_mark(path: Path) -> bool:
 
 
 def _write(file: BinaryIO, index: Any) -> None:
-    # Python writes: FAISS's own writer does not say why it could not.
+    # Python writes the file: FAISS's own writer does not report why it failed.
     faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
 
 
@@ -166,7 +167,7 @@ def _map_lists(index: Any, path: Path) -> None:
     with path.open("rb") as file:
         file.seek(lists_end)
         sizes = np.fromfile(file, dtype=np.int64, count=index.nlist)
-    # Python's integers: a sum of damaged sizes may have any number of digits.
+    # Python integers, as a sum of damaged sizes may exceed 64 bits.
     total = sum(sizes.tolist())
     if sizes.min() < 0 or total != index.ntotal or total * index.code_size > lists_end:
         raise RuntimeError(f"expected lists of {index.ntotal} vectors, got {total}")
@@ -187,7 +188,7 @@ def _map_lists(index: Any, path: Path) -> None:
     lists.lists = table
     lists.totsize = lists_end
     lists.read_only = True
-    # It would start threads at searches to fetch pages ahead, and take twice the time for it.
+    # Otherwise it would start threads at searches to prefetch pages, which takes twice the time.
     lists.prefetch_nthread = 0
     lists.do_mmap()
     lists.this.disown()
@@ -195,5 +196,5 @@ def _map_lists(index: Any, path: Path) -> None:
 
 
 def _capacities(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the room of each list: its vectors in whole blocks."""
+    """Return the capacity of each list: its vectors, rounded up to whole blocks."""
     return -(-sizes // CODES_PER_BLOCK) * CODES_PER_BLOCK

@@ -37,18 +37,18 @@ from aladin_index.settings import BuildSettings
 from aladin_network.errors import ConfigError
 from aladin_network.types import Progress, Target
 
-# With fewer vectors there is nothing to train on, and nothing to gain.
+# With fewer vectors, there is nothing to train on and nothing to gain.
 _TRAINED_FROM = 1000
 _ID_BYTES = 8
 
 
 class AnnOption(NamedTuple):
-    """One kind of index for a side.
+    """One kind of index for a collection.
 
     Attributes:
         factory: FAISS's description.
-        memory_bytes: what it takes in memory once all of it was searched. Vectors that are read
-            from ``embeddings.npy`` to compare exactly are not counted.
+        memory_bytes: Memory that it takes once all of it has been searched. Vectors that are read
+            from ``embeddings.npy`` for exact comparison are not counted.
         most_recall: ann_recall that it may be expected to reach.
     """
 
@@ -62,7 +62,7 @@ def ann_options(count: int, dim: int) -> list[AnnOption]:
 
     Args:
         count: number of vectors.
-        dim: of a vector.
+        dim: Size of a vector.
     """
     flat = AnnOption("Flat", 4 * dim * count, 1.0)
     if count < _TRAINED_FROM:
@@ -70,7 +70,7 @@ def ann_options(count: int, dim: int) -> list[AnnOption]:
     lists = 2 ** round(math.log2(math.sqrt(count)))
     centroids = 4 * dim * lists
     options: list[AnnOption] = []
-    # Of 4 bits each: one code a value, for two values, for four.
+    # Codes of 4 bits each: one for each value, for two values, or for four.
     for values, most_recall in ((1, 0.999), (2, 0.99), (4, 0.97)):
         if dim % (2 * values) == 0:
             vector_bytes = dim // values // 2 + _ID_BYTES
@@ -78,19 +78,19 @@ def ann_options(count: int, dim: int) -> list[AnnOption]:
             options.append(AnnOption(factory, centroids + vector_bytes * count, most_recall))
     eight_bits = AnnOption(f"IVF{lists},SQ8", centroids + (dim + _ID_BYTES) * count, 0.9999)
     options.append(eight_bits)
-    # Up to here comparing with every vector takes no longer than what comes after it.
+    # Up to this number, comparing with every vector is as fast as the options below.
     return [flat, *options] if count <= EXACT_UP_TO else [*options, flat]
 
 
 def fitting_factories(
     count: int, dim: int, memory_budget_bytes: int | None, ann_recall: float
 ) -> list[str]:
-    """Return what to build, and what to build next if that finds less than expected.
+    """Return the kind of index to build first, then those to try if it finds too little.
 
     Args:
         count: number of vectors.
-        dim: of a vector.
-        memory_budget_bytes: of this side; None: any.
+        dim: Size of a vector.
+        memory_budget_bytes: Memory for this collection, or None for no limit.
         ann_recall: share of the exact nearest items to find.
 
     Returns:
@@ -98,7 +98,7 @@ def fitting_factories(
         expected to find enough, each further one finds more than the one before.
 
     Raises:
-        ConfigError: nothing that finds enough fits the memory.
+        ConfigError: If no kind of index that finds enough fits the memory.
     """
     able = [each for each in ann_options(count, dim) if each.most_recall >= ann_recall]
     fitting = [
@@ -122,17 +122,17 @@ def fitting_factories(
 def factories_to_try(
     ann: str, count: int, dim: int, memory_budget_bytes: int | None, ann_recall: float
 ) -> list[str]:
-    """Return the factory strings that a setting allows for a side, in the order to try them.
+    """Return the factory strings that a setting allows for a collection, in order of trial.
 
     Args:
         ann: "auto", "exact", or a factory string.
         count: number of vectors.
-        dim: of a vector.
-        memory_budget_bytes: of this side, for "auto"; None: any.
+        dim: Size of a vector.
+        memory_budget_bytes: Memory for this collection, for "auto", or None for no limit.
         ann_recall: share of the exact nearest items to find, for "auto".
 
     Raises:
-        ConfigError: nothing that finds enough fits the memory.
+        ConfigError: If no kind of index that finds enough fits the memory.
     """
     if ann == "auto":
         return fitting_factories(count, dim, memory_budget_bytes, ann_recall)
@@ -145,11 +145,11 @@ Shapes = Mapping[Target, tuple[int, int]]
 
 
 def check_first_stages(shapes: Shapes, settings: BuildSettings) -> None:
-    """Refuse, before any work, first stages that cannot be built.
+    """Check, before any work, that the first stages can be built.
 
     Args:
         shapes: number of items and size of an embedding of each side.
-        settings: of the build.
+        settings: Settings of the build.
 
     Raises:
         ConfigError: FAISS does not know what the settings ask for, or needs more items, or the
@@ -162,15 +162,15 @@ def check_first_stages(shapes: Shapes, settings: BuildSettings) -> None:
 def build_first_stages(
     folder: Path, shapes: Shapes, settings: BuildSettings, progress: Progress
 ) -> dict[Target, AnnEntry]:
-    """Build the ANN of each side, whose embeddings are written.
+    """Build the FAISS index of each collection; its embeddings must exist.
 
     What "auto" chose and then finds less than was asked for gives way to the next kind that fits
     the memory; where there is none, the entry says how much is found.
 
     Args:
-        folder: of the generation.
+        folder: Folder of the generation.
         shapes: number of items and size of an embedding of each side.
-        settings: of the build.
+        settings: Settings of the build.
         progress: advanced with the vectors that are in the ANN.
 
     Raises:
@@ -183,7 +183,7 @@ def build_first_stages(
     }
     entries: dict[Target, AnnEntry] = {}
     for target in shapes:
-        # As in a real search, the queries are items of the other side, if there is one.
+        # As in a real search, the queries are items of the other collection, if there is one.
         others: list[Target] = [other for other in shapes if other != target]
         asking = others[0] if others else target
         queries = sample_queries(embeddings[asking], _QUERIES)
@@ -206,7 +206,7 @@ def _build_best(
     settings: BuildSettings,
     progress: Progress,
 ) -> AnnEntry:
-    """Write the first kind of index that finds enough, or the one that finds most."""
+    """Write the first kind of index that finds enough, or else the one that finds most."""
     recall_at = min(settings.default_candidates, len(embeddings))
     best: AnnEntry | None = None
     for factory in factories:
@@ -238,7 +238,7 @@ def _factories(shapes: Shapes, target: Target, settings: BuildSettings) -> list[
     count, dim = shapes[target]
     budget = settings.memory_budget_bytes
     if budget is not None:
-        # Each side gets its share by the size of its vectors.
+        # Each collection's share is proportional to the size of its vectors.
         values = sum(count * dim for count, dim in shapes.values())
         budget = budget * count * dim // values
     return factories_to_try(settings.ann, count, dim, budget, settings.ann_recall)

@@ -15,12 +15,12 @@ from aladin_index.ann.retrieval import found_by
 from aladin_index.format.manifest import RecallPoint
 from aladin_network.types import Progress
 
-# Cosines that were added up in another order may differ by this much.
+# Cosines may differ by this much if they were summed in another order.
 _ROUNDING = 1e-6
 
 
 def sample_queries(embeddings: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """Copy embeddings to ask with, the same ones each time.
+    """Copy a sample of embeddings to use as queries, always the same one.
 
     Args:
         embeddings: (items, dim); may be a memory map.
@@ -41,7 +41,7 @@ def lowest_true_scores(
     Args:
         embeddings: (items, dim), contiguous; may be a memory map.
         queries: (queries, dim), contiguous.
-        count: at most the number of items.
+        count: Number of nearest items, at most the number of items.
     """
     scores, _ = faiss.knn(queries, embeddings, count, metric=faiss.METRIC_INNER_PRODUCT)
     lowest: NDArray[np.float32] = scores[:, -1]
@@ -61,30 +61,30 @@ def ann_recall(
     items is found makes no difference.
 
     Args:
-        ann: with the way of searching to be measured.
+        ann: Index with the search parameters to be measured.
         embeddings: (items, dim), of the index.
         queries: (queries, dim).
-        lowest: of `lowest_true_scores`.
+        lowest: Result of `lowest_true_scores`.
         count: number of nearest items.
     """
     found = 0
     for query, least in zip(queries, lowest, strict=True):
-        # Not `retrieve`: a search that finds too few is not worth the exact one that has to
-        # follow it.
+        # Not `retrieve`: if a search finds too few rows, the exact search after it is too
+        # expensive.
         _, scores = found_by(ann, embeddings, query, count)
         found += np.count_nonzero(scores >= least - _ROUNDING)
     return found / (count * len(queries))
 
 
-# Rows asked of an index that does not keep the vectors, for each one wanted.
+# Number of rows requested for each row wanted, from an index that does not keep the vectors.
 _OVERSAMPLES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
-# More work that finds no more than this is not worth its time.
+# Minimum gain in recall: more work that gains less is not worthwhile.
 _GAIN = 0.0005
 _TIMED_QUERIES = 50
 
 
 class ChosenSearchWidth(NamedTuple):
-    """The way of searching that was chosen, and those it was chosen from.
+    """The chosen search parameters, and all that were measured.
 
     Attributes:
         chosen: reaches the recall wanted, or else comes as near to it as any.
@@ -108,7 +108,7 @@ def choose_search_width(
     """Choose the search width and the oversampling.
 
     Args:
-        ann: of the embeddings.
+        ann: Index of the embeddings.
         embeddings: (items, dim), contiguous; may be a memory map.
         queries: (queries, dim), of the kind that will be asked.
         recall_at: number of nearest items to find.
@@ -135,7 +135,8 @@ def choose_search_width(
             progress.advance()
             progress.note(recall=point.recall)
         enough += point.recall >= recall_wanted
-        # A wider search may still be the faster one, by asking for fewer rows. Not twice as wide.
+        # A wider search may still be the faster one, as it needs fewer rows; one of twice that
+        # width is not.
         if enough == 2 or (not enough and is_saturated(before, point.recall)):
             break
     if timed:
@@ -153,7 +154,7 @@ def _point(
     width: int | None,
     oversamples: tuple[float, ...],
 ) -> RecallPoint:
-    """Find the least oversampling that reaches what is wanted, or all that this width can."""
+    """Find the lowest oversampling that reaches the recall, or the best for this width."""
     best = RecallPoint(search_width=width, oversample=1.0, recall=-1.0)
     for oversample in oversamples:
         tried = AnnIndex(ann.faiss_index, width, oversample)
@@ -173,7 +174,7 @@ def _timed(
     count: int,
     point: RecallPoint,
 ) -> RecallPoint:
-    """Measure the time of what `ann_recall` measures, the median of some queries."""
+    """Measure the time of the search in `ann_recall`, as the median of some queries."""
     tried = AnnIndex(ann.faiss_index, point.search_width, point.oversample)
     times_ms: list[float] = []
     for query in queries[:_TIMED_QUERIES]:
@@ -189,12 +190,12 @@ def _timed(
 
 
 def is_saturated(before: float, recall: float) -> bool:
-    """Whether a width finds no more than the one before, so that wider ones will not either."""
+    """Tell whether a width finds no more than the one before, so that none wider will."""
     return recall - before <= _GAIN and before > 0.5
 
 
 def choose(curve: list[RecallPoint], recall_wanted: float) -> RecallPoint:
-    """Return the point that finds enough for the least work, or the narrowest of the best.
+    """Return the cheapest point with enough recall, or else the narrowest of the best.
 
     Args:
         curve: ascending, not empty.

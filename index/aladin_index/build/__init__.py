@@ -1,1 +1,1 @@
-"""How a generation comes to be: builds, merges, and the writer they share."""
+"""Creation of a generation: builds, merges, and their common writer."""

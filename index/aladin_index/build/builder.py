@@ -1,4 +1,4 @@
-"""Builds an index: sharded, resumable after a kill at any point, published in one step."""
+"""Builds an index: sharded, resumable after an interruption, published atomically."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 
 @dataclass(frozen=True, kw_only=True)
 class BuildReport:
-    """What a build made.
+    """Result of a build.
 
     Attributes:
         generation: the new live generation.
@@ -77,30 +77,32 @@ def build_index(
             existing index takes; its calibration goes into the manifest, and where it has none,
             that of the live generation stays.
         out: folder of the index, new or existing.
-        images: with those that their source left out; None for an index without images.
+        images: Images, including those that their source skipped, or None for an index without
+            images.
         texts: None for an index without texts.
         settings: options.
-        progress: told of items, vectors and seconds by stage.
-        regions: of the images, for a network that reads regions.
-        encoding: of the shards; None: this process encodes them, on `settings.device`. A build
-            that was cut short may be resumed with another one.
+        progress: Receives the number of items and vectors and the seconds of each stage.
+        regions: Regions of the images, for a network that reads regions.
+        encoding: Encoder of the shards, or None if this process encodes them, on `settings.device`.
+            An interrupted build may be resumed with another one.
 
     Raises:
-        InputError: nothing to index, regions where the network reads photos or none where it
-            reads regions, an id repeats, metadata over a limit, or no item of a side can be used.
+        InputError: If there is nothing to index, regions for a network that reads photos or none
+            for one that reads regions, a repeated id, metadata over a limit, or no usable item in a
+            collection.
         ConfigError: the ANN that is asked for cannot be built, or `out` holds something else than
             an index.
         CheckpointError: the checkpoint cannot be loaded.
         IndexMismatchError: the index was built with another model, or the build to be resumed
             is another one.
         IndexWriteError: the disk is full or cannot be written, or another build is running.
-        ClusterError: those who encode elsewhere cannot be had, or fail at it.
+        ClusterError: If the nodes that encode are unavailable, or fail repeatedly.
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
     sources = _sources(images, texts)
     check_folder(out)
-    # Where others encode, this machine may lack their device, and only has to know the network.
+    # If others encode, this machine may lack their device; it only needs the network's properties.
     checkpoint = load_checkpoint(checkpoint_folder, settings.device if encoding is None else "cpu")
     if images is not None:
         check_regions(checkpoint.model, regions)
@@ -203,7 +205,7 @@ class _Build:
         self._seconds = seconds
 
     def run(self, model: ModelEntry, calibration: Calibration | None) -> int:
-        """Do what is left to do, and return the number of the generation."""
+        """Do the remaining work, and return the number of the generation."""
         if is_placed(self._root, self._plan):
             return self._plan.generation
         settings = self._settings
@@ -230,7 +232,7 @@ class _Build:
         )
 
     def _encode(self, target: Target) -> list[Shard]:
-        """Have the shards encoded that are not on the disk yet; return all."""
+        """Encode the shards that are not on the disk yet; return all shards."""
         rows, form = self._rows[target], self._form
         work = self._root / BUILD / target
         planned = {
@@ -242,7 +244,7 @@ class _Build:
             for folder, of_shard in planned.items()
             if read_shard(folder, form) is None
         }
-        # Rate and time left are those of what is still to be done.
+        # Rate and remaining time refer to the remaining work only.
         left = sum(len(of_shard) for of_shard in missing.values())
         self._progress.start(left, _UNITS[target])
         if left < len(rows):
@@ -264,7 +266,7 @@ class _Build:
 
 
 def _live_calibration(root: Path) -> Calibration | None:
-    """Return that of the generation to be replaced, which is of the same model."""
+    """Return the calibration of the generation to be replaced, if it has the same model."""
     try:
         return read_manifest(generation_folder(root, live_generation(root))).calibration
     except IndexNotReadyError:

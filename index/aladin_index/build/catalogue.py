@@ -1,4 +1,4 @@
-"""The items that a build was given, on disk: read once, checked, then read by their rows.
+"""The input items of a build, on disk: read once, checked, then read by row.
 
 A source may be longer than memory, and may be read but once. Everything later (encoding, a
 resumed build, the database of the new generation) reads from here.
@@ -31,8 +31,8 @@ from aladin_network.types import Progress, Target
 _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
 _BATCH = 1000
 _CACHE_KIB = 65536
-# `path` is of the file that a photo lies in, as in `item`; its state is part of a fingerprint.
-# What the source left out stands before the item of `row`, in the order of `number`.
+# `path` is the file that contains a photo, as in `item`; its state is part of a fingerprint. What
+# the source skipped precedes the item of `row`, in the order of `number`.
 _SCHEMA = """
 CREATE TABLE items (
     row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, path TEXT, item TEXT NOT NULL
@@ -44,10 +44,10 @@ CREATE TABLE left_out (
 
 
 class Catalogue:
-    """The items of one side in the order they were given; for the thread that opened it."""
+    """The items of one collection in input order; only for the thread that opened it."""
 
     def __init__(self, file: Path, target: Target) -> None:
-        """Open what `write_catalogue` wrote.
+        """Open a file of `write_catalogue`.
 
         Args:
             file: the database.
@@ -64,7 +64,7 @@ class Catalogue:
         return [item_from_json(line, self._target) for (line,) in lines]
 
     def left_out(self, rows: range) -> list[SkippedItem]:
-        """Read what the source left out among some consecutive items, or after the last one."""
+        """Read what the source skipped among some consecutive items, or after the last one."""
         end = rows.stop + (rows.stop == self.count)
         statement = "SELECT id, reason FROM left_out WHERE row >= ? AND row < ? ORDER BY number"
         return [
@@ -72,7 +72,7 @@ class Catalogue:
         ]
 
     def fingerprint(self, rows: range) -> str:
-        """Hash all that was said of some consecutive items, and the state of their files.
+        """Hash the data of some consecutive items, and the state of their files.
 
         A file's state is its length and the time of its last change.
         """
@@ -100,12 +100,12 @@ def listed(
     progress: Progress,
     seconds: StageSeconds,
 ) -> Generator[dict[Target, Catalogue]]:
-    """Read the sources of a build into catalogues, which are there inside the block.
+    """Read the sources of a build into catalogues, which exist inside the block.
 
     Args:
-        root: of the index; to be called by its only builder.
+        root: Index folder; the caller must be its only builder.
         sources: items of each side, see `write_catalogue`.
-        settings: of the build.
+        settings: Settings of the build.
         progress: advanced with the items.
         seconds: gets the time as that of the stage "list".
     """
@@ -131,24 +131,24 @@ def write_catalogue(
     progress: Progress,
     settings: BuildSettings,
 ) -> None:
-    """Read a source to its end, refusing items that no index could hold.
+    """Read a whole source, refusing items that no index could store.
 
     Args:
         file: the new database.
         target: whether they are images or texts; named in errors.
         items: read once, a few at a time in memory; with those that the source left out.
         progress: advanced with the items.
-        settings: have the limits of metadata, and the fields that get an index for filters.
+        settings: Settings with the limits of metadata, and the fields that are indexed for filters.
 
     Raises:
-        InputError: there is no item, an id is empty or repeats, something is not JSON text, an
-            item's metadata is over a limit, or more fields would get an index than may have one.
+        InputError: If there is no item, an id is empty or repeated, a value is not JSON text, an
+            item's metadata is over a limit, or too many fields would be indexed.
         sqlite3.Error: the disk is full, or cannot be written.
     """
     progress.start(None, _UNITS[target])
     connection = sqlite3.connect(file)
     try:
-        # No journal: a build that is cut short while it reads begins again.
+        # No journal: a build that is interrupted while reading starts again.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
@@ -178,7 +178,7 @@ def _lines(
     target: Target,
     settings: BuildSettings,
 ) -> Iterator[_Line]:
-    """Yield the lines of the items; what was left out is written at once."""
+    """Yield the lines of the items; skipped items are written at once."""
     fields: set[str] = set()
     row = -1
     for item in items:
@@ -202,7 +202,7 @@ def _lines(
 
 
 def _but(connection: sqlite3.Connection) -> str:
-    """Say what was left out instead."""
+    """Describe the skipped items, for an error message."""
     count = connection.execute("SELECT COUNT(*) FROM left_out").fetchone()[0]
     if count == 0:
         return ""
@@ -212,7 +212,7 @@ def _but(connection: sqlite3.Connection) -> str:
 
 
 def _repetition(connection: sqlite3.Connection, lines: list[_Line], target: Target) -> InputError:
-    """Find the id for which some lines were refused; those before it are in."""
+    """Find the id for which some lines were rejected; the lines before it are inserted."""
     for row, item_id, *_ in lines:
         found = connection.execute("SELECT row FROM items WHERE id = ?", (item_id,)).fetchone()
         if found is not None and found[0] != row:

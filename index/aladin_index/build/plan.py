@@ -1,4 +1,4 @@
-"""What a build is about to do; a build that was cut short is only resumed on the same plan."""
+"""The plan of a build; an interrupted build is only resumed if its plan is the same."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from aladin_network.files import write_json
 from aladin_network.types import Target
 
 _PLAN = "plan.json"
-# Settings that change how a build runs, not what it makes; `part` is in the rows that are built.
+# Settings that affect how a build runs, but not its result; `part` is covered by the built rows.
 _WITHOUT_EFFECT = ("resume", "readers", "shards", "shard_items", "part", "metadata")
 
 
@@ -38,7 +38,7 @@ class BuildPlan:
     """A build's ``.build/plan.json``.
 
     Attributes:
-        fingerprint: of inputs, model and settings.
+        fingerprint: Fingerprint of inputs, model and settings.
         generation: the first number that was free when the build began.
         shard_items: items a shard; a resumed build goes on with the shards that it finds.
     """
@@ -50,7 +50,7 @@ class BuildPlan:
     shard_items: dict[Target, int]
 
     def shards(self, target: Target, rows: range) -> list[range]:
-        """Split the rows of a side into shards."""
+        """Split the rows of a collection into shards."""
         size = self.shard_items[target]
         return [
             range(start, min(start + size, rows.stop))
@@ -59,12 +59,12 @@ class BuildPlan:
 
 
 def can_resume(root: Path) -> bool:
-    """Whether a build was cut short here and can be gone on with."""
+    """Tell whether there is an interrupted build that can be resumed."""
     return (root / BUILD / _PLAN).exists()
 
 
 def is_published(root: Path, fingerprint: str) -> bool:
-    """Whether this very build is live and nothing of it is left to do."""
+    """Tell whether exactly this build is live and completely finished."""
     if (root / BUILD).exists() or not (root / CURRENT).exists():
         return False
     live = generation_folder(root, live_generation(root))
@@ -72,20 +72,20 @@ def is_published(root: Path, fingerprint: str) -> bool:
 
 
 def is_placed(root: Path, plan: BuildPlan) -> bool:
-    """Whether this build published its generation, and only its work is still there."""
+    """Tell whether this build has published its generation, and only its work folder remains."""
     place = generation_folder(root, plan.generation)
-    # The number may have gone to another generation while the build lay there, cut short.
+    # Another generation may have taken the number since the build was interrupted.
     return place.exists() and read_manifest(place).fingerprint == plan.fingerprint
 
 
 def begin(
     root: Path, fingerprint: str, shard_items: Mapping[Target, int], *, resume: bool
 ) -> BuildPlan:
-    """Take up the build that was cut short, or begin a new one.
+    """Resume the interrupted build, or begin a new one.
 
     Args:
-        root: of the index.
-        fingerprint: of the build that is asked for.
+        root: Index folder.
+        fingerprint: Fingerprint of the requested build.
         shard_items: items a shard of each side, for a new build.
         resume: without it, what is left of an earlier build is thrown away.
 
@@ -112,7 +112,7 @@ def begin(
 
 
 def discard(root: Path) -> None:
-    """Throw the work of a build away.
+    """Delete the work of a build.
 
     Renamed first: a kill while files are being deleted must not leave a plan whose shards are
     no longer whole.
@@ -130,36 +130,36 @@ def fingerprint_of(
     settings: BuildSettings,
     calibration: Calibration | None = None,
 ) -> str:
-    """Hash all that decides what a build makes.
+    """Hash everything that determines the result of a build.
 
     Args:
         model: the checkpoint.
         sides: fingerprint of the items of each side that is built.
-        settings: of the build.
-        calibration: that the index gets.
+        settings: Settings of the build.
+        calibration: Calibration that the index gets.
     """
     effective = {
         key: value for key, value in dump_config(settings).items() if key not in _WITHOUT_EFFECT
     }
-    # One without a calibration is as it was before there were any.
+    # Without a calibration, the hash is the same as before calibrations were introduced.
     calibrated = [] if calibration is None else [dump_config(calibration)]
     text = json.dumps([dump_config(model), dict(sides), effective, *calibrated], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def rows_of_part(count: int, settings: BuildSettings, target: Target) -> range:
-    """Return the rows of a source that a build of one part of it takes.
+    """Return the rows of a source that the build of one part includes.
 
     Parts are made of whole batches, so that an item meets the same others in the network as in a
     build of the whole source, and has the same encoding to the last bit.
 
     Args:
         count: items of the source.
-        settings: of the build.
+        settings: Settings of the build.
         target: named in errors.
 
     Raises:
-        InputError: there are too few items for so many parts.
+        InputError: If there are too few items for so many parts.
     """
     number, parts = settings.part
     batches = math.ceil(count / settings.batch_size)
@@ -174,7 +174,7 @@ def rows_of_part(count: int, settings: BuildSettings, target: Target) -> range:
 
 
 def items_a_shard(rows: range, settings: BuildSettings) -> int:
-    """Return how many items a shard has: whole batches, so that shards change no encoding."""
+    """Return the number of items in a shard: whole batches, so that shards change no encoding."""
     wanted = settings.shard_items
     if settings.shards is not None:
         wanted = math.ceil(len(rows) / settings.shards)

@@ -1,4 +1,4 @@
-"""Who encodes the shards of a build: this process, or somebody else for it.
+"""Encoding of a build's shards, in this process or elsewhere.
 
 A build plans its shards, has those that are missing encoded, and goes on from their files:
 
@@ -26,11 +26,11 @@ from aladin_network.types import Progress, Target
 
 @dataclass(frozen=True, kw_only=True)
 class ShardWork:
-    """What is left to encode of one side.
+    """The remaining encoding work of one collection.
 
     Attributes:
         target: the side.
-        form: of the shards' arrays.
+        form: Format of the shards' arrays.
         shards: rows of each shard by the folder that it is to be written to, in order.
         items: returns the items of some consecutive rows; for the thread that began the build.
     """
@@ -42,35 +42,35 @@ class ShardWork:
 
 
 class ShardEncoding(Protocol):
-    """Encodes the shards of a build; which of them does it makes no difference to the files."""
+    """Encodes the shards of a build; the files do not depend on the implementation."""
 
     def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
-        """Write all shards of `work`, each whole or not at all.
+        """Write all shards of `work`, each atomically.
 
         Args:
-            work: what is to be done.
+            work: Work to be done.
             progress: advanced with the items.
             seconds: gets the time by stage; together the time that this took.
 
         Raises:
             OSError: the disk is full, or cannot be written.
-            ClusterError: those who encode cannot be had, or fail at it.
+            ClusterError: If the nodes that encode are unavailable, or fail repeatedly.
         """
         ...
 
 
 class LocalEncoding:
-    """Encodes in this process: threads read and decode ahead of the network."""
+    """Encodes in this process: threads read and decode photos ahead of the network."""
 
     def __init__(
         self, network: AladinModel, settings: BuildSettings, regions: RegionSource | None = None
     ) -> None:
-        """Encode with `network`.
+        """Set up encoding with `network`.
 
         Args:
-            network: on its device, in evaluation mode.
+            network: Network on its device, in evaluation mode.
             settings: the batch size, the readers and the limits of photos.
-            regions: of the photos, for a network that reads regions.
+            regions: Regions of the photos, for a network that reads regions.
         """
         self._network = network
         self._settings = settings
@@ -81,7 +81,7 @@ class LocalEncoding:
         settings = self._settings
         encoder = item_encoder(work.target, self._network, settings.limits, self._regions)
         batches = _batches(work.shards.values(), work.items, settings.batch_size)
-        # One stream for all shards: its threads are at the next one while this one is written.
+        # One stream for all shards: its threads prepare the next one while this one is written.
         with closing(prepared_batches(encoder, batches, settings.readers, seconds)) as stream:
             for folder, rows in work.shards.items():
                 of_this = islice(stream, ceil(len(rows) / settings.batch_size))

@@ -47,11 +47,11 @@ BOXES, BOX_COUNTS = "boxes.npy", "box_counts.npy"
 
 @dataclass(frozen=True, kw_only=True)
 class ShardFormat:
-    """What a shard's arrays are like.
+    """Format of a shard's arrays.
 
     Attributes:
         embedding_dim: size of an embedding.
-        codec: of the tokens.
+        codec: Codec of the tokens.
         has_boxes: whether photos come with the boxes of their regions.
     """
 
@@ -61,7 +61,7 @@ class ShardFormat:
 
     @classmethod
     def of(cls, model: AladinModel) -> ShardFormat:
-        """Return the format of what a network encodes.
+        """Return the format of a network's encodings.
 
         Tokens are float16 until all shards are there: a codebook is made from all of them, and
         they are rounded with what the other side's tokens are like.
@@ -73,12 +73,12 @@ class ShardFormat:
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """A finished shard; its arrays are memory-mapped when they are asked for.
+    """A finished shard; its arrays are memory-mapped on demand.
 
     Attributes:
-        folder: of its files.
+        folder: Folder of its files.
         left_out: items that could not be used.
-        format: of its arrays.
+        format: Format of its arrays.
     """
 
     folder: Path
@@ -91,7 +91,7 @@ class Shard:
         return mapped
 
     def boxes(self) -> Sequence[NDArray[np.float32] | None]:
-        """Read the boxes of each item's regions, None where they are not known."""
+        """Read the boxes of each item's regions, or None where they are unknown."""
         if not self.format.has_boxes:
             return [None] * len(self.array(ROWS))
         ends = np.cumsum(self.array(BOX_COUNTS))
@@ -125,9 +125,9 @@ def write_shard(
     """Encode some items, one batch in memory at a time.
 
     Args:
-        folder: to be written; it appears when all of the shard is on the disk.
-        format: of the arrays.
-        encoder: of the items.
+        folder: Folder to be written; it appears once the whole shard is on the disk.
+        format: Format of the arrays.
+        encoder: Encoder of the items.
         batches: the items, prepared.
         progress: advanced batch by batch.
         seconds: gets the time of the stages "encode" and "write".
@@ -153,7 +153,7 @@ def write_shard(
 
 
 def shard_files(folder: Path) -> dict[str, NDArray[np.uint8]]:
-    """Read a finished shard as the bytes of its files, to be sent elsewhere."""
+    """Read a finished shard as the bytes of its files, for transfer."""
     return {path.name: np.fromfile(path, dtype=np.uint8) for path in sorted(folder.iterdir())}
 
 
@@ -161,21 +161,21 @@ def place_shard(folder: Path, files: Mapping[str, NDArray[np.uint8]]) -> None:
     """Write a shard that was finished elsewhere.
 
     Args:
-        folder: to be written; it appears when all of the shard is on the disk.
-        files: of `shard_files`.
+        folder: Folder to write; it appears once the whole shard is on disk.
+        files: Files as returned by `shard_files`.
 
     Raises:
         OSError: the disk is full, or cannot be written.
     """
     with atomic_folder(folder) as partial:
         for name, content in files.items():
-            # Not `tofile`, which says neither which file it was nor why, when the disk is full.
+            # Not `tofile`, whose error for a full disk states neither the file nor the cause.
             with (partial / name).open("wb") as file:
                 file.write(content.data)
 
 
 class _ShardFiles(ExitStack):
-    """The arrays of a shard that is being written."""
+    """Arrays of a shard that is being written."""
 
     def __init__(self, folder: Path, format: ShardFormat) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ class _ShardFiles(ExitStack):
         }
 
     def append(self, batch: Sequence[Prepared], encoding: Encoding) -> None:
-        """Write what the network made of a batch."""
+        """Write the encodings of a batch."""
         self._rows.append(np.array([prepared.row for prepared in batch]))
         self._sizes_px.append(np.array([prepared.size_px or (0, 0) for prepared in batch]))
         if self._boxes is not None and self._box_counts is not None:
@@ -221,15 +221,16 @@ def collection_source(
     dtype: TokenDtype,
     batch_size: int,
 ) -> CollectionSource:
-    """Describe one side of a generation by its shards.
+    """Describe one collection of a generation by its shards.
 
     How the items are spread over the shards makes no difference to the generation.
 
     Args:
-        shards: in order; at least one.
-        query_shards: of the other side, whose tokens are like those that will ask; may be none.
-        catalogue: of the items.
-        dtype: of the tokens to be stored.
+        shards: Shards in order; at least one.
+        query_shards: Shards of the other collection, whose tokens resemble those of queries; may be
+            empty.
+        catalogue: Catalogue of the items.
+        dtype: Form in which the tokens are stored.
         batch_size: items that went through the network together.
 
     Raises:
@@ -254,7 +255,7 @@ def collection_source(
 def _parts(
     shards: Sequence[Shard], catalogue: Catalogue, codec: TokenCodec, batch_size: int
 ) -> Iterator[EncodedPart]:
-    """Yield a part for each batch of the input, wherever shards begin and end.
+    """Yield one part per batch of the input, independent of the shard boundaries.
 
     The rounding of a matrix product, and with it the centroid of a token, may depend on how many
     tokens are packed together.

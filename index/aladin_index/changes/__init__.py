@@ -1,1 +1,1 @@
-"""What is added to a generation and removed from it, and the way to the next one and back."""
+"""Additions to and deletions from a generation; compaction and rollback."""

@@ -1,4 +1,4 @@
-"""Follows the changes of one side: sees at once what any process has committed."""
+"""Reads the changes of one collection; sees the commits of all processes immediately."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.changes.snapshot import AddedItems, CollectionChanges
+from aladin_index.format.locks import identity_at
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import IndexCorruptError
 
 
 class ChangesReader:
-    """Reads the changes of one side of a generation; safe to use from any number of threads.
+    """Reads the changes of one collection of a generation; thread-safe.
 
     Embeddings are kept in memory and only new ones are read; tokens and items are read when a
     search asks for them.
     """
 
     def __init__(self, path: Path, base_count: int, dim: int, codec: TokenCodec) -> None:
-        """Open nothing yet: most generations have no changes.
+        """Store the arguments; nothing is opened, since most generations have no changes.
 
         Args:
-            path: of the database; it need not be there.
+            path: Path of the database; it need not exist.
             base_count: number of items of the generation's side.
             dim: size of an embedding.
-            codec: of the side's tokens.
+            codec: Codec of the collection's tokens.
         """
         self._path = path
         self._base_count = base_count
@@ -55,7 +56,7 @@ class ChangesReader:
             self._follower = None
 
     def snapshot(self) -> CollectionChanges | None:
-        """Return all changes that are committed by now; None where there never was one.
+        """Return all committed changes, or None if there never was one.
 
         Costs microseconds where nothing is new. Where another file was put in the place of the
         database, it is read from the start; what was read before stays with those who have it.
@@ -64,31 +65,29 @@ class ChangesReader:
             IndexCorruptError: the database is damaged.
         """
         with self._lock:
-            if self._added.is_replaced and self._successor is None:
+            opened = self._added.identity
+            if self._successor is None and opened is not None and opened != identity_at(self._path):
                 rest = (self._base_count, self._dim, self._codec)
                 self._successor = ChangesReader(self._path, *rest)
             successor = self._successor
-        return self._snapshot_here() if successor is None else successor.snapshot()
-
-    def _snapshot_here(self) -> CollectionChanges | None:
-        """Return the changes of the database that is open, or is to be opened now."""
-        with self._lock:
-            try:
-                if self._follower is None:
-                    # Before the first change this look at the disk is all that there is to do.
-                    if not self._path.exists():
-                        return None
-                    self._follower = self._added.connect()
-                version = self._follower.execute("PRAGMA data_version").fetchone()[0]
-                if self._snapshot is None or version != self._data_version:
-                    self._snapshot = self._follow(self._follower)
-                    self._data_version = version
-            except sqlite3.Error as error:
-                raise self._added.damaged(error) from error
-            return self._snapshot
+            if successor is None:
+                try:
+                    if self._follower is None:
+                        # Before the first change this look at the disk is all there is to do.
+                        if not self._path.exists():
+                            return None
+                        self._follower = self._added.connect()
+                    version = self._follower.execute("PRAGMA data_version").fetchone()[0]
+                    if self._snapshot is None or version != self._data_version:
+                        self._snapshot = self._follow(self._follower)
+                        self._data_version = version
+                except sqlite3.Error as error:
+                    raise self._added.damaged(error) from error
+                return self._snapshot
+        return successor.snapshot()
 
     def _follow(self, connection: sqlite3.Connection) -> CollectionChanges:
-        """Read what was added and removed since the last time."""
+        """Read what was added and removed since the last call."""
         added = self._base_count + self._embeddings.count
         connection.execute("BEGIN")  # both statements see the same calls
         try:
@@ -128,7 +127,7 @@ class ChangesReader:
 
 
 class _Rows:
-    """An array that grows; what was taken of it stays as it is."""
+    """Array that grows; slices taken earlier do not change."""
 
     def __init__(self, dtype: np.dtype[Any], row_shape: tuple[int, ...]) -> None:
         self.row_shape = row_shape
@@ -137,11 +136,11 @@ class _Rows:
 
     @property
     def filled(self) -> NDArray[Any]:
-        """The rows up to now."""
+        """Rows appended so far."""
         return self._values[: self.count]
 
     def append(self, rows: NDArray[Any]) -> None:
-        """Add rows; twice the room is taken whenever it is full."""
+        """Add rows; the capacity is doubled whenever it is exhausted."""
         end = self.count + len(rows)
         if end > len(self._values):
             room = np.empty((max(end, 2 * len(self._values)), *self.row_shape), self._values.dtype)

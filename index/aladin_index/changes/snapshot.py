@@ -1,4 +1,4 @@
-"""What was added to a side and removed from it, as it was at one moment."""
+"""Additions to and deletions from a collection at one moment."""
 
 from __future__ import annotations
 
@@ -17,22 +17,27 @@ from aladin_index.changes.database import TOKEN_COLUMNS, open_to_read
 from aladin_index.format.locks import FileIdentity, identity_at
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection
-from aladin_index.items.store import rows_passing
-from aladin_index.items.tables import StoredItem, columns_of, stored_item
+from aladin_index.items.store import rows_passing, stored_item
+from aladin_index.items.tables import StoredItem, columns_of
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import IndexCorruptError
 
 T = TypeVar("T")
-# SQLite's default limit of variables in one statement is 999 in older builds.
+# The default limit of variables per statement is 999 in older builds of SQLite.
 _BATCH = 500
 
 
 class AddedItems:
-    """Reads items and tokens from a database of changes; safe to use from any number of threads."""
+    """Reads items and tokens from a database of changes; thread-safe.
+
+    Attributes:
+        path: The database.
+        identity: Identity of the open file, or None if none was opened yet.
+    """
 
     def __init__(self, path: Path, base_count: int, codec: TokenCodec) -> None:
-        """Open nothing yet.
+        """Store the arguments; nothing is opened yet.
 
         Args:
             path: The database; it need not exist yet.
@@ -43,14 +48,9 @@ class AddedItems:
         self._base_count = base_count
         self._codec = codec
         self._lock = threading.Lock()
-        self._identity: FileIdentity | None = None  # identity of the open file
+        self.identity: FileIdentity | None = None
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
-
-    @property
-    def is_replaced(self) -> bool:
-        """Whether the path now names another file than the open one."""
-        return self._identity is not None and self._identity != identity_at(self.path)
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection, which `close` closes.
@@ -60,11 +60,11 @@ class AddedItems:
             sqlite3.Error: If the file cannot be opened.
         """
         with self._lock:
-            if self._identity is None:
-                self._identity = identity_at(self.path)
+            if self.identity is None:
+                self.identity = identity_at(self.path)
             connection = open_to_read(self.path)
             self._connections.append(connection)
-            if self.is_replaced:
+            if self.identity is not None and self.identity != identity_at(self.path):
                 raise IndexCorruptError(self.path, "was replaced while it was read")
             return connection
 
@@ -77,7 +77,7 @@ class AddedItems:
             self._local = threading.local()
 
     def tokens(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenStore:
-        """Read the tokens of some rows, each given once.
+        """Read the tokens of some distinct rows.
 
         Args:
             rows: Rows of added items.
@@ -100,7 +100,7 @@ class AddedItems:
         return [stored_item(line) for line in lines]
 
     def items_by_id(self, item_id: str) -> list[StoredItem]:
-        """Read all items that ever had an id."""
+        """Read all items that ever had this id."""
         try:
             columns = self._guarded(columns_of)
             lines = self._read(f"SELECT {columns} FROM items WHERE id = ?", (item_id,))
@@ -109,15 +109,16 @@ class AddedItems:
         return [stored_item(line) for line in lines]
 
     def ids(self) -> list[tuple[str, int]]:
-        """Read the ids and rows of all that was ever added."""
+        """Read the ids and rows of all items ever added."""
         return self._read("SELECT id, row FROM items")
 
     def passing(self, filter: Filter, count: int) -> NDArray[np.bool_]:
         """Find the added rows that pass a filter.
 
         Args:
-            filter: to pass.
-            count: of the rows that were added first; the others are left aside.
+            filter: Filter to apply.
+            count: Number of rows to consider, in the order in which they were added; later ones are
+                ignored.
 
         Returns:
             (count,), True at those that pass.
@@ -164,7 +165,7 @@ class AddedItems:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionChanges:
-    """Changes of one side; later ones do not reach it.
+    """Changes of one collection at one moment; later changes are not visible in it.
 
     Rows below `base_count` are the generation's, those from there on were added, in this order.
 
@@ -186,12 +187,12 @@ class CollectionChanges:
 
     @property
     def rows(self) -> int:
-        """Number of rows, those included that were removed; the next one has this number."""
+        """Number of rows, including removed ones; it is the number of the next row."""
         return self.base_count + len(self.embeddings)
 
     @property
     def count(self) -> int:
-        """Number of items that are left."""
+        """Number of items that were not removed."""
         return self.rows - len(self.removed)
 
     @property
@@ -201,7 +202,7 @@ class CollectionChanges:
 
     @cached_property
     def live(self) -> Selection | None:
-        """The rows that are left; None: all."""
+        """Rows that were not removed, or None if none was removed."""
         if len(self.removed) == 0:
             return None
         mask = np.ones(self.rows, dtype=np.bool_)
@@ -242,7 +243,7 @@ class CollectionChanges:
 
         Args:
             passing: rows of the generation that pass it.
-            filter: to pass.
+            filter: Filter to apply.
         """
         mask = np.concatenate([passing.mask, self.added.passing(filter, len(self.embeddings))])
         return Selection(mask if self.live is None else mask & self.live.mask)
@@ -256,7 +257,7 @@ class CollectionChanges:
         return self.token_counts[rows - self.base_count]
 
     def tokens(self, rows: NDArray[np.int64]) -> TokenStore:
-        """Read the tokens of added rows; they are rows 0, 1, 2 ... of what is returned."""
+        """Read the tokens of added rows, numbered 0, 1, 2 ... in the result."""
         return self.added.tokens(rows, self.lengths(rows))
 
     def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
@@ -264,10 +265,10 @@ class CollectionChanges:
         return self.added.items_by_rows(rows)
 
     def by_id(self, item_id: str) -> StoredItem | None:
-        """Read the added item with this id that is live; None where there is none."""
+        """Read the live added item with this id, or None if there is none."""
         found = self.added.items_by_id(item_id)
         return next((item for item in found if self.is_live(item.row)), None)
 
     def ids(self) -> list[tuple[str, int]]:
-        """Read the ids and rows of all that was ever added."""
+        """Read the ids and rows of all items ever added."""
         return [(item_id, row) for item_id, row in self.added.ids() if row < self.rows]

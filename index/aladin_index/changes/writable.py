@@ -1,4 +1,4 @@
-"""The live generation as those see it who add to it and remove from it, one at a time."""
+"""The live generation as its writers use it, one at a time."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM 
 
 
 class WritableGeneration:
-    """A generation that changes are written beside; whoever uses it has the lock.
+    """A generation to which changes can be added; its user holds the changes lock.
 
     Attributes:
         generation: its number.
     """
 
     def __init__(self, root: Path, generation: int, model_id: str) -> None:
-        """Read what it is; its sides are opened when they are asked for.
+        """Read the manifest; the collections are opened on first use.
 
         Raises:
-            IndexMismatchError: it was built with another model.
+            IndexMismatchError: If the generation was built with another model.
             OSError: its manifest cannot be read.
         """
         self.generation = generation
@@ -55,19 +55,19 @@ class WritableGeneration:
         if self._manifest.model.id != model_id:
             raise IndexMismatchError(f"{root}: model", self._manifest.model.id, model_id)
         self._sides: dict[Target, WritableCollection] = {}
-        # Open, so that no other file gets its inode.
+        # Kept open, so that no other file gets its inode.
         self._file = folder / MANIFEST
         self._descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
 
     @property
     def is_in_place(self) -> bool:
-        """Whether what is open is what is at its paths now."""
+        """Whether the open files are still those at their paths."""
         if identity_of(self._descriptor) != identity_at(self._file):
             return False
         return all(side.is_in_place for side in self._sides.values())
 
     def side(self, target: Target) -> WritableCollection:
-        """Return one side.
+        """Return one collection.
 
         Raises:
             NoSuchTargetError: the index was built without it.
@@ -84,7 +84,7 @@ class WritableGeneration:
         return self._sides[target]
 
     def _what_asks(self, target: Target, entry: CollectionEntry) -> ErrorFeedback | None:
-        """Learn from the other side how tokens of this one are best rounded, as a build does."""
+        """Compute from the other collection how to round tokens of this one, as a build does."""
         if entry.token_dtype == "float16":
             return None
         for other in TARGETS:
@@ -104,14 +104,15 @@ class WritableGeneration:
 
 @dataclass
 class WritableCollection:
-    """One side of a generation that changes are written beside.
+    """One collection of a generation to which changes can be added.
 
     Attributes:
-        folder: of the side's files.
-        database: of its changes; made with the first of them.
-        entry: what the manifest says of it.
-        feedback: what its tokens are rounded for, see `aladin_index.tokens.quantisation`.
-        codec: of its tokens.
+        folder: Folder of the collection's files.
+        database: Database of its changes; created with the first change.
+        entry: The collection's entry in the manifest.
+        feedback: Error feedback that its tokens are rounded with, see
+            `aladin_index.tokens.quantisation`.
+        codec: Codec of its tokens.
     """
 
     folder: Path
@@ -131,7 +132,7 @@ class WritableCollection:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the database that is open is the one that is there now."""
+        """Whether the open database is still the one at its path."""
         return self._connection is None or self._identity == identity_at(self.database)
 
     def close(self) -> None:
@@ -142,7 +143,7 @@ class WritableCollection:
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
-        """Apply what the block does in one step, or nothing of it where it raises."""
+        """Apply the changes of the block atomically; roll back if it raises."""
         if not self.database.exists():
             with new_database(self.database, self.entry.filter_fields):
                 pass
@@ -158,7 +159,7 @@ class WritableCollection:
             raise
 
     def live_row(self, item_id: str) -> int | None:
-        """Return the row that has an id now; None where none has."""
+        """Return the live row of an id, or None if there is none."""
         connection = self._connected()
         if connection is not None:
             try:
@@ -174,10 +175,10 @@ class WritableCollection:
         return item.row if gone is None else None
 
     def check_fields(self, items: Iterable[StoredItem]) -> None:
-        """Refuse items by which more metadata fields would get an index than may have one.
+        """Reject items that would exceed the maximum number of indexed metadata fields.
 
         Raises:
-            InputError: with the fields of these items there would be too many.
+            InputError: If there would be too many fields with those of these items.
         """
         if self.entry.filter_fields is not None:
             return
@@ -194,7 +195,7 @@ class WritableCollection:
         if connection is not None:
             added = count_fields(connection)
             if added <= MAX_FILTER_FIELDS < count + added:
-                # Some of them may be among those of the generation.
+                # Some of the fields may already be among those of the generation.
                 added = len(self._base.unknown_fields(field_names(connection)))
             count += added
         if count > MAX_FILTER_FIELDS:
@@ -205,22 +206,23 @@ class WritableCollection:
             )
 
     def next_row(self) -> int:
-        """Return the row of the next item that is added."""
+        """Return the row of the next added item."""
         connection = self._connected()
         assert connection is not None
         last = connection.execute("SELECT MAX(row) FROM items").fetchone()[0]
         return self.entry.count if last is None else int(last) + 1
 
     def remove(self, row: int) -> None:
-        """List a row as removed."""
+        """Mark a row as removed."""
         connection = self._connected()
         assert connection is not None
         connection.execute("INSERT INTO removed (row) VALUES (?)", (row,))
 
     def _connected(self) -> sqlite3.Connection | None:
-        """Return the connection, kept; None while there is no database."""
+        """Return the cached connection, or None while there is no database."""
         if self._connection is None and self.database.exists():
-            # SQLite does not say which file it has opened: the one that is there before and after.
+            # SQLite does not report which file it has opened, so the path is checked before and
+            # after.
             identity = identity_at(self.database)
             connection = open_to_write(self.database)
             if identity is None or identity != identity_at(self.database):
@@ -237,11 +239,11 @@ def insert_encoding(
     embedding: NDArray[np.float32],
     packed: PackedTokens,
 ) -> None:
-    """Insert what the network made of one item.
+    """Insert the encoding of one item.
 
     Args:
-        connection: to a database of changes.
-        row: of the item.
+        connection: Connection to a database of changes.
+        row: Row of the item.
         embedding: (d_match,).
         packed: its tokens.
     """

@@ -1,4 +1,4 @@
-"""Adds items to the live generation and removes items from it: durable when a call returns."""
+"""Adds items to and removes items from the live generation; durable on return."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aladin_network.types import OnDuplicate, Target
 
 @dataclass(frozen=True, kw_only=True)
 class NewItems:
-    """Encoded items that are to be added to one side.
+    """Encoded items to be added to one collection.
 
     Attributes:
         items: their rows are numbered when they are added, whatever they say.
@@ -43,10 +43,10 @@ class NewItems:
 
 
 class AddReport(NamedTuple):
-    """What a call of add did; each id is in one of the lists, once for each time it was given.
+    """Result of adding items; each id is in one of the lists, once per occurrence.
 
     Attributes:
-        generation: that was added to.
+        generation: Generation that was changed.
         added: ids that were not there.
         replaced: ids whose items gave way to the new ones.
         skipped: ids that were there already, and whose items stay.
@@ -59,10 +59,10 @@ class AddReport(NamedTuple):
 
 
 class DeleteReport(NamedTuple):
-    """What a call of delete did.
+    """Result of deleting items.
 
     Attributes:
-        generation: that was removed from.
+        generation: Generation that was changed.
         deleted: ids that are gone.
         missing: ids that were not there.
     """
@@ -73,29 +73,29 @@ class DeleteReport(NamedTuple):
 
 
 class ItemWriter(Protocol):
-    """Adds items and removes items; durable when a call returns, see `ChangesWriter`."""
+    """Adds and removes items; durable on return, see `ChangesWriter`."""
 
     def known(self, target: Target, ids: Sequence[str]) -> set[str]:
-        """Return those of some ids that are in the index now."""
+        """Return the ids among `ids` that are in the index."""
         ...
 
     def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
-        """Add items in one step."""
+        """Add items atomically."""
         ...
 
     def delete(
         self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
     ) -> DeleteReport:
-        """Remove items in one step."""
+        """Remove items atomically."""
         ...
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release all resources."""
         ...
 
 
 class ChangesWriter:
-    """Changes an index; safe to use from any number of threads, beside any number of processes.
+    """Changes an index; thread-safe, and safe beside any number of other processes.
 
     A call is applied whole or not at all, also where the process is killed in it. It is applied
     to the generation that is live then, and when it returns it is on the disk and every search
@@ -106,11 +106,11 @@ class ChangesWriter:
     """
 
     def __init__(self, root: Path, model_id: str) -> None:
-        """Open nothing yet.
+        """Store the arguments; nothing is opened yet.
 
         Args:
-            root: of the index.
-            model_id: of the model that encodes what is added.
+            root: Index folder.
+            model_id: Id of the model that encodes the added items.
         """
         self._root = root
         self._model_id = model_id
@@ -123,7 +123,7 @@ class ChangesWriter:
             self._close()
 
     def known(self, target: Target, ids: Sequence[str]) -> set[str]:
-        """Return those of some ids that are in the index now.
+        """Return the ids among `ids` that are in the index.
 
         Raises:
             NoSuchTargetError: the index has no such side.
@@ -133,13 +133,13 @@ class ChangesWriter:
             return {item_id for item_id in ids if side.live_row(item_id) is not None}
 
     def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
-        """Add items in one step.
+        """Add items atomically.
 
         Args:
             target: the side to add to.
             new: encoded by the index's own model; an id may come twice.
-            on_duplicate: what to do where an id is there already: "error" applies nothing of the
-                call, "replace" puts the new item in the place of the old, "skip" keeps the old.
+            on_duplicate: What to do if an id exists already: "error" rejects the whole call,
+                "replace" replaces the old item by the new one, "skip" keeps the old one.
 
         Raises:
             DuplicateItemError: an id is there already, and that is an error.
@@ -179,11 +179,11 @@ class ChangesWriter:
     def delete(
         self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
     ) -> DeleteReport:
-        """Remove items in one step.
+        """Remove items atomically.
 
         Args:
             target: the side to remove from.
-            ids: of the items.
+            ids: Ids of the items.
             ignore_missing: go on where an id is not there; else nothing of the call is applied.
 
         Raises:
@@ -207,7 +207,7 @@ class ChangesWriter:
 
     @contextmanager
     def _exclusive(self) -> Generator[WritableGeneration]:
-        """Take a turn, and open what is live unless it is open."""
+        """Wait for the lock, and open the live generation unless it is open."""
         try:
             with self._lock, changes_lock(self._root):
                 generation = live_generation(self._root)
@@ -216,8 +216,8 @@ class ChangesWriter:
                     self._close()
                     live = self._live = WritableGeneration(self._root, generation, self._model_id)
                 yield live
-                # A folder can be moved at any time. What went to the one that was moved is not to
-                # be acknowledged: those who look into the folder that is there now miss it.
+                # A folder can be moved at any time. A change written to the moved folder must not
+                # be acknowledged, because readers of the folder now at this path would not see it.
                 if not live.is_in_place:
                     raise IndexWriteError(
                         self._root,
@@ -238,10 +238,10 @@ class ChangesWriter:
 
 
 def check_shapes(new: NewItems, entry: CollectionEntry) -> None:
-    """Refuse encodings that a side cannot hold.
+    """Reject encodings whose shapes do not fit the collection.
 
     Raises:
-        ShapeError: not so many as there are items, or of other dimensions.
+        ShapeError: If the number of encodings is not the number of items, or the dimensions differ.
     """
     count = len(new.items)
     if new.embeddings.shape != (count, entry.embedding_dim):

@@ -1,1 +1,1 @@
-"""Encoding a corpus on the nodes of a Ray cluster that exists."""
+"""Encoding of a corpus on the nodes of an existing Ray cluster."""

@@ -26,14 +26,15 @@ from aladin_network.errors import AladinError, ClusterError, ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
-    """What each worker takes of its node, and how many there are.
+    """Resources that each worker takes from its node, and the number of workers.
 
     Attributes:
         cpus: cores of a worker; as many threads compute in it.
         gpus: graphics cards of a worker: 1 where the network runs on one, else 0.
-        workers: how many to ask for; None: as many as the nodes hold, also those that join later.
-        start_timeout_s: how long to wait while there is no worker at all, at the start or after
-            every node was lost; a busy cluster may make others wait.
+        workers: Number of workers to request, or None for as many as the nodes hold, including
+            nodes that join later.
+        start_timeout_s: How long to wait while there is no worker at all, at the start or after
+            every node was lost; a busy cluster may delay workers.
     """
 
     cpus: int = 1
@@ -42,7 +43,7 @@ class WorkerSettings:
     start_timeout_s: float = 300.0
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
+        """Check the values.
 
         Raises:
             ConfigError: a number that is too small.
@@ -61,21 +62,22 @@ class WorkerSettings:
 
 
 _LOG = logging.getLogger(__name__)
-# A shard, or the start of workers, may fail this often in a row: what takes its node's memory
-# would take that of every node. Spark gives a task as many attempts (spark.task.maxFailures).
+# Maximum number of consecutive failures of a shard, or of starting workers: a shard that exhausts
+# the memory of its node would do so on every node. Spark allows a task as many attempts
+# (spark.task.maxFailures).
 ATTEMPTS = 4
-# How often to look whether nodes have joined while nothing else happens.
+# How often to check whether nodes have joined while nothing else happens.
 _LOOK_S = 2.0
 _TIDY_UP_S = 15.0
 
 
 @dataclass
 class _Worker:
-    """A worker that was asked for.
+    """A worker that was requested.
 
     Attributes:
         actor: Ray's handle of it.
-        asked_s: when, by `time.monotonic`.
+        asked_s: Time of the request, by `time.monotonic`.
         host: name of its machine; empty until it has started.
     """
 
@@ -85,7 +87,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """Has shards encoded by the workers of a cluster; for one thread."""
+    """Encodes shards with the workers of a cluster; for use by one thread."""
 
     def __init__(
         self,
@@ -95,13 +97,13 @@ class WorkerPool:
         settings: WorkerSettings,
         check: Callable[[WorkerFacts], None],
     ) -> None:
-        """Ask for no worker yet.
+        """Store the arguments; no worker is requested yet.
 
         Args:
-            ray: of `aladin_index.cluster.ray_encoding.connected`.
+            ray: Ray, as returned by `aladin_index.cluster.ray_encoding.connected`.
             recipe: Ray's reference to the `Recipe` in its object store.
-            build: of the recipe.
-            settings: what workers take, and how many there may be.
+            build: Build id in the recipe.
+            settings: Resources of each worker, and the maximum number of workers.
             check: raises an `AladinError` if a worker that has started cannot be used.
         """
         self._ray = ray
@@ -123,7 +125,7 @@ class WorkerPool:
     def encode(
         self, shards: Mapping[Path, range], order_of: Callable[[range], ShardOrder]
     ) -> Generator[tuple[Path, EncodedShard]]:
-        """Have some shards encoded.
+        """Encode some shards on the workers.
 
         Args:
             shards: rows of each by the folder that names it.
@@ -133,8 +135,8 @@ class WorkerPool:
             The shards as they get ready, in any order.
 
         Raises:
-            ClusterError: there is no worker for too long, or a shard fails again and again.
-            AladinError: what a worker says that no other worker would do better.
+            ClusterError: If there is no worker for too long, or a shard fails repeatedly.
+            AladinError: If a worker reports an error that every other worker would have, too.
         """
         waiting = deque(shards)
         failures: Counter[Path] = Counter()
@@ -173,12 +175,12 @@ class WorkerPool:
         return {"workers": workers} | ({"lost": float(self._lost)} if self._lost else {})
 
     def take_start_s(self) -> float:
-        """Return how many seconds it took workers to start, of those since the last call."""
+        """Return the seconds that workers took to start since the last call."""
         start_s, self._start_s = self._start_s, 0.0
         return start_s
 
     def close(self) -> None:
-        """Give all workers back, also those that still encode; nothing of theirs stays."""
+        """Stop all workers, including busy ones, and remove their temporary files."""
         cut_short = bool(self._starting or self._busy or self._lost)
         every = [
             *self._starting.values(),
@@ -194,7 +196,7 @@ class WorkerPool:
             self._tidy_up()
 
     def _tidy_up(self) -> None:
-        """Have each node remove what workers that were ended have left there."""
+        """Remove the temporary files of stopped workers on each node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         remove = self._ray.remote(remove_left_behind)
@@ -213,7 +215,7 @@ class WorkerPool:
             _LOG.warning("temporary folders may be left on the nodes: %s", _last_line(error))
 
     def _grow(self, open_shards: int) -> None:
-        """Ask for as many workers as there is work for, and as the nodes hold."""
+        """Request as many workers as there are open shards, at most as many as the nodes hold."""
         settings = self._settings
         if time.monotonic() - self._looked_s >= _LOOK_S:
             self._capacity, self._looked_s = self._count_capacity(), time.monotonic()
@@ -224,7 +226,7 @@ class WorkerPool:
             self._starting[worker.actor.start.remote()] = worker
 
     def _count_capacity(self) -> int:
-        """Return how many workers the nodes hold, were they for nobody else."""
+        """Return how many workers the nodes hold if nothing else runs on them."""
         settings = self._settings
         workers = 0
         for node in self._ray.nodes():
@@ -237,7 +239,7 @@ class WorkerPool:
         return workers
 
     def _ended(self) -> list[Any]:
-        """Wait for a while; return the tasks that have ended, one way or the other."""
+        """Wait for a while; return the tasks that have ended, successfully or not."""
         tasks = [*self._starting, *self._busy]
         if not tasks:
             time.sleep(_LOOK_S)
@@ -246,7 +248,7 @@ class WorkerPool:
         return ended
 
     def _take_up(self, task: Any) -> None:
-        """Count a worker that has started among those that are free."""
+        """Add a worker that has started to the free ones."""
         worker = self._starting.pop(task)
         try:
             facts: WorkerFacts = self._ray.get(task)
@@ -256,7 +258,7 @@ class WorkerPool:
             if own is not None:
                 raise own from error
             reason = _last_line(error)
-            # Otherwise its node was lost, which says nothing about the next one.
+            # Otherwise its node was lost, which does not predict the outcome on the next one.
             if isinstance(error, self._ray.exceptions.RayTaskError) or _failed_to_import(error):
                 self._failed_starts += 1
             if self._failed_starts >= ATTEMPTS:
@@ -272,18 +274,18 @@ class WorkerPool:
     def _result(
         self, task: Any, worker: _Worker, folder: Path, failures: Counter[Path]
     ) -> EncodedShard | None:
-        """Return what a worker has made; None: somebody has to try again."""
+        """Return the result of a worker, or None if the shard has to be tried again."""
         try:
             encoded: EncodedShard = self._ray.get(task)
         except self._ray.exceptions.RayTaskError as error:
-            # The shard went wrong, not the worker.
+            # The shard failed, not the worker.
             self._idle.insert(0, worker)
             own = _own_error(error)
             if own is not None:
                 raise own from error
             reason = f"{worker.host}: {_last_line(error)}"
         except self._ray.exceptions.RayError as error:
-            # It may only be out of reach: then it would hold its cores, and encode for nobody.
+            # The worker may only be unreachable: it would occupy its cores without being of use.
             self._ray.kill(worker.actor)
             self._lost += 1
             reason = f"{worker.host} was lost ({_last_line(error)})"
@@ -311,17 +313,17 @@ class WorkerPool:
 
 
 def _own_error(error: Any) -> AladinError | None:
-    """Return the error of ours that a task has raised, if it is one."""
+    """Return the `AladinError` that a task has raised, or None if it raised another error."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, AladinError) else None
 
 
 def _failed_to_import(error: Any) -> bool:
-    """Whether a worker died as it was made, as on a node that lacks a package."""
+    """Whether a worker died while starting, for example on a node without a required package."""
     return bool(getattr(error, "actor_init_failed", False))
 
 
 def _last_line(error: Exception) -> str:
-    """Return what an error of Ray says in the end; what is before it is a traceback."""
+    """Return the last line of an error of Ray; what precedes it is a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

@@ -31,14 +31,14 @@ from aladin_index.settings import BuildSettings
 from aladin_network.errors import ClusterError, ConfigError
 from aladin_network.types import Progress
 
-# Ray takes some minutes to say that nobody listens at an address, and then ends the process.
+# Ray takes minutes to report that an address does not respond, and then ends the process.
 _CONNECT_S = 5.0
 _HOST_AND_PORT = re.compile(r"(?:ray://)?(?P<host>[^/:\s]+|\[[0-9a-fA-F:]+\]):(?P<port>\d+)/?")
 
 
 @contextmanager
 def connected(address: str) -> Generator[Any]:
-    """Connect to a cluster for the time of the block; one connection a process.
+    """Connect to a cluster during the block; one connection per process.
 
     Args:
         address: ``HOST:PORT`` of the head, where this machine is a node of the cluster, or "auto"
@@ -50,7 +50,7 @@ def connected(address: str) -> Generator[Any]:
 
     Raises:
         ConfigError: Ray is not installed, or this is no address.
-        ClusterError: nobody answers there, or it cannot be used from here.
+        ClusterError: If the address does not respond, or the cluster cannot be used from here.
     """
     ray = _ray()
     match = _HOST_AND_PORT.fullmatch(address)
@@ -61,7 +61,7 @@ def connected(address: str) -> Generator[Any]:
             f"{address!r}: expected HOST:PORT, ray://HOST:PORT, auto or local as the address of "
             "the Ray cluster"
         )
-    # What the workers print stays in their logs; Ray's own words go nowhere but to its errors.
+    # The workers' output stays in their logs; Ray's own messages appear only in its errors.
     options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
     if address == "local":
         options["include_dashboard"] = False
@@ -81,13 +81,13 @@ def connected(address: str) -> Generator[Any]:
 
 
 def has_gpus(ray: Any) -> bool:
-    """Whether a node of the cluster has a graphics card."""
+    """Whether a node of the cluster has a GPU."""
     return ray.cluster_resources().get("GPU", 0) >= 1
 
 
 def _ray() -> Any:
-    # When a node is lost, Ray prints pages of that node's log on stdout, which is for data alone.
-    # It reads this once, when it is imported.
+    # When a node is lost, Ray prints pages of its log to stdout, which is reserved for data. Ray
+    # reads this variable once, on import.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
     try:
         import ray
@@ -107,10 +107,10 @@ def _check_listens(address: str, host: str, port: int) -> None:
 
 
 class RayEncoding:
-    """Encodes on the nodes of a cluster; see `ray_encoding`, which makes it."""
+    """Encodes on the nodes of a cluster; created by `ray_encoding`."""
 
     def __init__(self, pool_of: Callable[[], WorkerPool]) -> None:
-        """Start no worker yet: there may be nothing left to encode.
+        """Store the arguments; no worker is started, since there may be nothing to encode.
 
         Args:
             pool_of: makes the pool; called once.
@@ -119,7 +119,7 @@ class RayEncoding:
         self._pool: WorkerPool | None = None
 
     def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
-        """Have all shards of `work` encoded, and write each when it is there.
+        """Encode all shards of `work`, and write each as soon as it arrives.
 
         A shard's items are in memory here while it is handed out, and its arrays while it is
         written. The seconds are those that passed here, shared among the stages by what the
@@ -152,7 +152,7 @@ class RayEncoding:
             progress.note(**seconds.notes(), **pool.notes())
 
     def close(self) -> None:
-        """Give the workers back."""
+        """Stop the workers."""
         if self._pool is not None:
             self._pool.close()
 
@@ -165,16 +165,16 @@ def ray_encoding(
     workers: WorkerSettings,
     open_regions: Callable[[], RegionSource] | None = None,
 ) -> Generator[RayEncoding]:
-    """Return what encodes a build's shards on a cluster, for the time of the block.
+    """Provide an encoder of a build's shards on a cluster during the block.
 
     The network travels once, to Ray's object store, and from there to each node. Nodes read
     photos and regions themselves, by the same paths as this machine.
 
     Args:
-        ray: of `aladin_index.cluster.ray_encoding.connected`.
-        checkpoint_folder: of the network.
-        settings: of the build; the device and the readers are those of each worker.
-        workers: what workers take of their nodes.
+        ray: Ray, as returned by `aladin_index.cluster.ray_encoding.connected`.
+        checkpoint_folder: Checkpoint folder of the network.
+        settings: Settings of the build; device and readers apply to each worker.
+        workers: Resources of the workers.
         open_regions: opens the regions of photos on a node; a function that can be pickled.
 
     Yields:
@@ -200,10 +200,10 @@ def ray_encoding(
 
 
 def _check_versions(facts: WorkerFacts) -> None:
-    """Refuse a node whose encodings may differ from those of this machine.
+    """Reject a node whose encodings may differ from those of this machine.
 
     Raises:
-        ClusterError: it has another version of what decides an encoding.
+        ClusterError: If the node has another version of a package that affects encodings.
     """
     here = decisive_versions()
     for name, there in facts.versions.items():
@@ -214,7 +214,7 @@ def _check_versions(facts: WorkerFacts) -> None:
 
 
 def _check_readable(shard: EncodedShard) -> None:
-    """Refuse a shard of a node that lacks files which this machine has.
+    """Reject a shard of a node that cannot read files which this machine can.
 
     Raises:
         ClusterError: photos were left out that are there.

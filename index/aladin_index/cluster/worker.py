@@ -1,4 +1,4 @@
-"""What runs on a node: it holds the network and encodes one shard after the other.
+"""Worker on a node: holds the network and encodes one shard after the other.
 
 It does what a build on one machine does, with the same code, into a folder of its own; what
 travels is what to encode, and the files of the finished shard.
@@ -30,19 +30,19 @@ from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint
 from aladin_network.types import NullProgress, Target
 
 _REMOVALS, _REMOVAL_PAUSE_S = 10, 0.2
-# An encoding may differ in its last bits with each of these.
+# Encodings may differ in their last bits between versions of these packages.
 _DECISIVE = ("aladin-search", "torch", "transformers", "tokenizers", "pillow", "numpy")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerRecipe:
-    """All that a node has to know to encode as the machine of the build would.
+    """Everything that a node needs to encode as the build machine would.
 
     Attributes:
         build: a name that no other build has; temporary folders on a node have it in theirs.
         checkpoint: bytes of the checkpoint's files by name.
-        settings: of the build, as they are on a node: its device and its readers.
-        threads: that compute.
+        settings: Settings of the build, adapted to the node: its device and its readers.
+        threads: Number of compute threads.
         open_regions: opens the regions of photos on the node, by the same paths as here, for a
             network that reads regions; a function of a module, which can be sent.
     """
@@ -56,11 +56,11 @@ class WorkerRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerFacts:
-    """What a worker says of itself once it can encode.
+    """Facts that a worker reports once it can encode.
 
     Attributes:
         host: name of its machine.
-        versions: of the packages that decide what an encoding is, by name.
+        versions: Versions of the packages that affect encodings, by name.
     """
 
     host: str
@@ -69,11 +69,11 @@ class WorkerFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardOrder:
-    """A shard to be encoded.
+    """A shard to encode.
 
     Attributes:
         target: the side.
-        rows: of its items in the build's input.
+        rows: Rows of its items in the build's input.
         items: the items.
     """
 
@@ -84,13 +84,13 @@ class ShardOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedShard:
-    """A shard that was encoded elsewhere.
+    """A shard that was encoded on a node.
 
     Attributes:
         host: name of the machine that did it.
         files: their bytes by name, see `aladin_index.build.shards.shard_files`.
         unreadable: files of left-out photos that this machine cannot read.
-        seconds: by stage.
+        seconds: Seconds by stage.
     """
 
     host: str
@@ -103,7 +103,7 @@ class ShardWorker:
     """Encodes shards, one at a time."""
 
     def __init__(self, recipe: WorkerRecipe) -> None:
-        """Remember what to do; `start` does it, so that its errors come back as they are."""
+        """Store the recipe; `start` loads the network, so that its errors return unchanged."""
         self._recipe = recipe
         self._started: tuple[LocalEncoding, ShardFormat] | None = None
 
@@ -111,7 +111,7 @@ class ShardWorker:
         """Load the network.
 
         Raises:
-            CheckpointError: it cannot be loaded.
+            CheckpointError: If the checkpoint cannot be loaded.
             DataError: the regions cannot be opened.
         """
         recipe = self._recipe
@@ -129,7 +129,7 @@ class ShardWorker:
         """Encode a shard, and return its files.
 
         Raises:
-            OSError: this node's temporary folder is full, or cannot be written.
+            OSError: If the temporary folder of this node is full or not writable.
         """
         assert self._started is not None  # whoever made this worker waits for `start`
         encoding, form = self._started
@@ -152,7 +152,7 @@ class ShardWorker:
 
 
 def remove_left_behind(build: str) -> None:
-    """Remove the temporary folders of a build's workers on this node, which were all ended.
+    """Remove the temporary folders of a build's stopped workers on this node.
 
     Whoever is ended from outside leaves its folder, and may be writing to it for a moment yet.
     """
@@ -175,12 +175,12 @@ def read_recipe_checkpoint(folder: Path) -> dict[str, NDArray[np.uint8]]:
 
 
 def decisive_versions() -> dict[str, str]:
-    """Return this machine's versions of the packages that decide what an encoding is."""
+    """Return this machine's versions of the packages that affect encodings."""
     return {name: version(name) for name in _DECISIVE}
 
 
 def _unreadable(folder: Path, form: ShardFormat, items: Sequence[SourceItem]) -> list[str]:
-    """Return the files of left-out photos that cannot be read here at all."""
+    """Return the files of skipped photos that cannot be read on this machine at all."""
     shard = read_shard(folder, form)
     assert shard is not None
     left_out = {entry.id for entry in shard.left_out}

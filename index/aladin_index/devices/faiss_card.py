@@ -1,4 +1,4 @@
-"""The first stage on a GPU by FAISS, used by a single thread because FAISS permits no more."""
+"""First stage on a GPU by FAISS, used by a single thread because FAISS permits no more."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 
 class OwnerFailedError(RuntimeError):
-    """The owner's thread has stopped, by `close` or by an error in what it was asked to do."""
+    """The owner thread has stopped, by `close` or after an error in a task."""
 
 
 class OwnerThread:
-    """Runs what it is given, one after the other, in a thread of its own.
+    """Runs tasks one after the other in a thread of its own.
 
     An error ends it: what failed once on a card fails from then on, or worse, answers wrongly. All
     who wait then get the error, and all who come later too; nobody waits for ever.
@@ -36,7 +36,7 @@ class OwnerThread:
         """Start the thread.
 
         Args:
-            name: of the thread.
+            name: Name of the thread.
         """
         self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._changed = threading.Condition()
@@ -45,7 +45,7 @@ class OwnerThread:
         self._thread.start()
 
     def post(self, task: Callable[[], T]) -> Future[T]:
-        """Have the thread call `task`, without waiting.
+        """Run `task` in the thread, without waiting.
 
         Returns:
             What `task` will have returned, or an `OwnerFailedError`.
@@ -60,15 +60,15 @@ class OwnerThread:
         return future
 
     def run(self, task: Callable[[], T]) -> T:
-        """Have the thread call `task`, and wait for what it returns.
+        """Run `task` in the thread, and wait for its result.
 
         Raises:
-            OwnerFailedError: this task, or one before it, has failed, or the thread was closed.
+            OwnerFailedError: If this task or an earlier one failed, or the thread was closed.
         """
         return self.post(task).result()
 
     def close(self) -> None:
-        """Stop after the task that is running; those that wait get an `OwnerFailedError`."""
+        """Stop after the running task; waiting tasks get an `OwnerFailedError`."""
         self._stop(OwnerFailedError("closed"))
         self._thread.join()
 
@@ -86,7 +86,7 @@ class OwnerThread:
                 future.set_exception(_failed(error))
                 return
             future.set_result(result)
-            # What was searched for is not to be kept alive until the next task comes.
+            # The last task must not be kept alive until the next one arrives.
             del task, future, result
 
     def _stop(self, reason: BaseException) -> None:
@@ -104,19 +104,19 @@ def _failed(reason: BaseException) -> OwnerFailedError:
     return error
 
 
-# The most neighbours, and the most lists, that FAISS's kernels for cards can take.
+# Maximum numbers of neighbours and of lists of FAISS's GPU kernels.
 MOST_ON_CARD = 2048
 _VECTORS_AT_A_TIME = 2**18
 
 
 class FaissCard:
-    """A card as FAISS uses it: its working memory, and the one thread that may touch it.
+    """A GPU as FAISS uses it: its working memory, and the only thread that may use it.
 
     FAISS's indexes on cards, and the memory that they share, are not to be used by two threads.
     """
 
     def __init__(self, library: Any = faiss) -> None:
-        """Take the first card.
+        """Use the first GPU.
 
         Args:
             library: FAISS; the wheel without support for cards lacks half of it.
@@ -133,14 +133,14 @@ class FaissCard:
         self._resources = self.owner.run(library.StandardGpuResources)
 
     def copy(self, ann: AnnIndex, embeddings: NDArray[np.float32]) -> Any:
-        """Copy a first stage to the card.
+        """Copy a first stage to the GPU.
 
         Inverted lists and plain vectors go as they are. All else, graphs above all, has no form
         on cards; there the card compares with every vector, in less time than a processor needs
         for the graph.
 
         Args:
-            ann: on the processor; stays as it is.
+            ann: Index on the CPU; not modified.
             embeddings: (items, dim), of the ANN; may be a memory map.
 
         Raises:
@@ -153,12 +153,12 @@ class FaissCard:
         return self.owner.run(lambda: self._plain_vectors(embeddings))
 
     def close(self) -> None:
-        """End the thread; nothing can be searched any more."""
+        """Stop the thread; no search is possible afterwards."""
         self.owner.close()
 
     def _inverted_lists(self, index: Any, lists: int) -> Any:
         copy = self._library.index_cpu_to_gpu(self._resources, 0, index)
-        # The copy is nobody else's, so it can be told once and not at each search.
+        # The copy is private, so the parameter is set once instead of at each search.
         copy.nprobe = min(lists, MOST_ON_CARD)
         return copy
 
@@ -173,17 +173,17 @@ class FaissCard:
 
 
 class GpuAnn:
-    """Searches an ANN's copy on a card; what cards cannot do, the ANN does.
+    """Searches a copy of an ANN on a GPU; unsupported searches run on the CPU.
 
     They take neither filters nor more than 2,048 neighbours.
     """
 
     def __init__(self, card: FaissCard, ann: AnnIndex, embeddings: NDArray[np.float32]) -> None:
-        """Copy an ANN to the card, see `FaissCard.copy`."""
+        """Copy an ANN to the GPU, see `FaissCard.copy`."""
         self._ann = ann
         self._owner = card.owner
         self._on_card = [card.copy(ann, embeddings)]
-        # The thread that searches is also the one that frees the memory.
+        # The thread that searches also frees the memory.
         weakref.finalize(self, card.owner.post, self._on_card.clear)
 
     def search(

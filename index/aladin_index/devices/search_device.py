@@ -1,4 +1,4 @@
-"""Chooses the device of queries and searches, and tests it before it is used.
+"""Selects the device of queries and searches, and tests it before use.
 
 If a device fails later, the CPU takes over, and one warning is logged.
 """
@@ -23,7 +23,7 @@ from aladin_index.ann.retrieval import FirstStage, score_rows
 from aladin_index.devices.faiss_card import FaissCard, GpuAnn
 from aladin_index.devices.torch_stages import TorchAlignment, TorchExact
 from aladin_index.items.selection import Selection
-from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.tokens.alignment import SecondStage
 from aladin_network.types import DeviceName, FirstStageName, Modality
 
@@ -33,10 +33,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class DeviceHealth:
-    """Whether a device can be used; shared by all that use it."""
+    """Whether a device can be used; shared by all its users."""
 
     def __init__(self) -> None:
-        """Begin in good health."""
+        """Start as usable."""
         self._lock = threading.Lock()
         self._failed = False
 
@@ -46,14 +46,14 @@ class DeviceHealth:
         return not self._failed
 
     def fail(self, reason: object) -> None:
-        """Use the device no more; the first reason is logged."""
+        """Stop using the device; the first reason is logged."""
         with self._lock:
             first, self._failed = not self._failed, True
         if first:
             _LOG.warning("searching on the CPU: %s", reason)
 
     def guard(self, on_device: Callable[[], T], spare: Callable[[], T]) -> T:
-        """Do something on the device, or on the processor once the device has failed."""
+        """Run a call on the device, or on the CPU once the device has failed."""
         if self.is_good:
             try:
                 return on_device()
@@ -63,7 +63,7 @@ class DeviceHealth:
 
 
 class GuardedFirstStage:
-    """Searches on a device while it can, and on the processor from then on."""
+    """Searches on a device, and on the CPU once the device has failed."""
 
     def __init__(self, on_device: FirstStage, spare: FirstStage, health: DeviceHealth) -> None:
         """Use `spare` once `health` is not good."""
@@ -82,7 +82,7 @@ class GuardedFirstStage:
 
 
 class GuardedSecondStage:
-    """Scores on a device while it can, and on the processor from then on."""
+    """Scores on a device, and on the CPU once the device has failed."""
 
     def __init__(self, on_device: SecondStage, spare: SecondStage, health: DeviceHealth) -> None:
         """Use `spare` once `health` is not good."""
@@ -116,15 +116,15 @@ class GuardedSecondStage:
 
 
 _PROOF_QUERIES, _PROOF_COUNT = 4, 100
-# Half precision and equal scores may part the two at the end of the list, no more.
+# Half precision and ties may make the end of the two lists differ, but no more.
 _PROOF_SHARE = 0.9
-# Of the card's free memory, what the tokens of a side may take; the rest is for the other side, a
-# next generation beside this one, and the network.
+# Share of the free GPU memory that the tokens of a collection may take; the rest is for the other
+# collection, a next generation loaded beside this one, and the network.
 _TOKEN_SHARE = 0.25
 
 
 class SearchDevice:
-    """Takes the sides of indexes over to a device, or leaves them on the processor.
+    """Moves the collections of indexes to a device, or leaves them on the CPU.
 
     One for a process: it owns the card's working memory, and warns at most once.
     """
@@ -138,7 +138,7 @@ class SearchDevice:
         """Search on a device of torch.
 
         Args:
-            device: that is there.
+            device: Device; it must exist.
             first_stage: "faiss" searches the ANN, or its copy on a card, and re-ranks on the
                 processor; "torch" compares with every embedding, and re-ranks on the card.
             library: FAISS.
@@ -151,12 +151,12 @@ class SearchDevice:
 
     @classmethod
     def choose(cls, name: DeviceName, first_stage: FirstStageName = "faiss") -> SearchDevice:
-        """Search on the device of a name.
+        """Search on the device with this name.
 
         Args:
             name: "auto" takes the card if there is one; "cuda" warns if there is none, and
                 searches as it would have without.
-            first_stage: see `__init__`.
+            first_stage: First stage to use, see `__init__`.
         """
         if name == "cpu":
             return cls(torch.device("cpu"), first_stage)
@@ -167,7 +167,7 @@ class SearchDevice:
         return cls(torch.device("cpu"))
 
     def place(self, side: StoredCollection) -> StoredCollection:
-        """Return a side whose stages run on the device, as far as it proves able to.
+        """Return a collection whose stages run on the device, as far as they pass the test.
 
         The device is asked for the neighbours of some items, and has to find the ones that the
         processor finds. If it cannot, one warning says why, and the side stays as it is.
@@ -192,7 +192,7 @@ class SearchDevice:
             return side
 
     def close(self) -> None:
-        """Let go of the card; a search that still runs is answered by the processor."""
+        """Release the GPU; a running search is completed on the CPU."""
         if self._card is not None:
             self._card.close()
 
@@ -211,10 +211,10 @@ class SearchDevice:
 
 
 def prove(engine: FirstStage, side: StoredCollection) -> None:
-    """Have an engine find the neighbours of some of its own items.
+    """Check that a first stage finds the neighbours of some of its own items.
 
     Raises:
-        RuntimeError: it does not find the ones that the processor finds.
+        RuntimeError: If it does not find those that the CPU finds.
     """
     count = min(_PROOF_COUNT, side.entry.count)
     for row in np.linspace(0, side.entry.count - 1, _PROOF_QUERIES).astype(np.int64):

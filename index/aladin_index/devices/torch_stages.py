@@ -15,12 +15,12 @@ from aladin_index.tokens.store import TokenStore
 from aladin_network.scoring.scores import maxsim
 from aladin_network.types import Modality
 
-# Vectors that are compared at a time: with float16 scores 2 MiB.
+# Vectors compared at a time: 2 MiB with float16 scores.
 _ROWS_AT_A_TIME = 2**20
 
 
 class TorchExact:
-    """Compares a query with every embedding, in half precision; filters are applied there too."""
+    """Compares a query with every embedding in half precision; filters run on the device."""
 
     def __init__(
         self,
@@ -32,8 +32,9 @@ class TorchExact:
 
         Args:
             embeddings: (items, dim), L2-normalised; may be a memory map.
-            device: that searches.
-            dtype: of the copy. Cosines in float16 are right to 0.001, in bfloat16 to 0.008.
+            device: Device that searches.
+            dtype: Dtype of the copy. Cosines are accurate to 0.001 in float16, to 0.008 in
+                bfloat16.
 
         Raises:
             RuntimeError: the device has no room for them.
@@ -83,10 +84,10 @@ class TorchAlignment:
         """Copy the tokens to the device if they fit.
 
         Args:
-            tokens: of the side.
-            device: that scores.
-            budget_bytes: what the tokens may take of the device's memory. Tokens of 4 and 2 bits
-                are always copied, unpacked.
+            tokens: Tokens of the collection.
+            device: Device that scores.
+            budget_bytes: Maximum device memory of the tokens. Tokens of 4 and 2 bits are always
+                copied, unpacked.
 
         Raises:
             RuntimeError: the device has no room for them in spite of the budget.
@@ -135,8 +136,7 @@ class TorchAlignment:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`; few items are no work
-        for the device."""
+        """Compare tokens on the CPU, see `aladin_index.tokens.alignment.SecondStage`."""
         del modality  # the product of float32 tokens is the same from either side
         block = self._tokens.read(rows)
         similarity = (query.float().cpu() @ block.values.T).numpy()
@@ -145,7 +145,7 @@ class TorchAlignment:
     def _padded(
         self, rows: NDArray[np.int64]
     ) -> tuple[Float[Tensor, "items tokens dim"], Bool[Tensor, "items tokens"]]:
-        """Return the tokens of some items on the device, and which of them are real."""
+        """Return padded tokens of some items on the device, and the mask of valid ones."""
         lengths = self._tokens.lengths(rows)
         place = np.arange(max(int(lengths.max()), 1))
         real = place < lengths[:, None]  # (items, tokens)
@@ -164,7 +164,7 @@ class TorchAlignment:
 
 
 def _copied(array: NDArray[np.generic], device: torch.device) -> Tensor:
-    """Copy a mapped array to a device, without a second copy of the whole in memory."""
+    """Copy a mapped array to a device, without a second full copy in memory."""
     source = torch.from_numpy(array)
     copy = torch.empty(source.shape, dtype=source.dtype, device=device)
     for start in range(0, len(source), _ROWS_AT_A_TIME):

@@ -1,1 +1,1 @@
-"""Items and photos turned into embeddings and tokens."""
+"""Encoding of items and photos as embeddings and tokens."""

@@ -36,13 +36,13 @@ from aladin_network.types import NullProgress, OnDuplicate, Progress, Target
 
 @dataclass(frozen=True, kw_only=True)
 class AddSettings:
-    """How items are added.
+    """Options of adding items.
 
     Attributes:
-        on_duplicate: what to do where an id is there already, see `ChangesWriter.add`.
+        on_duplicate: What to do if an id exists already, see `ChangesWriter.add`.
         batch_size: items that are encoded together and applied in one step.
         readers: threads that read and decode photos.
-        limits: what a photo may cost.
+        limits: Limits of a photo's size.
         metadata: limits of an item's metadata.
     """
 
@@ -55,7 +55,7 @@ class AddSettings:
 
 @dataclass(kw_only=True)
 class AddCounts:
-    """What was added by all batches so far.
+    """Numbers of items added by all batches so far.
 
     Attributes:
         added: items with new ids.
@@ -194,10 +194,10 @@ def check_new(
     items: Iterable[SourceItem | SkippedItem],
     metadata: MetadataLimits = DEFAULT_METADATA_LIMITS,
 ) -> None:
-    """Refuse items of which one cannot be added, before the first is.
+    """Reject all items if one of them cannot be added, before the first is added.
 
     Args:
-        writer: of the index.
+        writer: Writer of the index.
         target: the side to add to.
         items: read to their end; only their ids are kept. What the source left out is passed
             over.
@@ -234,13 +234,13 @@ def add_items(
     again with "skip", which does not encode again what is there.
 
     Args:
-        writer: of the index.
-        model: that the index was built with.
+        writer: Writer of the index.
+        model: Model that the index was built with.
         target: the side to add to.
         items: read once, a few at a time in memory; with those that the source left out.
         settings: options.
         progress: advanced with the items that are done.
-        regions: of the images, for a network that reads regions.
+        regions: Regions of the images, for a network that reads regions.
 
     Raises:
         DuplicateItemError: an id is there, and that is an error; earlier batches stay.
@@ -252,7 +252,7 @@ def add_items(
     progress.start(None, "photos" if target == "images" else "texts")
     counts, seconds = AddCounts(), StageSeconds()
     encoder = item_encoder(target, model, settings.limits, regions)
-    # The items of the batches that are being read; there are a few at a time.
+    # Items of the batches that are being read; a few batches at a time.
     sources: dict[int, SourceItem] = {}
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
     for batch in prepared_batches(encoder, ahead, settings.readers, seconds):
@@ -306,7 +306,7 @@ def _numbered(
     counts: AddCounts,
     progress: Progress,
 ) -> Iterator[list[NumberedItem]]:
-    """Number the items, and leave out what would be encoded for nothing."""
+    """Number the items, and skip those that need not be encoded."""
     number = 0
     for batch in _batches(_usable(items, counts, progress), settings.batch_size):
         for item in batch:
@@ -328,7 +328,7 @@ def _numbered(
 def _usable(
     items: Iterable[SourceItem | SkippedItem], counts: AddCounts, progress: Progress
 ) -> Iterator[SourceItem]:
-    """Pass the items on; what the source left out is counted."""
+    """Pass the items on; those skipped by the source are counted."""
     for item in items:
         if isinstance(item, SkippedItem):
             counts.left_out.append(item)

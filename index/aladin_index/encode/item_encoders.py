@@ -193,26 +193,26 @@ class Prepared(NamedTuple):
 
 
 class ItemEncoder(Protocol):
-    """Encodes the items of one side; `read` and `decode` are called by several threads at once."""
+    """Encodes the items of a collection; several threads call `read` and `decode` at once."""
 
     def read(self, item: Any) -> Any:
-        """Read what the item names.
+        """Read the data of an item.
 
         Raises:
-            InputError: it cannot be used.
+            InputError: If the item cannot be used.
         """
         ...
 
     def decode(self, row: int, item: Any, data: Any) -> Prepared:
-        """Bring what was read into the network's form.
+        """Convert the data of an item to the network's input.
 
         Raises:
-            InputError: it cannot be used.
+            InputError: If the item cannot be used.
         """
         ...
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        """Encode items of this encoder's `decode`; the result is in the processor's memory."""
+        """Encode items prepared by `decode`; the result is in CPU memory."""
         ...
 
 
@@ -293,11 +293,11 @@ class TextEncoder:
         self._model = model
 
     def read(self, item: TextItem) -> str:
-        """Return the text, which is there already."""
+        """Return the text, which needs no reading."""
         return item.text
 
     def decode(self, row: int, item: TextItem, data: str) -> Prepared:  # noqa: ARG002
-        """Refuse a text that is blank or too long for the network."""
+        """Check that a text is neither blank nor too long for the network."""
         tokenize(self._model, [data])
         return Prepared(row, data, None)
 

@@ -32,10 +32,10 @@ class ImageItem:
         path: Absolute path of the photo's file, never shown to clients; not used for uploads.
         text: a caption that is shown with the photo; it takes no part in the search.
         metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
-        offset: of the photo in a file that holds many, such as a tar.
-        length: of the photo there, in bytes; None: the file is the photo.
-        regions_key: of the photo's regions, for a network that reads regions; it then needs no
-            photo.
+        offset: Offset of the photo in a file that contains several, such as a tar.
+        length: Length of the photo in that file, in bytes, or None if the file is the photo.
+        regions_key: Key of the photo's regions, for a network that reads regions, which then needs
+            no photo.
         upload: Bytes of an uploaded photo, which the index keeps, or None.
         region_file: Uploaded npz file of the photo's regions, untrusted, or None.
     """
@@ -53,7 +53,7 @@ class ImageItem:
 
     @property
     def photo(self) -> PhotoFile:
-        """Where the photo's bytes are."""
+        """Location of the photo's bytes."""
         return PhotoFile(self.path, self.offset, self.length)
 
 
@@ -80,15 +80,16 @@ SourceItem = ImageItem | TextItem
 def check_item(
     item: SourceItem, target: Target, limits: MetadataLimits = DEFAULT_METADATA_LIMITS
 ) -> None:
-    """Refuse an item that no index could hold, or that is over a limit.
+    """Reject an item that cannot be stored, or that exceeds a limit.
 
     Args:
-        item: as it came.
+        item: Item as given by the source.
         target: whether it is an image or a text; named in errors.
-        limits: of its metadata.
+        limits: Limits of its metadata.
 
     Raises:
-        InputError: as `check_id` and `check_metadata`, or something of it is not JSON text.
+        InputError: If `check_id` or `check_metadata` raises it, or a value cannot be written as
+            JSON text.
     """
     check_id(item.id, target)
     try:
@@ -108,11 +109,11 @@ def _not_stored(item: SourceItem, target: Target, error: Exception) -> InputErro
 
 
 def check_id(item_id: str, target: Target) -> None:
-    """Refuse an id by which nobody could ask for the item.
+    """Reject an id that could not be requested.
 
     Raises:
-        InputError: it is empty, or has a line break or another control character, with which it is
-            no part of a URL's path, and no line of a list of ids.
+        InputError: If the id is empty, or has a line break or another control character, which is
+            invalid in the path of a URL and in a list of ids with one per line.
     """
     if not item_id:
         raise InputError(f"{target}: expected an id, got an empty text")
@@ -125,12 +126,13 @@ def stored_form(
     size_px: tuple[int, int] | None,
     boxes: NDArray[np.float32] | None = None,
 ) -> StoredItem:
-    """Return an item as it is stored; its row is given to it there.
+    """Return an item in its stored form; its row is assigned later.
 
     Args:
-        item: as it came.
+        item: Item as given by the source.
         size_px: width and height of an upright photo; None for a text.
-        boxes: (regions, 4) of a photo's regions, in fractions of it; None: not known.
+        boxes: Array (regions, 4) of a photo's regions, in fractions of its size, or None if not
+            known.
     """
     photo = item if isinstance(item, ImageItem) else None
     path = None
@@ -160,7 +162,7 @@ _NOT_LISTED = frozenset({"path", "upload", "region_file"})
 
 
 def item_json(item: SourceItem) -> str:
-    """Return all that the user said of an item as one line of JSON, the same at every call."""
+    """Return all data of an item as one line of JSON, identical at every call."""
     fields = {key: value for key, value in vars(item).items() if key not in _NOT_LISTED}
     if isinstance(item, ImageItem):
         fields["path"] = str(item.path)
@@ -175,7 +177,7 @@ def item_json(item: SourceItem) -> str:
 
 
 def item_from_json(line: str, target: Target) -> SourceItem:
-    """Return the item that `item_json` wrote."""
+    """Return the item written by `item_json`."""
     fields: dict[str, Any] = json.loads(line)
     if target == "texts":
         return TextItem(**fields)
@@ -189,10 +191,10 @@ OUTSIDE = "the photo's file lies outside of the folder of --photos-root"
 
 
 class PhotoPlaces:
-    """Looks at the place of each photo while a source is read once."""
+    """Checks the location of each photo while a source is read once."""
 
     def __init__(self, source: Path, root: Path | None = None) -> None:
-        """See nothing yet.
+        """Start with no photo checked.
 
         Args:
             source: folder of the data set; photos outside of it are counted where there is no
@@ -206,7 +208,7 @@ class PhotoPlaces:
         self._examples: list[str] = []
 
     def fault(self, path: Path, uri: str) -> str | None:
-        """Return why a photo is not taken.
+        """Return why a photo is rejected, or None if it is accepted.
 
         Args:
             path: absolute path of the photo's file.
@@ -227,7 +229,7 @@ class PhotoPlaces:
 
     @property
     def warning(self) -> str | None:
-        """What to say of photos that lie outside of the source, or None if there are none."""
+        """Warning about photos outside of the source, or None if there are none."""
         total = sum(self._counts.values())
         if total == 0:
             return None

@@ -1,1 +1,1 @@
-"""Indexes kept by an engine, a vector database: what all engines have in common."""
+"""Indexes stored in a vector database: what all supported databases have in common."""

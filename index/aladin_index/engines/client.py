@@ -1,4 +1,4 @@
-"""The interface between an index and the engine (a vector database) that keeps it.
+"""Interface between an index and the vector database that stores it.
 
 An engine implements `EngineClient`. It keeps each generation of an index in three collections:
 NAME_000001_images, NAME_000001_texts and NAME_000001_record. NAME itself is an alias of the record
@@ -24,7 +24,7 @@ from aladin_network.types import TARGETS, Target
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """How this machine reaches an engine, whichever index it is for.
+    """How this machine connects to a vector database, for any index.
 
     Attributes:
         url: Address that replaces the one in ``engine.json``. If None, that address is used, but
@@ -41,7 +41,7 @@ class EngineOptions:
     retries: int = 3
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
+        """Check the values.
 
         Raises:
             ConfigError: If `timeout_s` is not positive or `retries` is negative.
@@ -53,7 +53,7 @@ class EngineOptions:
 
 
 class EngineItem(NamedTuple):
-    """An item as an engine stores it; its id is the key.
+    """An item as a vector database stores it; its id is the key.
 
     Attributes:
         item: Id, text and metadata. The row orders items of equal score: items of the pushed
@@ -83,7 +83,7 @@ class FoundItem(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionSchema:
-    """What an engine has to know before it can create a collection.
+    """What a vector database has to know before it can create a collection.
 
     Attributes:
         embedding_dim: Size of an embedding.
@@ -99,7 +99,7 @@ class CollectionSchema:
 
 
 class EngineFirstStage(NamedTuple):
-    """How an engine finds the nearest items of a collection.
+    """How a vector database finds the nearest items of a collection.
 
     Attributes:
         kind: Index kind in the engine's own terms, such as "hnsw"; "flat" is exhaustive.
@@ -139,7 +139,7 @@ class EngineQuery:
 
 
 class EngineClient(Protocol):
-    """Client of an engine for one index; safe to use from any number of threads.
+    """Client of a vector database for one index; thread-safe.
 
     The index has numbered generations, one of which is live. A generation has a record (small
     named byte strings: manifest, codebooks) and one collection each for images and texts. Calls
@@ -151,7 +151,7 @@ class EngineClient(Protocol):
 
     @property
     def kind(self) -> str:
-        """Name of the engine, such as "milvus" or "qdrant"."""
+        """Name of the vector database, such as "milvus" or "qdrant"."""
         ...
 
     @property
@@ -160,7 +160,7 @@ class EngineClient(Protocol):
         ...
 
     def generations(self) -> list[int]:
-        """List the generations in the engine, complete or not, in ascending order."""
+        """List the generations in the database, complete or not, in ascending order."""
         ...
 
     def live_generation(self) -> int | None:
@@ -232,7 +232,7 @@ class EngineClient(Protocol):
         ...
 
     def check_health(self) -> None:
-        """Check that the engine responds."""
+        """Check that the vector database responds."""
         ...
 
     def close(self) -> None:
@@ -241,7 +241,7 @@ class EngineClient(Protocol):
 
 
 Part = Target | Literal["record"]
-# The record first: without it a generation does not count as complete, should a removal be
+# The record first: without it a generation does not count as complete, should the removal be
 # interrupted.
 PARTS: tuple[Part, ...] = ("record", *TARGETS)
 

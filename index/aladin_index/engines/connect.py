@@ -1,4 +1,4 @@
-"""Creates the client of the engine that keeps an index."""
+"""Creates the client of the vector database that stores an index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aladin_network.errors import ConfigError
 
 
 def connect(location: EngineLocation, options: EngineOptions | None = None) -> EngineClient:
-    """Create a client; the engine need not respond yet.
+    """Create a client; the vector database need not respond yet.
 
     Args:
         location: Where the index is.
@@ -40,7 +40,7 @@ def connect(location: EngineLocation, options: EngineOptions | None = None) -> E
 
 
 def _check_named_by_folder(location: EngineLocation, options: EngineOptions) -> None:
-    """Refuse addresses that the index folder, which may be from elsewhere, must not choose alone.
+    """Reject addresses that an index folder, possibly from elsewhere, must not choose alone.
 
     Raises:
         ConfigError: If the address is a folder of ``qdrant``, or a token would be sent to it.

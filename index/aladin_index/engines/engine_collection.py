@@ -1,4 +1,4 @@
-"""The images or the texts of an index in an engine, as one search sees them."""
+"""Images or texts of an index in a vector database, as seen by one search."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import InputError
 from aladin_network.types import Modality, Target
 
-# Items without tokens: a few megabytes with 768 dimensions, which every engine returns at once.
+# Items without tokens: a few megabytes with 768 dimensions, which every vector database returns at
+# once.
 _FETCHED_TOGETHER = 1000
 
 
 class _Found(NamedTuple):
-    """An item that a search found, by its id, its row here and its cosine."""
+    """An item found by a search: its id, its row in this search and its cosine."""
 
     item_id: str
     row: int
@@ -36,7 +37,7 @@ class _Found(NamedTuple):
 
 
 class EngineCollection:
-    """The images or the texts of one generation in an engine; for one search, in one thread.
+    """Images or texts of a generation in a vector database; for one search in one thread.
 
     Items are kept for the rest of the search as the engine first returned them, so that the page
     and its evidence show the same items as the ranking, whatever changes meanwhile. Tokens come
@@ -53,7 +54,7 @@ class EngineCollection:
         codec: TokenCodec,
         filter: Filter | None = None,
     ) -> None:
-        """Prepare; nothing is asked of the engine yet.
+        """Store the arguments; no request is sent yet.
 
         Args:
             client: Client of the engine.
@@ -70,18 +71,18 @@ class EngineCollection:
         self._codec = codec
         self._filter = filter
         self._entries: dict[int, EngineItem] = {}
-        # Alignment scores computed by the engine, for these words.
+        # Alignment scores computed by the vector database for these words.
         self._words: NDArray[np.float32] | None = None
         self._aligned: dict[int, float] = {}
 
     @property
     def count(self) -> int:
-        """Number of items a search without a filter can find, counted by the engine."""
+        """Number of items that a search without a filter can find, counted by the database."""
         return self._client.count(self._generation, self.target)
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there is anything to re-rank by; imported embeddings come without tokens."""
+        """Whether there are tokens to re-rank by; imported embeddings come without tokens."""
         return self.entry.token_count > 0
 
     @property
@@ -194,11 +195,11 @@ class EngineCollection:
         return torch.from_numpy(embeddings)
 
     def stored_item(self, row: int) -> StoredItem:
-        """Return an item that this search has met."""
+        """Return an item that this search has found or fetched."""
         return self._entries[row].item._replace(row=row)
 
     def fetch_item(self, item_id: str) -> StoredItem | None:
-        """Ask the engine for the item with this id; None where there is none.
+        """Fetch the item with this id, or None if there is none.
 
         All of it comes at once, and so of one moment: such an item mostly becomes a query.
         """
@@ -207,7 +208,7 @@ class EngineCollection:
         return self.stored_item(self._remember(found[0])) if found else None
 
     def fetch_items(self, ids: Sequence[str]) -> list[StoredItem | None]:
-        """Ask the engine for the items with some ids; None for one that is not there.
+        """Fetch the items with some ids; None for a missing one.
 
         Of these come neither embeddings nor tokens: they may be many.
         """
@@ -220,7 +221,7 @@ class EngineCollection:
     def _fetch(
         self, ids: Iterable[str], *, with_embeddings: bool = False, with_tokens: bool = False
     ) -> Iterator[EngineItem]:
-        """Ask the engine for the items with some ids."""
+        """Fetch the items with some ids from the vector database."""
         wanted = list(dict.fromkeys(ids))
         for start in range(0, len(wanted), _FETCHED_TOGETHER):
             part = wanted[start : start + _FETCHED_TOGETHER]
@@ -233,7 +234,7 @@ class EngineCollection:
             )
 
     def _were_given(self, words: NDArray[np.float32]) -> bool:
-        """Whether the engine was given these words in the last search."""
+        """Whether the last search passed these words to the vector database."""
         return self._words is not None and np.array_equal(words, self._words)
 
     def _search(
@@ -244,7 +245,7 @@ class EngineCollection:
         words: NDArray[np.float32] | None,
         with_tokens: bool,
     ) -> list[_Found]:
-        """Search once; best first, those of equal score by their rows."""
+        """Search once; best first, ties in the order of their rows."""
         found = self._client.search(
             EngineQuery(
                 generation=self._generation,
@@ -296,7 +297,7 @@ class EngineCollection:
     def _token_store(self, rows: NDArray[np.int64]) -> TokenStore:
         """Return the tokens of some items, as items 0, 1, 2 ..."""
         parts = self._packed(rows)
-        # Arrays of the right form even if there are no parts.
+        # Arrays of the right shape even if there are no parts.
         packed = PackedTokens.concatenate([self._no_tokens(), *parts])
         return TokenStore.from_arrays(self._codec, packed, [part.count for part in parts])
 
@@ -311,22 +312,22 @@ class EngineCollection:
 
 
 class EngineCollectionItems:
-    """What the user said of the items of one `RemoteSide`."""
+    """Ids, texts and metadata of the items of an `EngineCollection`."""
 
     def __init__(self, side: EngineCollection) -> None:
-        """Read the items of `side`."""
+        """Read the items of the collection `side`."""
         self._side = side
 
     def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
-        """Return the items at some rows that this search has met, in the order asked for."""
+        """Return items that this search has found or fetched, in the order of `rows`."""
         return [self._side.stored_item(row) for row in rows]
 
     def by_id(self, item_id: str) -> StoredItem | None:
-        """Return the item with this id, or None where there is none."""
+        """Return the item with this id, or None if there is none."""
         return self._side.fetch_item(item_id)
 
     def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
-        """Return the items with some ids, in the order asked for; None for one not there."""
+        """Return the items with some ids, in the given order; None for a missing one."""
         return self._side.fetch_items(ids)
 
 

@@ -1,4 +1,4 @@
-"""An index in an engine: the backend of a searcher, and facts about what the engine holds."""
+"""Index in a vector database: backend of a searcher, and facts about its content."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from aladin_network.types import Target
 
 @dataclass(frozen=True, kw_only=True)
 class EngineIndex:
-    """One generation in an engine; a `SearchBackend`.
+    """One generation in a vector database; a `SearchBackend`.
 
     Attributes:
-        path: of the folder that says where the index is and has its model.
+        path: Folder with the location of the index and its model.
         checkpoint: the model that the index was built with.
-        client: of the engine; closed with this.
-        record: of the generation.
+        client: Client of the vector database; closed together with this object.
+        record: Record of the generation.
     """
 
     path: Path
@@ -45,7 +45,7 @@ class EngineIndex:
 
     @property
     def manifest(self) -> Manifest:
-        """Of the generation, as it was pushed."""
+        """Manifest of the generation, as it was pushed."""
         return self.record.manifest
 
     @property
@@ -55,11 +55,11 @@ class EngineIndex:
 
     @property
     def place(self) -> None:
-        """None: the engine has it, and no copy can be put in its place."""
+        """None, because the vector database has no files that a copy could replace."""
         return
 
     def side(self, target: Target, filter: Filter | None = None) -> EngineCollection:
-        """Return one side for one search; asks nothing of the engine yet.
+        """Return one collection for one search; no request is sent yet.
 
         Raises:
             NoSuchTargetError: the index was built without it.
@@ -71,18 +71,18 @@ class EngineIndex:
         return EngineCollection(self.client, self.generation, target, entry, codec, filter)
 
     def check_health(self) -> None:
-        """Return where the engine answers.
+        """Check that the vector database responds.
 
         Raises:
-            EngineUnavailableError: it does not.
+            EngineUnavailableError: If the vector database does not respond.
         """
         self.client.check_health()
 
     def warm(self) -> None:
-        """Do nothing: what searches read is in the engine's memory, not here."""
+        """Do nothing: what searches read is in the memory of the vector database."""
 
     def close(self) -> None:
-        """Close the client; no search may run any more."""
+        """Close the client; no search may be running or follow."""
         self.client.close()
 
     def __enter__(self) -> EngineIndex:
@@ -107,18 +107,19 @@ def open_engine_index(
     device: SearchDevice | None = None,
     generation: int | None = None,
 ) -> EngineIndex:
-    """Open the live generation of an index in an engine.
+    """Open the live generation of an index in a vector database.
 
     Args:
-        path: of the folder with the model.
-        client: of the engine; closed with the index, and where this raises.
+        path: Folder with the model.
+        client: Client of the vector database; closed with the index, and if this function raises.
         checkpoint: already loaded, to be used in place of the copy in the folder.
-        device: where the network goes; None: the processor.
-        generation: to open in the place of the live one.
+        device: Device of the network, or None for the CPU.
+        generation: Generation to open instead of the live one.
 
     Raises:
-        IndexNotReadyError: nothing is live, or there is no such generation.
-        IndexMismatchError: of another schema version, or pushed with another model.
+        IndexNotReadyError: If nothing is live, or there is no such generation.
+        IndexMismatchError: If the schema version differs, or the index was pushed with another
+            model.
         IndexCorruptError: the record is damaged, or a file of the model is missing.
         EngineUnavailableError: the engine does not answer.
     """
@@ -147,22 +148,22 @@ def _load_checkpoint(folder: Path, device: SearchDevice | None) -> Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineInfo:
-    """Facts about the live generation in an engine.
+    """Facts about the live generation in a vector database.
 
     Attributes:
-        path: of the folder that stands for the index.
-        location: of the index in the engine.
+        path: Folder that represents the index.
+        location: Location of the index in the vector database.
         generation: the live one.
         generations: all that are in the engine, oldest first, unfinished ones included.
-        schema_version: of its manifest.
+        schema_version: Schema version of its manifest.
         model_id: sha256 of the weights that made it.
-        metric: of the embeddings.
-        default_candidates: of a search that does not say.
+        metric: Metric of the embeddings.
+        default_candidates: Number of candidates of a search that does not specify one.
         sides: images, texts or both, as they were pushed.
         counts: items that each side has now.
         changed: whether items were added or removed since it was pushed.
-        calibration: of the hits' probabilities; None: the index is not calibrated.
-        fitted_photos_indexed: see `Manifest`.
+        calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
+        fitted_photos_indexed: See `Manifest`.
     """
 
     path: Path
@@ -181,16 +182,16 @@ class EngineInfo:
 
 
 def describe_engine_index(path: Path, location: EngineLocation, client: EngineClient) -> EngineInfo:
-    """Ask an engine what it has of an index.
+    """Query a vector database for the facts about an index.
 
     Args:
-        path: of the folder that stands for the index.
-        location: of the index in the engine.
-        client: of that engine; not closed.
+        path: Folder that represents the index.
+        location: Location of the index in the vector database.
+        client: Client of that vector database; not closed.
 
     Raises:
-        IndexNotReadyError: nothing is live.
-        IndexMismatchError: of another schema version.
+        IndexNotReadyError: If nothing is live.
+        IndexMismatchError: If the schema version differs.
         IndexCorruptError: its record is damaged.
         EngineUnavailableError: the engine does not answer.
     """

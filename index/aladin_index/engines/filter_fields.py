@@ -1,4 +1,4 @@
-"""Metadata as engines store it, so that filters mean the same there as in an index of files.
+"""Metadata as stored in vector databases; filters mean the same as in an index of files.
 
 The rules are those of `aladin_index.items.filters`: the values of a field are those of its list,
 values of different kinds are never equal and never ordered, and each bound of a range may be
@@ -26,21 +26,21 @@ from typing import Any, NamedTuple
 from aladin_index.items.filters import Equal, Exists, Scalar, field_scalars
 from aladin_network.errors import InputError
 
-# Engines limit a string's length: of a longer text a term holds the digest.
+# Vector databases limit the length of strings: the term of a longer text has its digest.
 MAX_TERM_BYTES = 256
-# Of a longer text only the beginning is ordered, which is enough for bounds that are shorter.
+# Only the beginning of a longer text is ordered, which is enough for shorter bounds.
 MAX_ORDERED_CHARS = 256
 
 
 class NumberKey(NamedTuple):
-    """A number in the form in which any engine compares it exactly: by both parts in turn.
+    """A number in a form that any database compares exactly: by both parts in turn.
 
     Engines compare numbers as floats, which hold integers up to 2**53 only; times in
     nanoseconds are larger.
 
     Attributes:
         rounded: the nearest finite float.
-        rest: what is left of an integer, -512 to 512; of infinity its sign; else 0.
+        rest: Remainder of an integer after rounding, -512 to 512; sign of an infinity; otherwise 0.
     """
 
     rounded: float
@@ -48,22 +48,22 @@ class NumberKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Twenty characters whose order is that of the numbers, for engines that compare text."""
+        """Text of 20 characters with the order of the numbers, for databases that compare text."""
         bits = int.from_bytes(struct.pack(">d", self.rounded))
-        # The order of the bits is that of positive floats; of negative ones it is the opposite.
+        # The order of the bits is that of positive floats, and the reverse for negative ones.
         bits = bits ^ (2**64 - 1) if bits >> 63 else bits | 2**63
         return f"{bits:016x}{self.rest + 2**15:04x}"
 
 
 class NumberExtent(NamedTuple):
-    """The least and the greatest number of a field."""
+    """Smallest and greatest number of a field."""
 
     least: NumberKey
     greatest: NumberKey
 
 
 class TextExtent(NamedTuple):
-    """The first and the last text of a field by code points, at most their beginnings."""
+    """First and last text of a field by code points, possibly truncated."""
 
     least: str
     greatest: str
@@ -71,12 +71,12 @@ class TextExtent(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FilterFields:
-    """What an engine keeps of an item's metadata.
+    """Form of an item's metadata in a vector database.
 
     Attributes:
         values: the terms of all fields, each once.
-        numbers: of each field with numbers, by its `field_key`.
-        texts: of each field with texts, by its `field_key`.
+        numbers: Extent of the numbers of each field, by its `field_key`.
+        texts: Extent of the texts of each field, by its `field_key`.
     """
 
     values: list[str]
@@ -106,14 +106,14 @@ def filter_fields(metadata: Mapping[str, Any]) -> FilterFields:
 
 
 def terms_of(test: Equal | Exists) -> list[str]:
-    """Return the terms of which an item that passes has at least one."""
+    """Return the terms of which a passing item has at least one."""
     if isinstance(test, Exists):
         return [_exists_term(test.field)]
     return list(dict.fromkeys(_term(test.field, value) for value in test.values))
 
 
 def field_key(field: str) -> str:
-    """Return the name under which an engine keeps a field: a letter and 16 hexadecimal digits."""
+    """Return the name of a field in a vector database: a letter and 16 hexadecimal digits."""
     return "f" + hashlib.sha256(field.encode("utf-8")).hexdigest()[:16]
 
 
@@ -121,15 +121,15 @@ def number_key(value: float | str) -> NumberKey:
     """Return the form in which a number of an item, or of a bound, is compared.
 
     Args:
-        value: of a `Scalar` of the kind "number": an integer of 64 bits, or a float that is not
-            NaN.
+        value: Value of a `Scalar` of the kind "number": an integer of 64 bits, or a float that is
+            not NaN.
     """
     if isinstance(value, int):
         rounded = float(value)
         return NumberKey(rounded, value - int(rounded))
     number = float(value)
     if math.isinf(number):
-        # JSON has no infinity. Bounds are finite, so it has to be beyond the last of them.
+        # JSON has no infinity. Bounds are finite, so its key has to be beyond the last of them.
         return NumberKey(*((sys.float_info.max, 1) if number > 0 else (-sys.float_info.max, -1)))
     return NumberKey(number + 0.0, 0)  # -0.0 is 0
 
@@ -138,7 +138,7 @@ def text_bound(field: str, value: Scalar) -> str:
     """Return the text that a bound compares with.
 
     Raises:
-        InputError: it is longer than what is kept of a text.
+        InputError: If the text is longer than the stored beginning of a text.
     """
     text = str(value.value)
     if len(text) >= MAX_ORDERED_CHARS:

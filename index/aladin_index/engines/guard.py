@@ -1,4 +1,4 @@
-"""A circuit breaker around an engine's client: calls are timed, and rejected during an outage.
+"""Circuit breaker around a client: calls are timed, and rejected during an outage.
 
 While an engine is unavailable, each call waits until its time limit. A handful of such calls would
 occupy all threads, and with them the requests that need no engine. After a few consecutive
@@ -22,11 +22,11 @@ from aladin_network.errors import EngineError, EngineUnavailableError
 
 _LOG = logging.getLogger(__name__)
 
-# A single failure may be chance. Each failed call has used up its time limit and its retries, so
-# waiting for a third would only occupy one more thread.
+# A single failure may be accidental. Each failed call has used up its time limit and its retries,
+# so waiting for a third would only occupy one more thread.
 _FAILURES = 2
 
-# Why a call failed: the engine did not respond, or it refused the call.
+# Why a call failed: the vector database did not respond, or it rejected the call.
 CallError = Literal["unavailable", "refused"]
 
 
@@ -52,7 +52,7 @@ def ignore_call(call: EngineCall) -> None:
 
 
 class Circuit:
-    """Counts consecutive failures; safe to use from any number of threads."""
+    """Counts consecutive failures; thread-safe."""
 
     def __init__(self) -> None:
         """Start closed: calls are permitted."""
@@ -72,7 +72,7 @@ class Circuit:
         return None if why is None else EngineUnavailableError(why.engine, why.reason)
 
     def check(self) -> None:
-        """Permit a call.
+        """Raise if calls are rejected.
 
         Raises:
             EngineUnavailableError: If the circuit is open.
@@ -89,7 +89,7 @@ class Circuit:
                 self._break(error)
 
     def broken(self, error: EngineError) -> None:
-        """Open the circuit, whatever was counted."""
+        """Open the circuit regardless of the count."""
         with self._lock:
             self._break(error)
 
@@ -128,7 +128,7 @@ def guarded(client: EngineClient, circuit: Circuit, on_call: OnCall) -> EngineCl
 
 
 class _Guard:
-    """Passes attributes through as they are, and calls of methods via the circuit."""
+    """Passes attributes through unchanged, and routes method calls through the circuit."""
 
     def __init__(self, client: EngineClient, circuit: Circuit, on_call: OnCall) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Publishes an index of files to an engine, as a new generation."""
+"""Publishes an index of files to a vector database, as a new generation."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ class PushSettings:
     Attributes:
         batch_size: items that are handed to the engine's client together.
         keep: generations that stay in the engine, the new one included.
-        ann_recall: share of the exact nearest items that the engine's first stage has to find, in
-            (0, 1]: searches look as far as is needed for it. None: what the index was built for.
+        ann_recall: Share of the exact nearest items that the first stage of the vector database has
+            to find, in (0, 1]; the search width is chosen accordingly. None for the value that the
+            index was built for.
         discard_changes: go on where items were added to what is live in the engine, or removed
             from it: the new generation does not have these changes.
-        unless_live: do nothing where what is live in the engine was pushed from the index as it
-            is now, into the same folder and with the same options.
+        unless_live: Do nothing if the live generation in the vector database was pushed from the
+            index in its present state, into the same folder and with the same options.
     """
 
     batch_size: int = 256
@@ -50,7 +51,7 @@ class PushSettings:
     unless_live: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
+        """Check the values.
 
         Raises:
             ConfigError: a number below 1, or a recall outside of (0, 1].
@@ -65,13 +66,13 @@ class PushSettings:
 
 
 class PushReport(NamedTuple):
-    """What a push did.
+    """Result of a push.
 
     Attributes:
-        generation: that is live in the engine now.
+        generation: Generation that is now live in the vector database.
         counts: number of items of each side.
-        resumed: of them, how many were there from a push that was cut.
-        first_stages: how far searches of each side look, and what that finds.
+        resumed: Number of these items that an interrupted push had already inserted.
+        first_stages: Search width of each collection, and its recall.
         dropped: generations that were removed.
     """
 
@@ -90,7 +91,7 @@ def push_index(
     settings: PushSettings,
     progress: Progress | None = None,
 ) -> PushReport:
-    """Copy all live items of an index to an engine, as its new live generation.
+    """Copy all live items of an index to a vector database, as its new live generation.
 
     The previous generation stays live until the new one is complete, counted and searchable. An
     interrupted push continues when it is repeated with the same index and options; otherwise it
@@ -98,14 +99,14 @@ def push_index(
 
     Args:
         index: folder of an index of files; not changed.
-        folder: that will stand for the index in the engine; made or brought up to date.
-        location: of the index in the engine.
-        client: of that engine; not closed.
-        settings: of the push.
-        progress: told of items.
+        folder: Folder that will represent the index in the vector database; created or updated.
+        location: Location of the index in the vector database.
+        client: Client of that vector database; not closed.
+        settings: Options of the push.
+        progress: Receives the progress in items.
 
     Raises:
-        ConfigError: there is an index of files at `folder`.
+        ConfigError: If there is an index of files at `folder`.
         InputError: `index` is no index of files, or there are changes that would be lost, also
             such as came while this ran.
         EngineError: the engine refuses, or has not as many items as it was given.
@@ -138,7 +139,7 @@ def push_index(
         record = GenerationRecord(manifest=manifest, codecs=codecs, source=push.identity)
         client.write_record(push.generation, record.pieces())
         write_folder(index, folder, manifest.model, location)
-        # Again, for a push takes its time: services may have been told of changes meanwhile.
+        # Repeated, because a push takes long: services may have received changes meanwhile.
         _check_unchanged(client, live, settings)
         client.make_live(push.generation)
         dropped = _drop_old(client, push.generation, settings.keep)
@@ -149,9 +150,9 @@ class _Push:
     """A push in progress.
 
     Attributes:
-        generation: that is being filled.
-        identity: see `PushSource.identity`.
-        resumed: of each side, items that a push that was cut has put in.
+        generation: Generation that is being filled.
+        identity: Identity of the push, see `PushSource.identity`.
+        resumed: Number of items of each collection that an interrupted push had inserted.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The folder of an index in an engine: its model, uploaded photos, and the engine's location."""
+"""Folder of an index in a vector database: model, uploaded photos, and location."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from aladin_network.files import atomic_file, atomic_folder, make_folder
 
 @contextmanager
 def only_pusher(folder: Path) -> Generator[None]:
-    """Keep other pushes to the same folder out, and name what the disk refuses.
+    """Lock the folder against other pushes, and convert errors of the disk.
 
     Args:
         folder: created.
 
     Raises:
         ConfigError: an index of files is there, or something else.
-        IndexWriteError: another process pushes to it, or the disk cannot be written.
+        IndexWriteError: If another process pushes to it, or the disk cannot be written.
     """
     if (folder / CURRENT).exists():
         raise ConfigError(f"{folder}: expected a folder of its own, got an index of files")
@@ -43,12 +43,12 @@ def only_pusher(folder: Path) -> Generator[None]:
 
 
 def copy_photos(source: Path, folder: Path, items: Iterable[StoredItem]) -> None:
-    """Take along photos that came over the network: the index alone has them.
+    """Copy the photos that were uploaded: only the index has them.
 
     Args:
         source: the index's folder.
         folder: the new one.
-        items: of the index; their photos are named by what they are.
+        items: Items of the index; their photos are named by the hash of their content.
     """
     for item in items:
         if item.path is None or Path(item.path).is_absolute() or (folder / item.path).exists():
@@ -59,13 +59,13 @@ def copy_photos(source: Path, folder: Path, items: Iterable[StoredItem]) -> None
 
 
 def write_folder(source: Path, folder: Path, model: ModelEntry, location: EngineLocation) -> None:
-    """Write the model and where the index is; each is whole or not there.
+    """Write the model and the location of the index, each atomically.
 
     Args:
         source: the index's folder.
         folder: the new one.
-        model: of the index.
-        location: of the index in the engine.
+        model: Model of the index.
+        location: Location of the index in the vector database.
     """
     if not _has_model(folder, model):
         with atomic_folder(folder / MODEL) as partial:
@@ -75,7 +75,7 @@ def write_folder(source: Path, folder: Path, model: ModelEntry, location: Engine
 
 
 def _has_model(folder: Path, model: ModelEntry) -> bool:
-    """Whether the folder has all files of a model, by their content."""
+    """Whether the folder has all files of a model with the same content."""
     try:
         check_lengths(folder / MODEL, model.files)
     except IndexCorruptError:

@@ -1,4 +1,4 @@
-"""The source of a push: all items of an index of files that are live at one moment.
+"""Source of a push: all items of an index of files that are live at one moment.
 
 `NearestSoFar` collects the exact nearest items of sample queries while the items are read, to
 choose the search width in the engine that finds enough of them.
@@ -27,31 +27,32 @@ from aladin_index.tokens.store import feedback_from
 from aladin_network.config import dump_config
 from aladin_network.types import TARGETS, Target
 
-# What the engine finds is compared with the exact nearest of so many items.
+# Number of queries for which the results are compared with the exact nearest items.
 _RECALL_QUERIES = 100
 
 
 class PushSource:
-    """What is pushed; changes of the index that come later are not seen.
+    """Items to push; later changes of the index are not seen.
 
     Attributes:
-        manifest: of the index.
+        manifest: Manifest of the index.
         sides: its images, its texts or both.
     """
 
     def __init__(self, index: SearchIndex) -> None:
-        """Look at the index, which has to stay open."""
+        """Read the index, which has to stay open."""
         self.manifest: Manifest = index.manifest
         self.sides: dict[Target, LiveCollection] = {
             target: index.side(target) for target in index.manifest.targets
         }
 
     def identity(self, location: EngineLocation, ann_recall: float | None) -> bytes:
-        """Return what tells this push from any other, for one that was cut to go on.
+        """Return the identity of this push, by which an interrupted one is continued.
 
         Args:
-            location: that is pushed to; how the engine is to index is part of what is pushed.
-            ann_recall: that was asked for; None: as of the index.
+            location: Location to push to; the index options of the vector database are part of the
+                identity.
+            ann_recall: Requested recall, or None for that of the index.
         """
         manifest = json.dumps(dump_config(self.manifest), sort_keys=True).encode("utf-8")
         changes = {
@@ -59,7 +60,7 @@ class PushSource:
             for target, side in self.sides.items()
         }
         asked = dump_config(location)
-        # The same engine may be reached by another address the next time.
+        # The same vector database may have another address the next time.
         del asked["url"]
         data = {
             "manifest": hashlib.sha256(manifest).hexdigest(),
@@ -70,11 +71,11 @@ class PushSource:
         return json.dumps(data, sort_keys=True).encode("utf-8")
 
     def codec(self, target: Target) -> TokenCodec:
-        """Return the codec of a side, with what the writers of the engine's index round for."""
+        """Return the codec of a collection, with the error feedback for items added later."""
         return replace(self.sides[target].base.tokens.codec, feedback=self._feedback(target))
 
     def schema(self, target: Target) -> CollectionSchema:
-        """Return what an engine has to know of a side."""
+        """Return what a vector database has to know about a collection."""
         side = self.sides[target]
         longest = int(np.diff(side.base.tokens.offsets).max(initial=0))
         if side.changes is not None:
@@ -87,11 +88,11 @@ class PushSource:
         )
 
     def parts(self, target: Target, items_at_a_time: int) -> Iterator[EncodedPart]:
-        """Yield the items of a side in the order of their rows, always the same."""
+        """Yield the items of a collection in the order of their rows, always the same."""
         yield from live_parts(self.sides[target], items_at_a_time)
 
     def queries(self, target: Target) -> NDArray[np.float32]:
-        """Return embeddings to ask the engine with, (queries, d_match).
+        """Return query embeddings for measuring the recall, (queries, d_match).
 
         As in a real search they are of items of the other side, if it has any.
         """
@@ -100,7 +101,7 @@ class PushSource:
         return sample_queries(next(filter(len, asking), asking[0]), _RECALL_QUERIES)
 
     def _feedback(self, target: Target) -> ErrorFeedback | None:
-        """Learn from the other side how tokens of this one are best rounded, as a build does."""
+        """Compute from the other collection how to round tokens of this one, as a build does."""
         if self.sides[target].entry.token_dtype == "float16":
             return None
         for other in TARGETS:
@@ -110,7 +111,7 @@ class PushSource:
 
 
 def entries_of(part: EncodedPart) -> list[EngineItem]:
-    """Return items as an engine takes them; the arrays are views."""
+    """Return items in the form for a vector database; the arrays are views."""
     ends = np.cumsum(part.lengths).tolist()
     starts = [0, *ends[:-1]]
     return [
@@ -121,12 +122,13 @@ def entries_of(part: EncodedPart) -> list[EngineItem]:
     ]
 
 
-# Engines add cosines up in another order, and some in halves of the processor's registers.
+# Vector databases sum cosines in another order, and some with half the width of the processor's
+# registers.
 _ROUNDING = 1e-6
 
 
 class NearestSoFar:
-    """The exact nearest items of some queries among all that passed by.
+    """Exact nearest items of some queries among all items seen so far.
 
     Attributes:
         queries: (queries, dim) float32.
@@ -134,13 +136,13 @@ class NearestSoFar:
     """
 
     def __init__(self, queries: NDArray[np.float32], count: int) -> None:
-        """Begin with no item."""
+        """Start without items."""
         self.queries = queries
         self.count = count
         self._scores = np.empty((len(queries), 0), dtype=np.float32)
 
     def take(self, embeddings: NDArray[np.float32]) -> None:
-        """Compare some more items, (items, dim)."""
+        """Compare the queries with further embeddings, (items, dim)."""
         scores = np.concatenate([self._scores, self.queries @ embeddings.T], axis=1)
         beyond = scores.shape[1] - self.count
         if beyond > 0:
@@ -150,11 +152,11 @@ class NearestSoFar:
     def calibrate(
         self, client: EngineClient, generation: int, target: Target, recall_wanted: float
     ) -> ChosenSearchWidth:
-        """Choose how far searches look: no further than needed.
+        """Choose the smallest sufficient search width.
 
         Args:
-            client: of the engine.
-            generation: that has all items that passed by.
+            client: Client of the vector database.
+            generation: Generation that contains all items seen.
             target: the side.
             recall_wanted: share of the nearest items to find.
         """
@@ -170,7 +172,7 @@ class NearestSoFar:
     def _recall(
         self, client: EngineClient, generation: int, target: Target, width: int | None
     ) -> float:
-        """Return the share of the nearest items that an engine finds.
+        """Return the share of the nearest items that the vector database finds.
 
         An item that is as near as the last of them counts as one of them.
         """

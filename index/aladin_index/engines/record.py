@@ -1,4 +1,4 @@
-"""What an engine stores of a generation, as bytes and text: its record, items and tokens.
+"""A generation in a vector database: record, items and tokens as bytes and text.
 
 The record is a set of small named byte strings: the manifest, and the codebooks of the tokens.
 """
@@ -31,18 +31,18 @@ from aladin_network.errors import (
 )
 from aladin_network.types import Target
 
-# Pieces; the first one makes a generation whole.
+# Names of the pieces; the first one marks a generation as complete.
 MANIFEST, SOURCE, CHANGED = "manifest.json", "source.json", "changed"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GenerationRecord:
-    """The record of a generation that is whole.
+    """Record of a complete generation.
 
     Attributes:
-        manifest: of the generation; it names no files.
-        codecs: of each side's tokens, with what is needed to add items.
-        source: what it was pushed from, see `aladin_index.engines.push_source`.
+        manifest: Manifest of the generation; it lists no files.
+        codecs: Codec of each collection's tokens, with the data required to add items.
+        source: Identity of what was pushed, see `aladin_index.engines.push_source`.
         changed: whether items were added or removed since it was pushed; set before the first
             one is.
     """
@@ -53,7 +53,7 @@ class GenerationRecord:
     changed: bool = False
 
     def pieces(self) -> dict[str, bytes]:
-        """Return the record as an engine keeps it."""
+        """Return the record in the form stored in a vector database."""
         data = json.dumps(dump_config(self.manifest), ensure_ascii=False)
         pieces = {MANIFEST: data.encode("utf-8"), SOURCE: self.source}
         for target, codec in self.codecs.items():
@@ -64,20 +64,20 @@ class GenerationRecord:
         return pieces | ({CHANGED: b"1"} if self.changed else {})
 
     def with_changes(self) -> GenerationRecord:
-        """Return the record of a generation that is about to be changed."""
+        """Return the record with the mark that the generation is about to be changed."""
         return replace(self, changed=True)
 
     @classmethod
     def read(cls, pieces: Mapping[str, bytes], where: str) -> GenerationRecord:
-        """Read what `pieces` returned.
+        """Deserialise the result of `pieces`.
 
         Args:
-            pieces: of a generation that is whole.
+            pieces: Pieces of a complete generation.
             where: names the generation in errors.
 
         Raises:
-            IndexMismatchError: of another schema version.
-            IndexCorruptError: not such a record.
+            IndexMismatchError: If the schema version differs.
+            IndexCorruptError: If the pieces are not such a record.
         """
         try:
             manifest = _manifest(pieces[MANIFEST], where)
@@ -104,7 +104,7 @@ class GenerationRecord:
 
 
 def is_whole(pieces: Mapping[str, bytes] | None) -> bool:
-    """Whether a generation with this record has all of its items."""
+    """Whether a generation with this record is complete."""
     return pieces is not None and MANIFEST in pieces
 
 
@@ -141,11 +141,11 @@ def require_live(client: EngineClient, path: Path) -> int:
     """Return the live generation.
 
     Args:
-        client: of the engine.
-        path: of the folder that stands for the index.
+        client: Client of the vector database.
+        path: Folder that represents the index.
 
     Raises:
-        IndexNotReadyError: there is none yet.
+        IndexNotReadyError: If there is none yet.
         EngineUnavailableError: the engine does not answer.
     """
     generation = client.live_generation()
@@ -158,8 +158,8 @@ def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
     """Read the record of a generation.
 
     Raises:
-        IndexNotReadyError: there is no such generation, or not all of it yet.
-        IndexMismatchError: of another schema version.
+        IndexNotReadyError: If there is no such generation, or it is incomplete.
+        IndexMismatchError: If the schema version differs.
         IndexCorruptError: the record is damaged.
         EngineUnavailableError: the engine does not answer.
     """
@@ -171,7 +171,7 @@ def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
 
 
 def item_text(item: StoredItem) -> str:
-    """Return all of an item as JSON, without spaces; what is None is left out."""
+    """Return an item as JSON without spaces; fields that are None are omitted."""
     data: dict[str, Any] = {
         name: value for name, value in item._asdict().items() if value is not None
     }
@@ -181,7 +181,7 @@ def item_text(item: StoredItem) -> str:
 
 
 def item_from_text(text: str) -> StoredItem:
-    """Make the item of `item_text` again.
+    """Deserialise the result of `item_text`.
 
     Raises:
         IndexCorruptError: the text is not an item.
@@ -196,7 +196,7 @@ def item_from_text(text: str) -> StoredItem:
 
 
 def token_bytes(tokens: PackedTokens) -> bytes:
-    """Put the arrays of a stored form one after the other, little-endian."""
+    """Concatenate the arrays of packed tokens, little-endian."""
     return b"".join(
         np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
         for array in tokens
@@ -205,14 +205,14 @@ def token_bytes(tokens: PackedTokens) -> bytes:
 
 
 def tokens_of(stored: bytes, codec: TokenCodec) -> PackedTokens:
-    """Read what `token_bytes` wrote; the arrays are views and cannot be written to.
+    """Read the result of `token_bytes`; the arrays are read-only views.
 
     Args:
-        stored: of one item.
-        codec: that packed the tokens.
+        stored: Stored tokens of one item.
+        codec: Codec that packed the tokens.
 
     Raises:
-        ShapeError: so many bytes are no whole number of such tokens.
+        ShapeError: If the number of bytes is not a multiple of the size of such a token.
     """
     count, rest = divmod(len(stored), codec.token_bytes)
     if rest:

@@ -1,4 +1,4 @@
-"""Adds items to the live generation in an engine, and deletes items from it."""
+"""Adds items to the live generation in a vector database, and deletes items from it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from aladin_network.errors import (
 )
 from aladin_network.types import OnDuplicate, Target
 
-# A row is the time in milliseconds, followed by this many random bits: items added later have
-# larger rows, even if other machines add them, and hardly ever equal ones. 63 bits last until the
-# year 2248.
+# A row number is the time in milliseconds, followed by this many random bits: items added later
+# have larger rows, even if added by other machines, and collisions are very unlikely. 63 bits last
+# until the year 2248.
 _CHANCE_BITS = 20
 
 
 class EngineWriter:
-    """Changes an index in an engine; an `ItemWriter`, safe to use from any number of threads.
+    """Changes an index in a vector database; a thread-safe `ItemWriter`.
 
     A call applies to the generation that is live when it starts, and has been acknowledged by the
     engine when it returns. Engines have no transactions: if a call fails, some of the items may
@@ -42,7 +42,7 @@ class EngineWriter:
     """
 
     def __init__(self, root: Path, client: EngineClient, model_id: str) -> None:
-        """Prepare; nothing is asked of the engine yet.
+        """Store the arguments; no request is sent yet.
 
         Args:
             root: Folder of the index, where uploaded photos are stored.
@@ -61,7 +61,7 @@ class EngineWriter:
         self._client.close()
 
     def known(self, target: Target, ids: Sequence[str]) -> set[str]:
-        """Return those of some ids that are in the index now.
+        """Return the ids among `ids` that are in the index.
 
         Raises:
             NoSuchTargetError: the index has no such side.
@@ -152,7 +152,7 @@ class EngineWriter:
         return {entry.item.id for entry in found}
 
     def _mark_changed(self, record: GenerationRecord) -> GenerationRecord:
-        """Record that the generation differs from what was pushed, before it does."""
+        """Mark the generation as different from what was pushed, before changing it."""
         if not record.changed:
             record = self._record = record.with_changes()
             self._client.write_record(record.manifest.generation, record.pieces())

@@ -1,1 +1,1 @@
-"""Ready-made encodings in and out, in the folder layout of clip-retrieval."""
+"""Import and export of precomputed encodings, in the folder layout of clip-retrieval."""

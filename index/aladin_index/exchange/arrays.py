@@ -15,7 +15,7 @@ from aladin_index.tokens.quantisation import code_bytes
 from aladin_network.errors import DataError, IndexMismatchError
 from aladin_network.types import TokenDtype
 
-# float16 rounds a component by up to 1 in 2,048; what was never normalised is far off.
+# float16 rounds a component by up to 1 in 2,048; vectors that were never normalised are far off.
 _NORM_TOLERANCE = 1e-2
 
 
@@ -23,8 +23,8 @@ def map_array(path: Path, dimensions: int) -> NDArray[Any]:
     """Map an array on disk without reading it.
 
     Args:
-        path: of the npy file.
-        dimensions: that it has to have.
+        path: Path of the npy file.
+        dimensions: Required number of dimensions.
 
     Raises:
         DataError: missing, not such an array, or cut short.
@@ -39,7 +39,7 @@ def map_array(path: Path, dimensions: int) -> NDArray[Any]:
 
 
 def check_kind(path: Path, array: NDArray[Any], *kinds: str) -> None:
-    """Refuse an array of other numbers.
+    """Check the kind of an array's numbers.
 
     Raises:
         DataError: the dtype is none of `kinds`.
@@ -49,17 +49,17 @@ def check_kind(path: Path, array: NDArray[Any], *kinds: str) -> None:
 
 
 def check_rows(path: Path, found: int, expected: int, beside: Path) -> None:
-    """Refuse a file that is out of step with another one of its part.
+    """Check that a file has as many rows as another file of its part.
 
     Raises:
-        DataError: it has not as many rows.
+        DataError: If the number of rows differs.
     """
     if found != expected:
         raise DataError(path, None, f"expected {expected} rows, as {beside.name} has, got {found}")
 
 
 def unit_vectors(path: Path, first: int, vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Return vectors in float32, refusing those that are not L2-normalised.
+    """Return vectors in float32; reject those that are not L2-normalised.
 
     Args:
         path: named in errors.
@@ -80,13 +80,13 @@ def unit_vectors(path: Path, first: int, vectors: NDArray[Any]) -> NDArray[np.fl
 
 
 def check_tokens(path: Path, first: int, tokens: PackedTokens, codec: TokenCodec) -> None:
-    """Refuse tokens that no network made.
+    """Reject tokens whose norms are impossible for a network's output.
 
     Args:
         path: named in errors.
         first: number of the first token in the file.
-        tokens: in their stored form.
-        codec: that reads them.
+        tokens: Tokens in their stored form.
+        codec: Codec that decodes them.
 
     Raises:
         DataError: a centroid does not exist, or a token is not finite or not about of norm 1 or 0.
@@ -98,9 +98,9 @@ def check_tokens(path: Path, first: int, tokens: PackedTokens, codec: TokenCodec
             reason = f"expected fewer than {len(codec.centroids)} centroids, got number {found}"
             raise DataError(path, None, f"token {first + int(beyond[0])}: {reason}")
     norms = np.linalg.norm(codec.unpack(tokens), axis=1)
-    # A few bits a dimension do not keep a norm well; the first two forms do.
+    # A few bits per dimension do not preserve the norm well; the first two forms do.
     tolerance = _NORM_TOLERANCE if tokens.centroid_ids is None else 0.5
-    # The alignment head may give each image a region of zeros.
+    # The alignment head may return a region of zeros for each image.
     sound = (np.abs(norms - 1) <= tolerance) | (norms <= tolerance)
     wrong = np.flatnonzero(~sound)  # NaN is wrong, too
     if len(wrong):
@@ -110,23 +110,23 @@ def check_tokens(path: Path, first: int, tokens: PackedTokens, codec: TokenCodec
 
 
 class StoredTokens:
-    """The tokens of all parts, by the part's name.
+    """Tokens of all parts, by the name of the part.
 
     Attributes:
-        codec: that reads them.
+        codec: Codec that decodes them.
         lengths: (rows,) number of tokens of each item.
-        packed: of all items of the part, one after the other.
+        packed: Packed tokens of all items of the part, concatenated.
     """
 
     def __init__(
         self, layout: CollectionLayout, names: Sequence[str], rows: Sequence[int], dim: int
     ) -> None:
-        """Map the files, and compare their sizes with one another and with the network's.
+        """Map the files, and check that their sizes match each other and the network's.
 
         Args:
-            layout: of a side that has tokens.
-            names: of its parts.
-            rows: of embeddings of each part.
+            layout: Layout of a collection with tokens.
+            names: Names of its parts.
+            rows: Number of embeddings in each part.
             dim: size of a token of the network.
 
         Raises:
@@ -155,7 +155,7 @@ class StoredTokens:
         return sum(packed.count for packed in self.packed.values())
 
     def sample(self, count: int) -> NDArray[np.float32]:
-        """Return some tokens, evenly spread and always the same ones, (tokens, dim)."""
+        """Return a fixed, evenly spaced sample of the tokens, (tokens, dim)."""
         places = np.linspace(0, self.count - 1, min(count, self.count)).astype(np.int64)
         sample: list[NDArray[np.float32]] = []
         first = 0
@@ -167,7 +167,7 @@ class StoredTokens:
 
 
 def _codec(layout: CollectionLayout, part: str, dim: int) -> TokenCodec:
-    """Tell the form of the tokens from the arrays of one part."""
+    """Determine the form of the tokens from the arrays of one part."""
     path = layout.token_array("values", part)
     values = map_array(path, 2)
     check_kind(path, values, "float16", "float32", "int8", "uint8")

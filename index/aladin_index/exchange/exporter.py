@@ -1,4 +1,4 @@
-"""Writes an index out as embeddings, tokens and metadata that other programs read."""
+"""Exports an index as embeddings, tokens and metadata that other programs read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aladin_network.errors import ConfigError, IndexWriteError, InputError
 from aladin_network.files import atomic_folder
 from aladin_network.types import NullProgress, Progress, Target
 
-# Tokens of 49 regions and 128 dimensions in int8 make files of 600 MiB.
+# Tokens of 49 regions and 128 dimensions in int8 give files of 600 MiB.
 ROWS_A_PART = 100_000
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 
@@ -46,14 +46,14 @@ def export_index(
     Args:
         index: folder of the index.
         out: the new folder.
-        progress: told of items.
+        progress: Receives the progress in items.
         rows_a_part: items of a file, about.
 
     Returns:
         The number of items of each side.
 
     Raises:
-        ConfigError: there is something at `out`.
+        ConfigError: If something exists at `out`.
         InputError: all items of the index are removed.
         SearchIndexError: the index cannot be read, or the disk not be written.
     """
@@ -87,10 +87,10 @@ def export_index(
 
 
 class _SideExport:
-    """One side on its way out.
+    """Export of one collection.
 
     Attributes:
-        paths: of the files that were written.
+        paths: Paths of the files that were written.
     """
 
     def __init__(self, root: Path, folder: Path, side: LiveCollection, rows_a_part: int) -> None:
@@ -105,7 +105,7 @@ class _SideExport:
 
     @property
     def described(self) -> ExchangeCollection:
-        """What was written."""
+        """Description of what was written."""
         return ExchangeCollection(
             count=sum(self._rows),
             part_rows=self._rows,
@@ -115,12 +115,12 @@ class _SideExport:
         )
 
     def write(self, progress: Progress) -> None:
-        """Write all files of the side."""
+        """Write all files of the collection."""
         for folder in self._layout.folders:
             folder.mkdir(parents=True, exist_ok=True)
         progress.start(self._side.count, _UNITS[self._side.target])
         chunks = live_parts(self._side, min(self._rows_a_part, ITEMS_AT_A_TIME))
-        # Each part takes chunks until it has enough: there are at most so many.
+        # Each part takes chunks until it is full: there are at most so many parts.
         for name in part_names(-(-self._side.count // self._rows_a_part)):
             rows = self._write_part(name, chunks, progress)
             if rows == 0:
@@ -147,7 +147,7 @@ class _SideExport:
         return rows
 
     def _copy_uploaded(self, items: Sequence[StoredItem]) -> None:
-        """Take along photos that came over the network: the index alone has them."""
+        """Copy the photos that were uploaded: only the index has them."""
         for item in items:
             if item.path is not None and not Path(item.path).is_absolute():
                 copy = self._folder / item.path

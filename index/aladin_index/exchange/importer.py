@@ -53,7 +53,8 @@ from aladin_network.errors import DataError, IndexMismatchError
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress, Progress, Target, TokenDtype
 
-# As of `aladin_index.tokens.store`: enough for a codebook of full size, and to know queries by.
+# As in `aladin_index.tokens.store`: enough for a codebook of full size, and for a sample of
+# queries.
 _TOKEN_SAMPLE, _QUERY_SAMPLE = 2**16, 2**13
 
 
@@ -61,8 +62,8 @@ class Dims(NamedTuple):
     """Sizes of a network's output.
 
     Attributes:
-        embedding: of an embedding.
-        token: of a token.
+        embedding: Dimension of an embedding.
+        token: Dimension of a token.
     """
 
     embedding: int
@@ -70,14 +71,14 @@ class Dims(NamedTuple):
 
 
 class EncodedCollection:
-    """The images, or the texts, of a folder."""
+    """Images or texts of a folder of encodings."""
 
     def __init__(self, layout: CollectionLayout, dims: Dims, *, own: bool) -> None:
-        """Map the files, and compare their sizes with one another and with the network's.
+        """Map the files, and check that their sizes match each other and the network's.
 
         Args:
-            layout: of a side that has embeddings.
-            dims: of the network.
+            layout: Layout of a collection with embeddings.
+            dims: Dimensions of the network.
             own: whether `aladin_index.exchange.exporter` wrote the folder, or another program.
 
         Raises:
@@ -104,7 +105,7 @@ class EncodedCollection:
 
     @property
     def files(self) -> set[Path]:
-        """All files of the side."""
+        """All files of the collection."""
         codec = None if self._tokens is None else self._tokens.codec
         files = {file for name in self._embeddings for file in self._layout.files(name, codec)}
         if not self._items.has_metadata:
@@ -117,12 +118,14 @@ class EncodedCollection:
         other: EncodedCollection | None = None,
         places: PhotoPlaces | None = None,
     ) -> CollectionSource:
-        """Describe the side as a generation is written from it.
+        """Describe the collection as the source of a generation.
 
         Args:
-            dtype: form in which the tokens are to be stored; None: the one they are in.
-            other: the other side, whose tokens are like those that will ask; None: there is none.
-            places: looks where each photo with an absolute path lies; None: all are taken.
+            dtype: Form in which the tokens are to be stored, or None for their present form.
+            other: Other collection, whose tokens resemble those of queries, or None if there is
+                none.
+            places: Checks the location of each photo with an absolute path, or None to accept all
+                photos.
 
         Raises:
             InputError: an id repeats.
@@ -187,12 +190,12 @@ class EncodedCollection:
 
 
 class ImportReport(NamedTuple):
-    """What an import made.
+    """Result of an import.
 
     Attributes:
         generation: the new live generation.
         counts: number of items of each side.
-        left_out: what was not taken: texts without a caption, photos outside of the root.
+        left_out: Items skipped: texts without a caption, photos outside of the root.
     """
 
     generation: int
@@ -209,22 +212,22 @@ def import_index(
     progress: Progress | None = None,
     places: PhotoPlaces | None = None,
 ) -> ImportReport:
-    """Make a new generation of ready-made encodings, and make it live; the network does not run.
+    """Create a live generation from precomputed encodings, without running the network.
 
     A side without tokens is searched by its embeddings alone. All is read and checked a few
     thousand items at a time; until the last step, readers see what was live before.
 
     Args:
-        folder: of encodings, see `aladin_index.exchange.layout`.
+        folder: Folder of encodings, see `aladin_index.exchange.layout`.
         checkpoint_folder: the network that made them, and that will encode the queries; copied
             into a new index, and the only one that an existing index takes. Its calibration is
             taken where the encodings' manifest has none.
         out: folder of the index, new or existing.
-        settings: of the first stage, the filters and the candidates.
-        token_dtype: form in which tokens are to be stored; None: the one they are in.
-        progress: told of items and vectors.
-        places: looks where each photo with an absolute path lies, and may have it left out;
-            None: all are taken.
+        settings: Settings of the first stage, the filters and the candidates.
+        token_dtype: Form in which tokens are to be stored, or None for their present form.
+        progress: Receives the progress in items and vectors.
+        places: Checks the location of each photo with an absolute path, and may skip the photo; or
+            None to accept all photos.
 
     Raises:
         DataError: a file is missing, is not what it should be, or is out of step with the others;
@@ -306,7 +309,7 @@ def _sources(
 
 
 def _with_photos(parts: Iterable[EncodedPart], folder: Path, root: Path) -> Iterator[EncodedPart]:
-    """Hand photos on that came over the network, and that the exported index kept in itself."""
+    """Pass on the parts, and copy the uploaded photos that the exported index contains."""
     for part in parts:
         for item in part.items:
             if item.path is not None and not Path(item.path).is_absolute():
@@ -323,10 +326,10 @@ def _fingerprint(files: dict[str, FileEntry], token_dtype: TokenDtype | None) ->
 
 
 def _layouts(folder: Path) -> list[CollectionLayout]:
-    """Find the sides that a folder has embeddings of.
+    """Find the collections that a folder has embeddings of.
 
     Raises:
-        DataError: it has none, or texts in two places.
+        DataError: If there are none, or texts in two places.
     """
     if not folder.is_dir():
         raise DataError(folder, None, "no such folder")

@@ -24,9 +24,9 @@ from aladin_network.errors import DataError, InputError
 from aladin_network.photos.files import CAPTIONS, PHOTO, first_of, metadata_of
 from aladin_network.types import Target
 
-# Columns of an export, with the names of their Arrow types. The first two are clip-retrieval's;
-# `file` is where a photo's bytes are, with `offset` and `length` where it lies in a larger file;
-# `boxes` are those of its regions, in the form of `aladin_index.items.tables`.
+# Columns of an export, with the names of their Arrow types. The first two are those of
+# clip-retrieval; `file` is the location of a photo's bytes, with `offset` and `length` if it lies
+# in a larger file; `boxes` are those of its regions, in the form of `aladin_index.items.tables`.
 COLUMNS: dict[Target, dict[str, str]] = {
     "images": {
         "image_path": "string",
@@ -50,7 +50,7 @@ COLUMNS: dict[Target, dict[str, str]] = {
 
 
 def exported_row(item: StoredItem) -> dict[str, Any]:
-    """Return all that is known of an item; the columns of its side are among it."""
+    """Return all data of an item, with at least the columns of its collection."""
     return {
         "image_path": item.uri,
         "caption": item.text,
@@ -67,7 +67,7 @@ def exported_row(item: StoredItem) -> dict[str, Any]:
 
 
 def imported_item(row: Mapping[str, Any]) -> StoredItem:
-    """Return the item of an export's row."""
+    """Return the item of a row of an export."""
     return StoredItem(
         row=0,  # rows are numbered as they are written
         id=row["id"],
@@ -85,7 +85,7 @@ def imported_item(row: Mapping[str, Any]) -> StoredItem:
 
 
 def foreign_item(row: Mapping[str, Any], number: int, target: Target) -> StoredItem:
-    """Return the item of a row that clip-retrieval, or another program, wrote.
+    """Return the item of a row that clip-retrieval or another program wrote.
 
     Its id is the column ``id``, else the photo's path as written (``image_path``), else ``key``,
     else its number. A text whose row names a photo is a caption of it, with the photo's id and
@@ -94,8 +94,8 @@ def foreign_item(row: Mapping[str, Any], number: int, target: Target) -> StoredI
 
     Args:
         row: values by column.
-        number: of the row in the whole folder, from 0 on.
-        target: what the embeddings are of.
+        number: Number of the row in the whole folder, starting at 0.
+        target: Kind of the encoded items.
     """
     present = [name for name, value in row.items() if value not in (None, "")]
     photo, caption = first_of(PHOTO, present), first_of(CAPTIONS, present)
@@ -121,11 +121,11 @@ class RowWriter:
     """Writes the items of one part."""
 
     def __init__(self, path: Path, target: Target) -> None:
-        """Begin a file.
+        """Create a file.
 
         Args:
-            path: of the new file.
-            target: what the items are.
+            path: Path of the new file.
+            target: Kind of the items.
         """
         import pyarrow
         from pyarrow.parquet import ParquetWriter
@@ -159,7 +159,7 @@ def count_rows(path: Path) -> int:
     """Return the number of rows of a file.
 
     Raises:
-        DataError: not parquet.
+        DataError: If the file is not parquet.
     """
     import pyarrow
     from pyarrow.parquet import read_metadata
@@ -173,15 +173,15 @@ def count_rows(path: Path) -> int:
 def read_rows(
     path: Path, rows_at_a_time: int, columns: Sequence[str] | None = None
 ) -> Iterator[list[dict[str, Any]]]:
-    """Read the rows of a file, some at a time.
+    """Read the rows of a file in batches.
 
     Args:
-        path: of the file.
-        rows_at_a_time: at most.
-        columns: to be read, those that the file has; None: all.
+        path: Path of the file.
+        rows_at_a_time: Maximum number of rows in a batch.
+        columns: Columns to read, as far as the file has them, or None for all.
 
     Raises:
-        DataError: not parquet, or damaged.
+        DataError: If the file is not parquet, or damaged.
     """
     import pyarrow
     from pyarrow.parquet import ParquetFile
@@ -201,22 +201,22 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 
 
 _ROWS_AT_A_TIME = 4096
-# Columns that an id may come from.
+# Columns that may contain the id.
 _NAMING = ("id", *PHOTO, "key")
 
 
 class ItemSource:
-    """Reads what the metadata says of the rows; where there is none, rows have but a number."""
+    """Reads the metadata of the rows; without metadata, rows have only a number."""
 
     def __init__(
         self, layout: CollectionLayout, names: Sequence[str], rows: Sequence[int], *, own: bool
     ) -> None:
-        """Compare the metadata's length with that of the embeddings.
+        """Check that the metadata has as many rows as the embeddings.
 
         Args:
-            layout: of the side.
-            names: of its parts.
-            rows: of embeddings of each part.
+            layout: Layout of the collection.
+            names: Names of its parts.
+            rows: Number of embeddings in each part.
             own: whether `aladin_index.exchange.exporter` wrote the metadata, or another program.
 
         Raises:
@@ -232,11 +232,11 @@ class ItemSource:
             check_rows(path, count_rows(path), count, layout.embeddings(name))
 
     def chunks(self, part: str, columns: Sequence[str] | None = None) -> Iterator[list[StoredItem]]:
-        """Yield the items of a part, some thousand at a time.
+        """Yield the items of a part in chunks of some thousand.
 
         Args:
             part: its name.
-            columns: of another program's metadata that are read; None: all.
+            columns: Columns to read of another program's metadata, or None for all.
 
         Raises:
             DataError: the metadata is damaged.
@@ -256,7 +256,7 @@ class ItemSource:
             number += len(rows)
 
     def check_ids(self) -> None:
-        """Refuse ids that repeat or cannot be asked for; eight bytes of each are held in memory.
+        """Reject duplicate and invalid ids; holds eight bytes of each in memory.
 
         Raises:
             InputError: two rows have one id, or one has what `check_id` refuses.

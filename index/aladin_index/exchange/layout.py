@@ -48,16 +48,16 @@ MANIFEST = "manifest.json"
 METADATA = "metadata"
 TEXTS_FOLDER = "texts"
 _PREFIX: dict[Target, str] = {"images": "img", "texts": "text"}
-# The file of each array of `PackedTokens`.
+# File of each array of `PackedTokens`.
 _ARRAYS = {"values": "tokens", "scales": "scales", "centroid_ids": "centroid_ids"}
 
 
 @dataclass(frozen=True)
 class CollectionLayout:
-    """The files of one side.
+    """Files of one collection.
 
     Attributes:
-        folder: that its folders are in.
+        folder: Folder that contains the collection's folders.
         target: images or texts.
     """
 
@@ -66,7 +66,7 @@ class CollectionLayout:
 
     @property
     def prefix(self) -> str:
-        """What the names of its files begin with."""
+        """Prefix of the names of its files."""
         return _PREFIX[self.target]
 
     @property
@@ -84,19 +84,19 @@ class CollectionLayout:
         return self.folder / f"{self.prefix}_emb" / f"{self.prefix}_emb_{part}.npy"
 
     def metadata(self, part: str) -> Path:
-        """Return the file of what is known of a part's items."""
+        """Return the file of the metadata of a part's items."""
         return self.folder / METADATA / f"{METADATA}_{part}.parquet"
 
     def lengths(self, part: str) -> Path:
-        """Return the file of the number of tokens of a part's items."""
+        """Return the file of the token counts of a part's items."""
         return self.tokens / f"{self.prefix}_lengths_{part}.npy"
 
     def token_array(self, field: str, part: str) -> Path:
         """Return the file of one array of a part's tokens.
 
         Args:
-            field: of `PackedTokens`.
-            part: which part.
+            field: Field of `PackedTokens`.
+            part: Suffix of the part.
         """
         return self.tokens / f"{self.prefix}_{_ARRAYS[field]}_{part}.npy"
 
@@ -106,7 +106,7 @@ class CollectionLayout:
         return self.tokens / f"{self.prefix}_centroids.npy"
 
     def parts(self) -> list[str]:
-        """List the parts by what their files' names end with, in the order of their numbers.
+        """List the parts by the suffixes of their file names, in numerical order.
 
         Raises:
             DataError: two parts have one number.
@@ -125,8 +125,8 @@ class CollectionLayout:
         """List the files of a part.
 
         Args:
-            part: which part.
-            codec: of the tokens; None: there are none.
+            part: Suffix of the part.
+            codec: Codec of the tokens, or None if there are none.
         """
         files = [self.embeddings(part), self.metadata(part)]
         if codec is not None:
@@ -138,7 +138,7 @@ class CollectionLayout:
 
 
 def part_names(count: int) -> list[str]:
-    """Return the names of some parts; of one width, for others sort them as text."""
+    """Return the suffixes of some parts, zero-padded so that they sort as text."""
     width = len(str(max(count - 1, 0)))
     return [f"{number:0{width}d}" for number in range(count)]
 
@@ -148,7 +148,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeCollection:
-    """The images, or the texts, of a folder.
+    """Images or texts of a folder of encodings.
 
     Attributes:
         count: number of items.
@@ -170,12 +170,12 @@ class ExchangeManifest:
     """A folder's ``manifest.json``.
 
     Attributes:
-        schema_version: of the folder's layout.
+        schema_version: Schema version of the folder's layout.
         model_id: sha256 of the weights that made the encodings.
-        metric: of the embeddings.
+        metric: Metric of the embeddings.
         images: None if there are none.
         texts: None if there are none.
-        calibration: of the scores of such encodings; None: there is none.
+        calibration: Calibration of the scores of such encodings, or None if there is none.
         files: every other file by its path below the folder.
     """
 
@@ -190,7 +190,7 @@ class ExchangeManifest:
     files: dict[str, FileEntry]
 
     def side(self, target: Target) -> ExchangeCollection | None:
-        """Return what is said of one side."""
+        """Return the entry of one collection."""
         return self.images if target == "images" else self.texts
 
 
@@ -200,11 +200,11 @@ def write_exchange_manifest(folder: Path, manifest: ExchangeManifest) -> None:
 
 
 def read_exchange_manifest(folder: Path) -> ExchangeManifest | None:
-    """Read a folder's manifest; None where there is none, as in what clip-retrieval writes.
+    """Read a folder's manifest, or None if missing, as in the output of clip-retrieval.
 
     Raises:
-        IndexMismatchError: of another schema version.
-        DataError: not a manifest.
+        IndexMismatchError: If the schema version differs.
+        DataError: If the file is not a manifest.
     """
     path = folder / MANIFEST
     if not path.exists():
@@ -226,9 +226,9 @@ def check_files(folder: Path, manifest: ExchangeManifest, files: dict[str, FileE
     """Compare the files of a folder with its manifest.
 
     Args:
-        folder: of encodings.
-        manifest: of it.
-        files: as they were found.
+        folder: Folder of encodings.
+        manifest: Manifest of the folder.
+        files: Files that were found in the folder.
 
     Raises:
         IndexMismatchError: a file is missing, is one too many, or is not what it was.

@@ -1,4 +1,4 @@
-"""Writing to the disk as a build does it: one builder at a time, one error for a full disk."""
+"""Writing to disk during a build: one builder at a time, one error for a full disk."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from aladin_index.format.layout import (
 from aladin_network.errors import ConfigError, IndexWriteError, UnwritableFolderError
 from aladin_network.files import make_folder
 
-# What a build that was cut short, or a push, may have left at the top of its folder.
+# Files that an interrupted build or push may have left at the top of its folder.
 _OWN_NAMES = frozenset(
     {
         *(BUILD, f"{BUILD}.discarded", CHANGES, CHANGES_LOCK, EVALUATIONS, GENERATIONS, LOCK),
         *(MODEL, PHOTOS, PUBLISHING),
     }
 )
-# What a folder may hold that its owner takes for empty.
+# Files in a folder that its owner considers empty.
 _OF_SYSTEMS = frozenset(
     {"lost+found", ".DS_Store", "Thumbs.db", "desktop.ini", ".gitignore", ".gitkeep", ".keep"}
 )
@@ -44,15 +44,15 @@ _OF_SYSTEMS = frozenset(
 
 @contextmanager
 def disk_errors(root: Path) -> Generator[None]:
-    """Turn a write that failed inside the block into `IndexWriteError`.
+    """Convert a failed write inside the block to `IndexWriteError`.
 
     Args:
-        root: of the index.
+        root: Index folder.
     """
     try:
         yield
     except OSError as error:
-        # NumPy raises without an error number when the disk takes only part of an array.
+        # NumPy raises an error without a number if the disk takes only part of an array.
         path = error.filename or root
         raise _write_error(root, path, error.strerror or str(error)) from error
     except sqlite3.Error as error:
@@ -60,14 +60,14 @@ def disk_errors(root: Path) -> Generator[None]:
 
 
 def check_folder(root: Path) -> None:
-    """Refuse a folder that holds something else than an index.
+    """Reject a folder that contains something other than an index.
 
     Args:
         root: folder that an index is to be written to. It may be missing or empty, or hold an
             index, or what a build or a push left that was cut short.
 
     Raises:
-        ConfigError: it is a file, or holds something else, such as photos.
+        ConfigError: If it is a file, or contains something else, such as photos.
     """
     try:
         names = sorted(entry.name for entry in root.iterdir())
@@ -79,7 +79,7 @@ def check_folder(root: Path) -> None:
         raise UnwritableFolderError(root, error.strerror or str(error)) from error
     if CURRENT in names or ENGINE_FILE in names:
         return
-    # Only a folder that was locked is ours: others have a folder named photos, too.
+    # Only a folder with a lock file is ours: others may have a folder named photos, too.
     known = _OWN_NAMES if LOCK in names else frozenset[str]()
     for name in names:
         partial = name.startswith(".") and name.endswith((".partial", ".old"))
@@ -91,11 +91,11 @@ def check_folder(root: Path) -> None:
 
 
 def lock_file(root: Path) -> TextIO:
-    """Make the folder of an index, if it is not there, and open its lock.
+    """Create the folder of an index if it is missing, and open its lock file.
 
     Raises:
         ConfigError: the folder holds something else.
-        UnwritableFolderError: it cannot be made, or nothing can be written into it.
+        UnwritableFolderError: If the folder cannot be created, or is not writable.
     """
     check_folder(root)
     try:
@@ -107,18 +107,18 @@ def lock_file(root: Path) -> TextIO:
 
 @contextmanager
 def only_builder(root: Path) -> Generator[None]:
-    """Keep other builds of the same index out; the kernel lets go when the process dies.
+    """Lock the index against other builds; the kernel releases the lock if the process dies.
 
     What a builder that was killed has left behind is removed first: partial files, and a
     generation that it did not make live.
 
     Args:
-        root: of the index; created.
+        root: Index folder; created.
 
     Raises:
         InputError: an engine keeps the index.
         ConfigError: the folder holds something else than an index.
-        IndexWriteError: another process is building it, or nothing can be written there.
+        IndexWriteError: If another process is building it, or it is not writable.
     """
     check_kept_in_files(root)
     with lock_file(root) as lock:
@@ -137,12 +137,12 @@ def only_builder(root: Path) -> Generator[None]:
 
 
 def remove_folder(root: Path, folder: Path) -> None:
-    """Remove a folder in one step; called by the only builder.
+    """Remove a folder atomically; called by the only builder.
 
     Should the process be killed meanwhile, the next builder clears the rest.
 
     Args:
-        root: of the index.
+        root: Index folder.
         folder: e.g. of a generation; there.
     """
     doomed = root / f".{folder.parent.name}-{folder.name}.partial"
@@ -152,7 +152,7 @@ def remove_folder(root: Path, folder: Path) -> None:
 
 
 def _end_publishing(root: Path) -> None:
-    """Remove a generation that its builder did not make live, for it was killed."""
+    """Remove a generation that was not made live because its builder was killed."""
     generation = int((root / PUBLISHING).read_text(encoding="utf-8"))
     if not (root / CURRENT).exists() or live_generation(root) != generation:
         folder = generation_folder(root, generation)

@@ -1,4 +1,4 @@
-"""Where an index is that an engine keeps: ``INDEX/engine.json``.
+"""Location of an index that a vector database stores: ``INDEX/engine.json``.
 
 The folder has the index's model in ``model/`` and uploaded photos in ``photos/``, as a folder of
 files has; what is searched is in the engine. There are no secrets in the file: a token comes from
@@ -24,34 +24,34 @@ from aladin_network.types import ENGINE_KINDS, EngineKind
 ENGINE_FILE = "engine.json"
 SCHEMA_VERSION = 1
 
-# Of these some are read in this process, from a folder.
+# Some of these are read by this process, from a folder.
 _SCHEMES: dict[EngineKind, tuple[str, ...]] = {
     "milvus": ("http", "https"),
     "qdrant": ("http", "https", "file"),
     "qdrant-edge": ("file",),
 }
-# What every engine takes for the name of a collection, with room for what is added to it.
+# Names of collections that every vector database accepts, with room for suffixes.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineLocation:
-    """An index in an engine; what is None or empty is left to the engine.
+    """An index in a vector database; None or empty means the default of the database.
 
     Attributes:
-        schema_version: of this file.
-        engine: which one.
+        schema_version: Schema version of this file.
+        engine: Kind of the vector database.
         url: ``http://host:port`` or ``https://host:port``; ``file:///folder`` for Qdrant in this
             process. See `aladin_index.engines.connect` for how far it is trusted.
-        name: of the index there: letters, digits and underscores. All its collections begin
-            with it.
-        shards: of each collection of a new generation.
-        replicas: of each shard.
+        name: Name of the index there: letters, digits and underscores. It is the prefix of all its
+            collections.
+        shards: Number of shards of each collection of a new generation.
+        replicas: Number of replicas of each shard.
         index: the first stage that the engine builds: "hnsw", "ivf_flat" ...; each engine has
             its own.
-        index_params: of building it.
-        search_params: of searching it.
-        consistency: of reads, by the engine's own name.
+        index_params: Parameters of building the vector index.
+        search_params: Parameters of searching the vector index.
+        consistency: Consistency of reads, by the name that the vector database uses.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -70,11 +70,11 @@ class EngineLocation:
     consistency: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
+        """Check the values.
 
         Raises:
-            ConfigError: no such engine, an address or a name that it does not take, or a number
-                below 1.
+            ConfigError: If there is no such vector database, it does not accept the address or the
+                name, or a number is below 1.
         """
         if self.engine not in ENGINE_KINDS:
             known = ", ".join(ENGINE_KINDS)
@@ -92,10 +92,10 @@ class EngineLocation:
 
 
 def check_url(engine: EngineKind, url: str) -> None:
-    """Refuse an address that an engine cannot have.
+    """Reject an address that is invalid for a vector database.
 
     Raises:
-        ConfigError: of another form, or with a password in it.
+        ConfigError: If the address has another form, or contains a password.
     """
     schemes = _SCHEMES[engine]
     try:
@@ -114,16 +114,16 @@ def check_url(engine: EngineKind, url: str) -> None:
 
 
 def is_folder(url: str) -> bool:
-    """Say whether an address is a folder that this process reads."""
+    """Return whether an address is a folder that this process reads."""
     return urlsplit(url).scheme == "file"
 
 
 def location_of(path: Path) -> EngineLocation | None:
-    """Return where the index of a folder is; None where it is in the folder's own files.
+    """Return the location of a folder's index, or None if it is in the folder's own files.
 
     Raises:
         IndexMismatchError: the file is of another schema version.
-        IndexCorruptError: it is not what `write_location` writes.
+        IndexCorruptError: If the file was not written by `write_location`.
     """
     file = path / ENGINE_FILE
     try:
@@ -144,5 +144,5 @@ def location_of(path: Path) -> EngineLocation | None:
 
 
 def write_location(path: Path, location: EngineLocation) -> None:
-    """Write ``engine.json`` into a folder, in one step."""
+    """Write ``engine.json`` into a folder, atomically."""
     write_json(path / ENGINE_FILE, dump_config(location))

@@ -1,4 +1,4 @@
-"""What `aladin evaluate` measured of an index, kept with it: one file a generation.
+"""Results of `aladin evaluate`, stored with the index: one file per generation.
 
 INDEX/evaluations/000003.json   gone when the generation is
 
@@ -30,7 +30,7 @@ from aladin_network.errors import (
 from aladin_network.files import write_json
 
 SCHEMA_VERSION = 1
-# Of one generation: data sets are few, and a file that only ever grew would be read whole.
+# Maximum number per generation: data sets are few, and the file is always read whole.
 _MOST = 16
 _YEAR_10000_S = 253_402_300_800
 
@@ -40,16 +40,16 @@ class Evaluation:
     """One evaluation of one generation.
 
     Attributes:
-        generation: that was measured.
+        generation: Generation that was measured.
         model_id: sha256 of the weights that encoded the queries and the items.
         data: names the data set, for people.
-        split: of the data set; None: all of it.
+        split: Split of the data set, or None for all of it.
         images: number of photos that were evaluated.
         texts: number of captions that were evaluated.
-        measured_at_s: when it was done, in seconds since 1970.
-        figures: as `aladin evaluate --json` prints them.
-        curve: quality against the number of candidates, as ``--curve FILE.json`` writes it; None:
-            not measured.
+        measured_at_s: Time of the measurement, in seconds since 1970.
+        figures: Figures as `aladin evaluate --json` prints them.
+        curve: Quality against the number of candidates, as ``--curve FILE.json`` writes it, or None
+            if not measured.
     """
 
     generation: int
@@ -63,10 +63,10 @@ class Evaluation:
     curve: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a moment that no calendar has.
+        """Check the time of the measurement.
 
         Raises:
-            ConfigError: it is before 1970, after the year 9999, or no number.
+            ConfigError: If the time is before 1970, after the year 9999, or not a number.
         """
         if not 0 <= self.measured_at_s < _YEAR_10000_S:
             raise ConfigError(
@@ -84,25 +84,25 @@ class _File:
 
 
 def evaluations_file(root: Path, generation: int) -> Path:
-    """Return where what was measured of a generation is, if anything was."""
+    """Return the file of a generation's evaluations, which may be missing."""
     return root / EVALUATIONS / f"{generation:06d}.json"
 
 
 def store_evaluation(root: Path, evaluation: Evaluation) -> None:
-    """Keep an evaluation in the place of an earlier one of the same generation, data and split.
+    """Store an evaluation, replacing one of the same generation, data set and split.
 
     Writers take turns; a reader finds the old file or the new one.
 
     Args:
-        root: of the index.
-        evaluation: of one of its generations, be it live or not.
+        root: Index folder.
+        evaluation: Evaluation of one of its generations, live or not.
 
     Raises:
-        IndexMismatchError: another model made the generation.
+        IndexMismatchError: If another model made the generation.
         IndexWriteError: the index cannot be written, or the generation is gone.
     """
     try:
-        # Also keeps what it belongs to from being swept away meanwhile, see `drop_evaluations`.
+        # Also prevents the removal of the generation meanwhile, see `drop_evaluations`.
         with changes_lock(root):
             if evaluation.generation not in published_generations(root):
                 raise IndexWriteError(root, f"generation {evaluation.generation} is gone")
@@ -123,15 +123,15 @@ def store_evaluation(root: Path, evaluation: Evaluation) -> None:
 
 
 def read_evaluations(root: Path, generation: int) -> list[Evaluation]:
-    """Read what was measured of a generation, the newest first; empty: nothing.
+    """Return the evaluations of a generation, the newest first; empty if there are none.
 
     Args:
-        root: of the index.
-        generation: on the disk.
+        root: Index folder.
+        generation: Number of a generation on disk.
 
     Raises:
         IndexMismatchError: the file is of another schema version.
-        IndexCorruptError: it cannot be read.
+        IndexCorruptError: If the file cannot be read.
     """
     path = evaluations_file(root, generation)
     try:
@@ -153,10 +153,10 @@ def read_evaluations(root: Path, generation: int) -> list[Evaluation]:
 
 
 def drop_evaluations(root: Path) -> None:
-    """Remove evaluations of generations that are gone; called by the only builder.
+    """Remove evaluations of removed generations; called by the only builder.
 
     Args:
-        root: of the index.
+        root: Index folder.
 
     Raises:
         OSError: the disk cannot be written.
@@ -168,7 +168,7 @@ def drop_evaluations(root: Path) -> None:
             evaluations_file(root, generation).name for generation in published_generations(root)
         }
         for path in (root / EVALUATIONS).iterdir():
-            # Of no use either: what a writer that was killed had begun.
+            # Also removed: partial files of a writer that was killed.
             if path.name.endswith(".partial") or (
                 re.fullmatch(r"\d{6,}\.json", path.name) and path.name not in left
             ):
@@ -176,7 +176,7 @@ def drop_evaluations(root: Path) -> None:
 
 
 def _known(root: Path, generation: int) -> list[Evaluation]:
-    """Read what is there to be kept: a file that nobody can read gives way."""
+    """Return the stored evaluations to keep; an unreadable file is replaced."""
     try:
         return read_evaluations(root, generation)
     except AladinError:

@@ -1,4 +1,4 @@
-"""Where things are in an index folder.
+"""Layout of an index folder.
 
 INDEX/
   CURRENT               names the live generation; replaced atomically
@@ -32,7 +32,7 @@ PUBLISHING = ".publishing"
 NEW_CATALOGUE, NEW_GENERATION = ".catalogue.partial", ".generation.partial"
 CHANGES, PHOTOS, CHANGES_LOCK = "changes", "photos", ".changes.lock"
 EVALUATIONS = "evaluations"
-# Files of the images, or of the texts, of a generation; those of the tokens: `tokens.store`.
+# Files of the images or the texts of a generation; those of the tokens: `tokens.store`.
 ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
 SKIPPED = "left_out.json"
 
@@ -52,7 +52,7 @@ def published_generations(root: Path) -> list[int]:
 
 
 def check_kept_in_files(root: Path) -> None:
-    """Refuse what only an index of files can do, where an engine keeps the index.
+    """Reject operations of indexes of files if a vector database stores the index.
 
     Raises:
         InputError: an engine keeps it.
@@ -65,11 +65,11 @@ def check_kept_in_files(root: Path) -> None:
 
 
 def live_generation(root: Path) -> int:
-    """Read which generation of an index of files is live.
+    """Return the number of the live generation of an index of files.
 
     Raises:
         InputError: an engine keeps the index.
-        IndexNotReadyError: there is no index, or nothing was published yet.
+        IndexNotReadyError: If there is no index, or nothing was published yet.
         IndexCorruptError: CURRENT names no generation of this index.
     """
     path = root / CURRENT
@@ -92,6 +92,6 @@ def live_generation(root: Path) -> int:
 
 
 def set_live_generation(root: Path, generation: int) -> None:
-    """Make a published generation the live one, in one step."""
+    """Make a published generation the live one, atomically."""
     with atomic_file(root / CURRENT) as partial:
         partial.write_text(f"{generation:06d}\n", encoding="utf-8")

@@ -20,11 +20,11 @@ from aladin_network.errors import IndexCorruptError
 
 
 class FileIdentity(NamedTuple):
-    """What no two files have in common while one of them exists or is open.
+    """Identity of a file, unique while the file exists or is open.
 
     Attributes:
-        device: of the file system.
-        inode: on it.
+        device: Device number of the file system.
+        inode: Inode number on that file system.
     """
 
     device: int
@@ -32,7 +32,7 @@ class FileIdentity(NamedTuple):
 
 
 def identity_at(path: Path) -> FileIdentity | None:
-    """Return the identity of what is at a path now; None: nothing is, or it cannot be reached."""
+    """Return the identity of the file at a path, or None if there is none within reach."""
     try:
         state = path.stat()
     except OSError:
@@ -41,21 +41,21 @@ def identity_at(path: Path) -> FileIdentity | None:
 
 
 def identity_of(descriptor: int) -> FileIdentity:
-    """Return the identity of an open file, wherever it has been moved to."""
+    """Return the identity of an open file, even if it was moved."""
     state = os.fstat(descriptor)
     return FileIdentity(state.st_dev, state.st_ino)
 
 
 @contextmanager
 def changes_lock(root: Path) -> Generator[None]:
-    """Keep others from adding, from removing and from changing which generation is live.
+    """Lock the index against additions, deletions and changes of the live generation.
 
     Waits for its turn; held for a moment, for no work is done inside that could be done before.
     Not to be entered twice. The kernel lets go when the process dies. Where the folder is replaced
     while this waits, it is the lock of the new folder that is held.
 
     Args:
-        root: of an index that is there.
+        root: Folder of an existing index.
 
     Raises:
         OSError: the folder cannot be written.
@@ -74,34 +74,34 @@ def changes_lock(root: Path) -> Generator[None]:
 
 
 class GenerationLease:
-    """A lock on a generation, shared with others; the kernel lets go when the process dies.
+    """A shared lock on a generation; the kernel releases it if the process dies.
 
     Attributes:
         generation: its number.
     """
 
     def __init__(self, generation: int, descriptor: int) -> None:
-        """Hold the lock that `descriptor` has, which is closed with it."""
+        """Hold the lock of `descriptor`, which is closed on release."""
         self.generation = generation
         self._descriptor: int | None = descriptor
 
     @property
     def place(self) -> FileIdentity | None:
-        """What tells the generation's files from a copy of them; None once it is released."""
+        """Identity of the generation's files, other than of a copy; None once released."""
         return None if self._descriptor is None else identity_of(self._descriptor)
 
     def release(self) -> None:
-        """Let go; a second time changes nothing."""
+        """Release the lock; repeated calls have no effect."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
 
 def lease_live_generation(root: Path) -> GenerationLease:
-    """Find the live generation, and share a lock under which nobody removes it.
+    """Find the live generation, and hold a shared lock that prevents its removal.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
+        IndexNotReadyError: If nothing was published yet.
         IndexCorruptError: CURRENT names no generation, or it has no manifest.
     """
     while True:
@@ -114,17 +114,17 @@ def lease_live_generation(root: Path) -> GenerationLease:
                 continue
             raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        # Only what is not live is removed: replaced in between, it may be gone already.
+        # Only generations that are not live are removed: if replaced meanwhile, it may be gone.
         if live_generation(root) == generation:
             return GenerationLease(generation, descriptor)
         os.close(descriptor)
 
 
 def lease_generation(root: Path, generation: int) -> GenerationLease:
-    """Share a lock on a generation that need not be live any more.
+    """Hold a shared lock on a generation, live or not.
 
     Raises:
-        IndexCorruptError: it is not on the disk, or was removed in this moment.
+        IndexCorruptError: If it is not on disk, or was removed at this moment.
     """
     path = generation_folder(root, generation) / MANIFEST
     try:
@@ -140,7 +140,7 @@ def lease_generation(root: Path, generation: int) -> GenerationLease:
 
 @contextmanager
 def sole_use(root: Path, generation: int) -> Generator[bool]:
-    """Try to get a generation that is not live for oneself.
+    """Try to lock exclusively a generation that is not live.
 
     Yields:
         Whether nobody has it open; nobody will then, until the end of the block.

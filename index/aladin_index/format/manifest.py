@@ -1,4 +1,4 @@
-"""The manifest of a generation: what its files are, and which model made them."""
+"""Manifest of a generation: its files, and the model that made them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from aladin_network.types import TARGETS, Target, TokenDtype
 SCHEMA_VERSION = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 
-# The commands that make a generation.
+# Commands that create a generation.
 MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileEntry:
-    """What a file must be.
+    """Expected size and checksum of a file.
 
     Attributes:
         bytes: its length; checked whenever the index is opened.
-        sha256: of its content; checked by `aladin_index.generations.verify`.
+        sha256: SHA-256 of its content; checked by `aladin_index.generations.verify`.
     """
 
     bytes: int
@@ -39,14 +39,14 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class RecallPoint:
-    """What one way of searching the ANN finds.
+    """Recall of one setting of the ANN search.
 
     Attributes:
         search_width: efSearch or nprobe; None where every item is compared.
         oversample: items asked of the ANN for each one wanted; the best by exact cosine stay.
         recall: ann_recall, the share of the exact nearest items that are found.
-        search_ms: median time of the first stage for one query, on the machine that measured;
-            None: not timed, as in a build, which always writes the same.
+        search_ms: Median time of the first stage for one query in ms, on the machine that measured
+            it, or None if not timed, as in a build, whose output is deterministic.
     """
 
     search_width: int | None
@@ -57,18 +57,18 @@ class RecallPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class AnnEntry:
-    """The first stage's FAISS index.
+    """FAISS index of the first stage.
 
     Attributes:
-        asked: by whoever built it: "auto", "exact" or a factory string.
-        memory_budget_bytes: for "auto", of all sides together; None: any.
+        asked: Value that the user requested: "auto", "exact" or a factory string.
+        memory_budget_bytes: Limit for "auto", for all collections together, or None for no limit.
         factory: the string that FAISS made it from.
         search_width: efSearch or nprobe of a search; None where every item is compared.
         oversample: items asked of the ANN for each one wanted; the best by exact cosine stay.
         recall: ann_recall, the share of the exact nearest items that a search finds.
         recall_at: number of nearest items the recall was measured at.
         recall_queries: number of queries it was measured with.
-        recall_wanted: that the choice was made for.
+        recall_wanted: Recall that the index was chosen for.
         curve: the ways that were measured, from the narrowest search on.
     """
 
@@ -86,7 +86,7 @@ class AnnEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class FidelityPoint:
-    """What one number of candidates keeps of the exhaustive second stage.
+    """Fidelity of one number of candidates to the exhaustive second stage.
 
     Attributes:
         candidates: handed to the second stage.
@@ -101,12 +101,12 @@ class FidelityPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """The number of candidates that `aladin index tune` chose for a side.
+    """Number of candidates that `aladin index tune` chose for a collection.
 
     Attributes:
         candidates: the fewest that reach the fidelity wanted.
         fidelity: reached with them.
-        fidelity_wanted: asked for.
+        fidelity_wanted: Requested fidelity.
         at: number of top hits that are compared.
         queries: number of queries it was measured with.
         curve: all numbers that were measured, ascending.
@@ -122,7 +122,7 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionEntry:
-    """The images, or the texts, of a generation.
+    """Images or texts of a generation.
 
     Attributes:
         count: number of items.
@@ -130,10 +130,10 @@ class CollectionEntry:
         embedding_dim: size of an embedding.
         token_dim: size of a token.
         token_count: number of tokens of all items.
-        token_dtype: how tokens are stored.
-        filter_fields: metadata fields with an index for filters; None: all.
+        token_dtype: Form in which tokens are stored.
+        filter_fields: Metadata fields with an index for filters, or None for all fields.
         ann: the first stage.
-        tuning: of the second stage; None: not tuned.
+        tuning: Tuning of the second stage, or None if not tuned.
     """
 
     count: int
@@ -153,7 +153,7 @@ class ModelEntry:
 
     Attributes:
         id: sha256 of its weights.
-        files: of the copy in ``INDEX/model``.
+        files: Files of the copy in ``INDEX/model``.
     """
 
     id: str
@@ -165,16 +165,17 @@ class Manifest:
     """A generation's ``manifest.json``.
 
     Attributes:
-        schema_version: of this layout.
+        schema_version: Schema version of this layout.
         generation: its number.
-        metric: of the embeddings.
-        default_candidates: of a search that does not say, where the side was not tuned.
-        fingerprint: of the build's inputs, model and settings.
-        made_by: the command that made it; None: nothing was noted then.
-        model: what made it.
+        metric: Metric of the embeddings.
+        default_candidates: Number of candidates of a search that does not specify one, if the
+            collection was not tuned.
+        fingerprint: Fingerprint of the build's inputs, model and settings.
+        made_by: Command that created it, or None if it was not recorded at that time.
+        model: Model that made the generation.
         images: None if the index has no images.
         texts: None if the index has no texts.
-        calibration: what hits' probabilities are computed by; None: the index is not calibrated.
+        calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         fitted_photos_indexed: share of the photos that the calibration was fitted on that are
             among the images, estimated from a sample; None if the calibration was fitted to this
             index (`aladin calibrate --index`) or does not record its photos, or without images.
@@ -197,18 +198,18 @@ class Manifest:
     files: dict[str, FileEntry]
 
     def side(self, target: Target) -> CollectionEntry | None:
-        """Return the entry of one side."""
+        """Return the entry of one collection."""
         return self.images if target == "images" else self.texts
 
     def candidates(self, target: Target) -> int:
-        """Return the number of candidates of a search that does not say."""
+        """Return the number of candidates of a search that does not specify one."""
         side = self.side(target)
         tuned = None if side is None else side.tuning
         return self.default_candidates if tuned is None else tuned.candidates
 
     @property
     def sides(self) -> dict[Target, CollectionEntry]:
-        """The sides that this generation has, with what is said of them."""
+        """Entries of the collections of this generation."""
         found: dict[Target, CollectionEntry] = {}
         for target in TARGETS:
             entry = self.side(target)
@@ -218,12 +219,12 @@ class Manifest:
 
     @property
     def targets(self) -> list[Target]:
-        """The sides that this generation has."""
+        """Targets of the collections of this generation."""
         return list(self.sides)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write a manifest and, beside it, its own checksum."""
+    """Write a manifest, and its checksum in a second file."""
     write_json(folder / MANIFEST, dump_config(manifest))
     digest = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
     (folder / DIGEST).write_text(f"{digest}\n", encoding="ascii")
@@ -233,7 +234,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Read a generation's manifest.
 
     Raises:
-        IndexMismatchError: of another schema version.
+        IndexMismatchError: If the schema version differs.
         IndexCorruptError: missing, changed, or not a manifest.
     """
     path = folder / MANIFEST
@@ -262,8 +263,8 @@ def describe_files(folder: Path, names: Iterable[str]) -> dict[str, FileEntry]:
     """Measure and hash files.
 
     Args:
-        folder: that the names are relative to.
-        names: of the files.
+        folder: Folder that the names are relative to.
+        names: Names of the files.
     """
     entries: dict[str, FileEntry] = {}
     for name in sorted(names):
@@ -274,7 +275,7 @@ def describe_files(folder: Path, names: Iterable[str]) -> dict[str, FileEntry]:
 
 
 def check_lengths(folder: Path, files: dict[str, FileEntry]) -> None:
-    """Compare lengths on disk with a manifest's, which takes no reading.
+    """Compare file sizes on disk with those of a manifest, without reading the files.
 
     Raises:
         IndexCorruptError: a file is missing or of another length.

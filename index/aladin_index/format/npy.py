@@ -1,4 +1,4 @@
-"""Arrays on disk: streamed out in parts, mapped in without being read."""
+"""Arrays on disk: written in parts, memory-mapped without being read."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from aladin_network.errors import IndexCorruptError
 
 
 class NpyWriter:
-    """Writes an array part by part; how many rows it has is known, and written, at the end.
+    """Writes an array part by part; the number of rows is written at the end.
 
     Plain writes, not a writable memory map: a full disk is then an error, not a bus error. Until
     `close`, the file is no array that NumPy would read.
     """
 
     def __init__(self, path: Path, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> None:
-        """Begin a file.
+        """Create a file.
 
         Args:
-            path: of the new file.
-            dtype: of the array; the parts are converted.
+            path: Path of the new file.
+            dtype: Dtype of the array; the parts are converted.
             row_shape: shape of one row; the parts have the shape (rows, *row_shape).
 
         Raises:
@@ -37,7 +37,7 @@ class NpyWriter:
         self._row_shape = row_shape
         self.rows = 0
         self._file = path.open("wb")
-        # Room for the number of rows is part of every header: the one written at the end, over
+        # Every header reserves space for the number of rows: the header written at the end, over
         # this one, has the same length.
         self._header_bytes = self._write_header()
 
@@ -58,7 +58,7 @@ class NpyWriter:
         self.rows += part.shape[0]
 
     def close(self) -> None:
-        """Complete the file. To force it to the disk is left to who publishes its folder.
+        """Complete the file; flushing it to disk is left to the publisher of its folder.
 
         Raises:
             OSError: the disk is full, or cannot be written.
@@ -82,7 +82,7 @@ class NpyWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Complete the file, unless the block failed: then it stays no array."""
+        """Complete the file; if the block failed, it stays an invalid array."""
         if error is None:
             self.close()
         else:
@@ -105,8 +105,8 @@ def write_npy(
 
     Args:
         path: the file.
-        dtype: of the array; the parts are converted.
-        shape: of the whole array.
+        dtype: Dtype of the array; the parts are converted.
+        shape: Shape of the whole array.
         parts: pieces along axis 0, in order.
 
     Raises:
@@ -133,11 +133,11 @@ def map_npy(
             costs some forty times what is needed; it is turned off.
 
     Raises:
-        IndexCorruptError: not such an array.
+        IndexCorruptError: If the file is not such an array.
     """
     try:
-        # Copy on write: torch takes the pages as a tensor without complaint, and nothing that
-        # is done to them could reach the file.
+        # Copy on write: torch accepts the pages as a tensor without a warning, and no modification
+        # can reach the file.
         array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise IndexCorruptError(path, f"not a readable array ({error})") from error

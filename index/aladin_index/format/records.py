@@ -1,4 +1,4 @@
-"""What a build was given and could not use, as its generation remembers it."""
+"""Items skipped during a build, recorded in the generation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SkippedItem(NamedTuple):
 
     Attributes:
         id: the user's own.
-        reason: in words.
+        reason: Reason in words.
     """
 
     id: str
@@ -23,10 +23,10 @@ class SkippedItem(NamedTuple):
 
 
 def read_skipped(folder: Path) -> list[SkippedItem]:
-    """Read the items that were left out of one side, in the order in which they were given.
+    """Read the skipped items of one collection, in the order of the input.
 
     Args:
-        folder: of the side, in that of its generation.
+        folder: Folder of the collection, in the folder of its generation.
 
     Raises:
         IndexCorruptError: the list cannot be read.

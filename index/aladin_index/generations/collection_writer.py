@@ -28,12 +28,12 @@ from aladin_network.types import Progress, Target
 
 
 class EncodedPart(NamedTuple):
-    """Some items with what the network made of them; what generations are made from.
+    """Some items with their encodings; generations are made from such parts.
 
     Attributes:
         items: rows are numbered as they are written, whatever they say.
         embeddings: (items, d_match) float32, L2-normalised.
-        tokens: of all items, one item's after the other's, packed by the side's codec.
+        tokens: Tokens of all items, concatenated, packed by the collection's codec.
         lengths: (items,) int64, number of tokens of each item.
     """
 
@@ -45,16 +45,16 @@ class EncodedPart(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionSource:
-    """Where one side of a new generation comes from.
+    """Source of one collection of a new generation.
 
     Attributes:
         embedding_dim: size of an embedding.
-        codec: that packed the tokens of the parts.
+        codec: Codec that packed the tokens of the parts.
         parts: the items in the order of their rows; read once. Ids are unique, which whoever
             makes the parts has seen to.
         left_out: items that could not be used; read when all parts were.
         count: number of items, if it is known; for the progress alone.
-        tuning: of the second stage, to be kept from an earlier generation; None: not tuned.
+        tuning: Tuning of the second stage, kept from an earlier generation, or None if not tuned.
     """
 
     embedding_dim: int
@@ -66,7 +66,7 @@ class CollectionSource:
 
 
 class CollectionCounts(NamedTuple):
-    """How much was written.
+    """Numbers of items and tokens written.
 
     Attributes:
         items: number of items.
@@ -78,7 +78,7 @@ class CollectionCounts(NamedTuple):
 
 
 def collection_files(target: Target, entry: CollectionEntry) -> list[str]:
-    """List the files of one side by their paths below the generation's folder."""
+    """List the files of one collection by their paths below the generation's folder."""
     names = [ANN, EMBEDDINGS, *token_files(entry.token_dtype), OFFSETS, ITEMS, SKIPPED]
     return [f"{target}/{name}" for name in names]
 
@@ -91,14 +91,14 @@ def write_collection(
     filter_fields: Sequence[str] | None,
     progress: Progress,
 ) -> CollectionCounts:
-    """Write the embeddings, tokens and items of one side; one part is in memory at a time.
+    """Write embeddings, tokens and items of one collection; one part is in memory at a time.
 
     Args:
-        folder: of the side; there, and empty.
-        parts: in the order of the rows.
+        folder: Folder of the collection; it exists and is empty.
+        parts: Parts in the order of the rows.
         embedding_dim: size of an embedding.
-        codec: that packed the parts' tokens.
-        filter_fields: metadata fields that get an index; None: all.
+        codec: Codec that packed the parts' tokens.
+        filter_fields: Metadata fields that get an index, or None for all fields.
         progress: advanced with the items that are written.
 
     Raises:
@@ -115,7 +115,7 @@ def write_collection(
 
 
 class _ArrayWriters:
-    """The files that the arrays of a side go to, open while `files` are."""
+    """Files of the arrays of a collection, open as long as `files` is."""
 
     def __init__(
         self, folder: Path, embedding_dim: int, codec: TokenCodec, files: ExitStack
@@ -152,7 +152,7 @@ class _ArrayWriters:
 def _written(
     parts: Iterable[EncodedPart], arrays: _ArrayWriters, progress: Progress
 ) -> Iterator[StoredItem]:
-    """Yield the items for the database while their arrays are written beside it."""
+    """Yield the items for the database, and write their arrays at the same time."""
     for part in parts:
         first = arrays.counts.items
         arrays.append(part)
@@ -162,10 +162,10 @@ def _written(
 
 
 class FittedPhotos:
-    """Counts the sampled photos of a calibration while a generation's images are written."""
+    """Counts how many photos of a calibration's sample are among a generation's images."""
 
     def __init__(self, calibration: Calibration | None) -> None:
-        """Count nothing yet.
+        """Start with a count of zero.
 
         Args:
             calibration: the generation's calibration, if it has one.
@@ -176,7 +176,7 @@ class FittedPhotos:
         self._watched = False
 
     def watch(self, sides: Mapping[Target, CollectionSource]) -> Mapping[Target, CollectionSource]:
-        """Return the same sides; the images are counted as they are read."""
+        """Return the same collections; the images are counted as they are read."""
         if "images" not in sides or not self._sample:
             return sides
         self._watched = True
@@ -185,7 +185,7 @@ class FittedPhotos:
 
     @property
     def share(self) -> float | None:
-        """Share of the sample that was read; None if there was nothing to compare."""
+        """Share of the sample that was found, or None if there was nothing to compare."""
         return self._found / len(self._sample) if self._watched else None
 
     def _counted(self, parts: Iterable[EncodedPart]) -> Iterator[EncodedPart]:
@@ -194,18 +194,18 @@ class FittedPhotos:
             yield part
 
 
-# Items that are in memory at a time: 49 tokens of 128 float16 values each are 50 MiB.
+# Items in memory at a time: 49 tokens of 128 float16 values each are 50 MiB.
 ITEMS_AT_A_TIME = 4096
 
 
 def live_parts(
     side: LiveCollection, items_at_a_time: int = ITEMS_AT_A_TIME
 ) -> Iterator[EncodedPart]:
-    """Yield the live items of a side in the order of their rows, tokens in their stored form.
+    """Yield the live items of a collection in row order, with tokens in their stored form.
 
     Args:
-        side: at one moment; changes that come later are not seen.
-        items_at_a_time: of a part, at most.
+        side: Collection at one moment; later changes are not seen.
+        items_at_a_time: Maximum number of items in a part.
     """
     selection, base, changes = side.selection, side.base, side.changes
     rows = base.entry.count if changes is None else changes.rows

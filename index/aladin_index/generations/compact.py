@@ -1,4 +1,4 @@
-"""Folds what was added and removed into a new generation, while searches and changes go on."""
+"""Merges changes into a new generation, while searches and changes continue."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ logger = logging.getLogger(__name__)
 
 
 class CompactReport(NamedTuple):
-    """What a compaction did.
+    """Result of a compaction.
 
     Attributes:
-        generation: that is live now; the one before where there was nothing to fold in.
+        generation: Generation that is now live; the previous one if there were no changes.
         counts: number of items of each side.
         added: items folded in, of all sides.
         removed: items left out, of all sides.
@@ -62,19 +62,19 @@ class CompactReport(NamedTuple):
 
 
 def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None) -> CompactReport:
-    """Write a new generation of the items that are there now, and make it live.
+    """Write a new generation of all live items, and make it live.
 
     The network does not run. What is added or removed meanwhile is carried over in the last step,
     so nothing that was acknowledged is lost, and nothing waits for longer than that step.
 
     Args:
-        root: of the index.
-        keep: how many earlier generations stay for `aladin_index.generations.earlier`; with their
-            changes, they are as they were when they were replaced.
-        progress: told of items and vectors.
+        root: Index folder.
+        keep: Number of earlier generations to keep for `aladin_index.generations.earlier`; with
+            their changes, they are in the state in which they were replaced.
+        progress: Receives the progress in items and vectors.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
+        IndexNotReadyError: If nothing was published yet.
         InputError: `keep` is negative, or a side has no item left.
         IndexCorruptError: a file is not what the manifest says.
         IndexWriteError: the disk is full or cannot be written, or the index is being built.
@@ -125,7 +125,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
 
 
 def _warn_of_rolled_back(root: Path) -> None:
-    """Log, before the work, which changes will be removed with the generations that have them."""
+    """Log in advance which changes will be removed together with their generations."""
     for number, changes in rolled_back_changes(root).items():
         if any(any(each) for each in changes.values()):
             logger.warning(
@@ -137,7 +137,7 @@ def _warn_of_rolled_back(root: Path) -> None:
 
 
 class _Folding:
-    """One side on its way into the new generation.
+    """One collection during its compaction.
 
     Attributes:
         live: the side as it was when the compaction began.
@@ -153,22 +153,22 @@ class _Folding:
 
     @property
     def has_changes(self) -> bool:
-        """Whether there is anything to fold in, or lines of items that came and went."""
+        """Whether there are changes to merge, including items added and removed again."""
         return self.live.changes is not None and not self.live.changes.is_empty
 
     @property
     def added(self) -> int:
-        """Items folded in."""
+        """Number of added items that are merged."""
         return int(np.count_nonzero(self.new_rows[self.live.entry.count :] >= 0))
 
     @property
     def removed(self) -> int:
-        """Items of the old generation that are left out."""
+        """Number of items of the old generation that are dropped."""
         return int(np.count_nonzero(self.new_rows[: self.live.entry.count] < 0))
 
     @property
     def source(self) -> CollectionSource:
-        """What the new generation is written from."""
+        """Source of the new generation's collection."""
         entry, codec = self.live.entry, self.live.base.tokens.codec
         return CollectionSource(
             embedding_dim=entry.embedding_dim,
@@ -180,11 +180,11 @@ class _Folding:
 
 @dataclass
 class _GoingLive:
-    """Carries over what was changed since the compaction began.
+    """Transfers the changes made since the compaction began.
 
     Attributes:
         index: the old generation.
-        sides: as they were folded.
+        sides: Collections as they were compacted.
         carried: number of changes carried over.
     """
 
@@ -194,7 +194,7 @@ class _GoingLive:
 
     @contextmanager
     def carry(self, generation: int) -> Generator[None]:
-        """Let nobody change anything until the new generation is live."""
+        """Lock the index against changes until the new generation is live."""
         with changes_lock(self.index.path):
             for target, side in self.sides.items():
                 self.carried += self._carry_side(generation, target, side)
@@ -206,7 +206,7 @@ class _GoingLive:
             return 0
         known = 0 if side.live.changes is None else len(side.live.changes.removed)
         removed = later.removed[known:]
-        # Rows of later items follow those of the new generation in the order they came.
+        # Rows of later items follow those of the new generation, in the order of their addition.
         shift = side.live.count - side.rows
         inside = removed < side.rows
         moved = removed + shift
@@ -232,11 +232,11 @@ class _GoingLive:
 
 
 def _settings(manifest: Manifest) -> BuildSettings:
-    """Return the settings that the old generation shows."""
+    """Return the build settings of the old generation."""
     entries = [entry for entry in (manifest.images, manifest.texts) if entry is not None]
     fields = entries[0].filter_fields
     return BuildSettings(
-        # What "auto" chose for fewer items it may choose otherwise now.
+        # The choice of "auto" for fewer items may differ now.
         ann=entries[0].ann.asked,
         memory_budget_bytes=entries[0].ann.memory_budget_bytes,
         ann_recall=max(entry.ann.recall_wanted for entry in entries),
@@ -247,7 +247,7 @@ def _settings(manifest: Manifest) -> BuildSettings:
 
 
 def _fingerprint(index: SearchIndex, sides: Mapping[Target, _Folding]) -> str:
-    """Hash all that the new generation is made from."""
+    """Hash all inputs of the new generation."""
     folder = generation_folder(index.path, index.generation)
     digest = hashlib.sha256(f"compact {index.manifest.fingerprint}\n".encode())
     digest.update((folder / DIGEST).read_bytes())

@@ -28,12 +28,12 @@ from aladin_network.types import TARGETS, Target
 
 
 class RollbackReport(NamedTuple):
-    """What a rollback did.
+    """Result of a rollback.
 
     Attributes:
         left: the generation that was live before; it stays on the disk until a compaction.
         undone: its changes, which nobody sees any more unless it is made live again.
-        generation: that is live now.
+        generation: Generation that is now live.
         pending: its own changes, which are seen again.
         counts: number of items of each side, changes included.
     """
@@ -52,12 +52,12 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
     compaction removes 3 (`aladin_index.generations.earlier`).
 
     Args:
-        root: of the index.
-        to: a generation on the disk; None: the nearest one before the live one.
+        root: Index folder.
+        to: Generation on disk, or None for the nearest one before the live one.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
-        InputError: there is no such generation, or none before.
+        IndexNotReadyError: If nothing was published yet.
+        InputError: If there is no such generation, or none before the live one.
         IndexCorruptError: the generation to go to is damaged; the live one stays.
         IndexWriteError: the disk cannot be written, or the index is being built.
     """
@@ -88,12 +88,12 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
         return RollbackReport(live, undone, to, pending, counts)
 
 
-# Commands whose generation has nothing of what was added to the one before.
+# Commands whose generation contains none of the changes of the previous one.
 _FROM_NEW_SOURCES = ("build", "import", "merge")
 
 
 class Dropped(NamedTuple):
-    """What became of the earlier generations of an index.
+    """Result of removing the earlier generations of an index.
 
     Attributes:
         gone: generations that were removed from the disk.
@@ -108,15 +108,15 @@ class Dropped(NamedTuple):
 
 
 def drop_generations(root: Path, live: int, previous: int, keep: int) -> Dropped:
-    """Remove earlier generations, with all that belongs to them; called by the only builder.
+    """Remove earlier generations with all their files; called by the only builder.
 
     Those between the previous generation and the live one were rolled back.
 
     Args:
-        root: of the index.
+        root: Index folder.
         live: the live generation.
         previous: the one before it; the live one itself where nothing was replaced.
-        keep: how many of the previous one and those before it stay.
+        keep: Number of generations to keep, counted back from the previous one.
     """
     published = published_generations(root)
     earlier = [number for number in published if number <= previous and number != live]
@@ -133,7 +133,7 @@ def drop_generations(root: Path, live: int, previous: int, keep: int) -> Dropped
                     dropped.lost[number] = lost
             (dropped.gone if alone else dropped.in_use).append(number)
     left = set(published_generations(root))
-    # A generation goes before its changes: without them it would not be what it was.
+    # A generation is removed before its changes: without them it would have another content.
     for folder in (root / CHANGES).glob("[0-9]*"):
         if int(folder.name) not in left:
             remove_folder(root, folder)
@@ -142,7 +142,7 @@ def drop_generations(root: Path, live: int, previous: int, keep: int) -> Dropped
 
 
 def _only_here(root: Path, number: int, live: int, previous: int) -> dict[Target, PendingChanges]:
-    """Count the changes of a generation that none after it took over."""
+    """Count the changes of a generation that no later generation contains."""
     try:
         if not previous < number < live:
             after = min(each for each in published_generations(root) if each > number)
@@ -155,7 +155,7 @@ def _only_here(root: Path, number: int, live: int, previous: int) -> dict[Target
 
 
 def drop_photos(root: Path) -> int:
-    """Remove uploaded photos that no generation names; called by the only builder.
+    """Remove uploaded photos that no generation refers to; called by the only builder.
 
     Returns:
         The number of files that are gone.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class PendingChanges(NamedTuple):
-    """Changes of one side that `aladin index compact` would take into a new generation.
+    """Changes of one collection that `aladin index compact` would merge.
 
     Attributes:
         added: items that were added and are still there.
@@ -40,14 +40,14 @@ class PendingChanges(NamedTuple):
 
 
 def pending_changes(root: Path, generation: int | None = None) -> dict[Target, PendingChanges]:
-    """Count the changes of a generation, by side; reads no item.
+    """Count the changes of a generation by collection, without reading items.
 
     Args:
-        root: of the index.
-        generation: on the disk; None: the live one.
+        root: Index folder.
+        generation: Generation on disk, or None for the live one.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
+        IndexNotReadyError: If nothing was published yet.
         IndexCorruptError: the changes, or the manifest, cannot be read.
     """
     if generation is None:
@@ -75,18 +75,18 @@ def pending_changes(root: Path, generation: int | None = None) -> dict[Target, P
 
 
 def rolled_back_changes(root: Path) -> dict[int, dict[Target, PendingChanges]]:
-    """Count the changes of the generations that were rolled back, those after the live one.
+    """Count the changes of the generations after the live one, which were rolled back.
 
     The next compaction that makes a generation removes them from the disk.
 
     Args:
-        root: of the index.
+        root: Index folder.
 
     Returns:
         By generation and side; only what can be read.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
+        IndexNotReadyError: If nothing was published yet.
     """
     live = live_generation(root)
     found: dict[int, dict[Target, PendingChanges]] = {}
@@ -100,7 +100,7 @@ def rolled_back_changes(root: Path) -> dict[int, dict[Target, PendingChanges]]:
 
 
 def describe_changes(changes: Mapping[Target, PendingChanges]) -> str:
-    """Put numbers of changes into words."""
+    """Describe numbers of changes in words."""
     return (
         "; ".join(
             f"{each.added} {target} added, {each.removed} removed"
@@ -112,15 +112,15 @@ def describe_changes(changes: Mapping[Target, PendingChanges]) -> str:
 
 
 def copy_changes(root: Path, from_generation: int, to_generation: int) -> None:
-    """Give a generation the changes of another one with the same rows and token codecs.
+    """Copy the changes of a generation to another one with the same rows and token codecs.
 
     To be called while nobody can add or remove (`aladin_index.format.locks`), before the generation
     becomes live.
 
     Args:
-        root: of the index.
-        from_generation: that has the changes.
-        to_generation: that is to have them too.
+        root: Index folder.
+        from_generation: Generation that has the changes.
+        to_generation: Generation that receives the copy.
 
     Raises:
         OSError: the disk is full, or cannot be written.
@@ -140,10 +140,10 @@ def copy_changes(root: Path, from_generation: int, to_generation: int) -> None:
 
 
 def with_changes_of(root: Path, from_generation: int) -> GoingLive:
-    """Let a new generation with the rows of an old one go live together with its changes.
+    """Make a new generation with the rows of an old one live together with its changes.
 
     Args:
-        root: of the index.
+        root: Index folder.
         from_generation: the old one.
 
     Returns:
@@ -163,14 +163,14 @@ T = TypeVar("T")
 
 
 class GenerationRecord(NamedTuple):
-    """A generation that is on the disk.
+    """A generation on disk.
 
     Attributes:
-        manifest: what it consists of.
-        published_at_s: when its files were finished, in seconds since 1970; None: an engine keeps
-            it, which does not tell.
-        pending: by side, what was added and deleted since.
-        evaluations: of it, the newest first.
+        manifest: Manifest of the generation.
+        published_at_s: Time when its files were finished, in seconds since 1970, or None if a
+            vector database stores the generation, which does not report the time.
+        pending: Items added and deleted since, by collection.
+        evaluations: Evaluations of the generation, the newest first.
     """
 
     manifest: Manifest
@@ -184,7 +184,7 @@ class DamagedFile(NamedTuple):
 
     Attributes:
         name: below the index's folder.
-        reason: in words.
+        reason: Reason in words.
     """
 
     name: str
@@ -192,13 +192,14 @@ class DamagedFile(NamedTuple):
 
 
 class History(NamedTuple):
-    """All generations, as far as they can be read.
+    """All generations, as far as they are readable.
 
     Attributes:
         current: the one that is to answer.
-        current_since_s: when that was decided, in seconds since 1970; None: as above.
+        current_since_s: Time when it became live, in seconds since 1970, or None if a vector
+            database stores it.
         generations: the newest first.
-        damaged: what could not be read, and is left out.
+        damaged: Files that could not be read, and are skipped.
     """
 
     current: int
@@ -208,13 +209,13 @@ class History(NamedTuple):
 
 
 def read_history(root: Path) -> History:
-    """Look at every generation; the files of searches are not opened.
+    """Read the history of all generations, without opening the files of searches.
 
     What is damaged is named, and does not hide the rest: here is where people look when something
     is wrong.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
+        IndexNotReadyError: If nothing was published yet.
         IndexCorruptError: CURRENT is damaged.
     """
     current = live_generation(root)
@@ -226,10 +227,10 @@ def read_history(root: Path) -> History:
 
 
 class _Reader:
-    """Reads what can be read.
+    """Reads everything that is readable.
 
     Attributes:
-        damaged: what could not.
+        damaged: Files that could not be read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -237,7 +238,7 @@ class _Reader:
         self.damaged: list[DamagedFile] = []
 
     def record(self, number: int) -> GenerationRecord | None:
-        """Look at one generation; None: nothing can be told of it, or it is gone by now."""
+        """Read one generation; return None if it is unreadable or was removed meanwhile."""
         folder = generation_folder(self._root, number)
         try:
             published_at_s = (folder / MANIFEST).stat().st_mtime
@@ -266,7 +267,7 @@ class _Reader:
 
 
 def _reason(error: SearchIndexError) -> str:
-    """Say what is wrong without the path, which is nobody's business."""
+    """Return the reason of an error without the path, which is private."""
     if isinstance(error, IndexCorruptError):
         return error.reason
     if isinstance(error, IndexMismatchError):

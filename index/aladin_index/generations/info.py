@@ -30,7 +30,7 @@ from aladin_network.types import Target
 
 
 class MemoryEstimate(NamedTuple):
-    """What searches of one side keep busy of the memory; the system can take all of it back.
+    """Memory used by searches of one collection; the system can reclaim all of it.
 
     Attributes:
         ann_bytes: the first stage's index.
@@ -48,20 +48,20 @@ class IndexInfo:
     """Facts about the live generation.
 
     Attributes:
-        path: of the index.
+        path: Index folder.
         generation: the live one.
         generations: all that are on the disk, oldest first.
-        built_at_s: when it was published, in seconds since 1970.
-        schema_version: of its files.
+        built_at_s: Time of publication, in seconds since 1970.
+        schema_version: Schema version of its files.
         model_id: sha256 of the weights that made it.
-        metric: of the embeddings.
-        default_candidates: of a search that does not say.
+        metric: Metric of the embeddings.
+        default_candidates: Number of candidates of a search that does not specify one.
         sides: images, texts or both.
-        calibration: of the hits' probabilities; None: the index is not calibrated.
-        fitted_photos_indexed: see `Manifest`.
-        pending: of each side, changes that are not in the generation's files.
-        memory: of each side.
-        total_bytes: of the generation's files and the model's.
+        calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
+        fitted_photos_indexed: See `Manifest`.
+        pending: Changes of each collection that are not in the generation's files.
+        memory: Memory estimate of each collection.
+        total_bytes: Size of the generation's files and the model's, in bytes.
     """
 
     path: Path
@@ -84,8 +84,8 @@ def describe(path: Path) -> IndexInfo:
     """Describe the live generation of an index.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
-        IndexMismatchError: of another schema version.
+        IndexNotReadyError: If nothing was published yet.
+        IndexMismatchError: If the schema version differs.
         IndexCorruptError: CURRENT, the manifest or the pending changes are damaged.
     """
     generation = live_generation(path)
@@ -122,19 +122,19 @@ def _memory(manifest: Manifest, target: Target, side: CollectionEntry) -> Memory
     )
 
 
-# What is none of these is `rest` of its side: offsets, and what was left out.
+# All other files are the `rest` of their collection: offsets and skipped items.
 _STAGE_OF = {ANN: "first stage", EMBEDDINGS: "embeddings", ITEMS: "items"}
 
 
 def disk_use(root: Path, manifest: Manifest) -> dict[str, int]:
-    """Measure an index; every file counts once, however many generations share it.
+    """Measure the disk space of an index; files shared by generations count once.
 
     Args:
-        root: of the index.
-        manifest: of the generation whose parts are told apart.
+        root: Index folder.
+        manifest: Manifest of the generation whose parts are listed separately.
 
     Returns:
-        Bytes by part: of each side ``images: tokens`` and so on, ``model``, ``changes``,
+        Bytes by part: ``images: tokens`` and so on for each collection, ``model``, ``changes``,
         ``photos`` and ``other generations``, which is what those do not share with this one.
         Parts without a byte are missing.
     """
@@ -169,7 +169,7 @@ def _add(parts: dict[str, int], part: str, size: int) -> None:
 
 
 def _files(folder: Path) -> Iterator[os.stat_result]:
-    """Look at all files below a folder; one that goes meanwhile is passed over."""
+    """Yield the status of all files below a folder; files removed meanwhile are skipped."""
     for place, _, names in os.walk(folder):
         for name in names:
             try:
@@ -179,7 +179,7 @@ def _files(folder: Path) -> Iterator[os.stat_result]:
 
 
 class ItemCounts(NamedTuple):
-    """Items of one side at one moment: ``built + added - deleted == live``.
+    """Item counts of a collection at one moment: ``built + added - deleted == live``.
 
     An engine counts those that are there, and tells neither `added` nor `deleted`: both are None.
 
@@ -197,7 +197,7 @@ class ItemCounts(NamedTuple):
 
 
 def count_items(side: LiveCollection) -> ItemCounts:
-    """Count the items of one side; reads none of them."""
+    """Count the items of one collection, without reading them."""
     built, changes = side.base.entry.count, side.changes
     if changes is None:
         return ItemCounts(built, 0, 0, built)

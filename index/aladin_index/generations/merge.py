@@ -40,12 +40,12 @@ _IDS_AT_A_TIME = 1000
 def check_ids_differ(
     root: Path, target: Target, ids: Mapping[Path, Iterator[str]], progress: Progress
 ) -> None:
-    """Refuse an id that two indexes have.
+    """Reject an id that two indexes share.
 
     Args:
         root: folder of the index that is to hold all of them, to be called by its only builder.
         target: named in errors.
-        ids: by index; read once.
+        ids: Ids by index; read once.
         progress: advanced with the ids.
 
     Raises:
@@ -76,7 +76,7 @@ def check_ids_differ(
 
 
 def _repetition(connection: sqlite3.Connection, ids: Sequence[str], part: int) -> tuple[str, int]:
-    """Find the id for which a batch was refused, and the part that has it; those before are in."""
+    """Find the repeated id in a rejected batch and its part; insert the ids before it."""
     for item_id in ids:
         found = connection.execute("SELECT part FROM ids WHERE id = ?", (item_id,)).fetchone()
         if found is not None and found[0] != part:
@@ -85,7 +85,7 @@ def _repetition(connection: sqlite3.Connection, ids: Sequence[str], part: int) -
 
 
 class MergeReport(NamedTuple):
-    """What a merge made.
+    """Result of a merge.
 
     Attributes:
         generation: the new live generation.
@@ -98,14 +98,14 @@ class MergeReport(NamedTuple):
 
 @dataclass(frozen=True)
 class _Part:
-    """One side of one of the indexes, as it was when the merge began."""
+    """One collection of one of the indexes, in its state at the start of the merge."""
 
     index: SearchIndex
     side: LiveCollection
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """Folder of its files."""
         return generation_folder(self.index.path, self.index.generation) / self.side.target
 
 
@@ -125,12 +125,12 @@ def merge_indexes(
     Args:
         parts: folders of indexes that were built with the same model and the same token form.
         out: folder of the index to write to; new, or one of the same model.
-        settings: of the first stage; fields for filters and candidates are those of the first
-            part, unless fields are given here.
-        progress: told of items and vectors.
+        settings: Settings of the first stage; fields for filters and candidates are those of the
+            first part, unless fields are given here.
+        progress: Receives the progress in items and vectors.
 
     Raises:
-        InputError: there is no part, one is given twice or is `out`, or an id is in two of them.
+        InputError: If there is no part, one is given twice or is `out`, or two of them share an id.
         IndexMismatchError: the parts, or `out`, are of different models or token forms.
         SearchIndexError: a part cannot be read.
         ConfigError: FAISS cannot build what the settings ask for, or `out` holds something else
@@ -189,7 +189,7 @@ def merge_indexes(
 
 
 def _sides(indexes: Sequence[SearchIndex]) -> dict[Target, list[_Part]]:
-    """Return, of each side, the parts that have an item in it."""
+    """Return the parts that have items, by collection."""
     sides: dict[Target, list[_Part]] = {}
     for target in TARGETS:
         parts = [
@@ -226,7 +226,7 @@ def _common_calibration(indexes: Sequence[SearchIndex]) -> Calibration | None:
 
 
 def _source(out: Path, parts: Sequence[_Part]) -> CollectionSource:
-    """Describe one side of the merged index."""
+    """Describe one collection of the merged index."""
     codec, first_ids = TokenCodec.concatenated([part.side.base.tokens.codec for part in parts])
     return CollectionSource(
         embedding_dim=parts[0].side.entry.embedding_dim,
@@ -238,11 +238,11 @@ def _source(out: Path, parts: Sequence[_Part]) -> CollectionSource:
 
 
 def _encoded(out: Path, parts: Sequence[_Part], first_ids: Sequence[int]) -> Iterator[EncodedPart]:
-    """Yield all items; centroids are numbered as in the codebook of all parts."""
+    """Yield all items, with centroids renumbered for the merged codebook."""
     for part, first_id in zip(parts, first_ids, strict=True):
         for encoded in live_parts(part.side):
             for item in encoded.items:
-                # An uploaded photo is kept in the index itself.
+                # An uploaded photo is stored in the index itself.
                 if item.path is not None and not Path(item.path).is_absolute():
                     UploadedPhoto((part.index.path / item.path).read_bytes()).write(out)
             ids = encoded.tokens.centroid_ids
@@ -254,7 +254,7 @@ def _encoded(out: Path, parts: Sequence[_Part], first_ids: Sequence[int]) -> Ite
 
 
 def _fingerprint(sides: dict[Target, list[_Part]]) -> str:
-    """Hash all that the merged generation is made from."""
+    """Hash all inputs of the merged generation."""
     digest = hashlib.sha256(b"merge\n")
     for target, parts in sides.items():
         for part in parts:

@@ -11,18 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 import torch
 
+from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.format.layout import MODEL, generation_folder
+from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, MODEL, generation_folder
 from aladin_index.format.locks import GenerationLease, lease_generation, lease_live_generation
-from aladin_index.format.manifest import Manifest, check_lengths, read_manifest
+from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths, read_manifest
+from aladin_index.format.npy import map_npy
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
-from aladin_index.search.live_collection import LiveCollection
-from aladin_index.search.stored_collection import StoredCollection, open_collection
+from aladin_index.items.store import ItemStore
+from aladin_index.search.live_collection import LiveCollection, StoredCollection
+from aladin_index.tokens.alignment import TokenAlignment
+from aladin_index.tokens.store import TokenStore
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import (
     CheckpointError,
@@ -34,7 +39,7 @@ from aladin_network.types import Target
 
 
 def read_ahead(path: Path) -> None:
-    """Ask the system to read a file into memory; on systems that cannot be asked, do nothing."""
+    """Ask the system to read a file into memory; do nothing if it does not support this."""
     if not hasattr(os, "posix_fadvise"):
         return
     file = os.open(path, os.O_RDONLY)
@@ -46,15 +51,15 @@ def read_ahead(path: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchIndex:
-    """One generation, memory-mapped, and its changes; it stays when a newer one is published.
+    """One generation, memory-mapped, with its changes; unaffected by newer generations.
 
     Attributes:
-        path: of the index.
-        manifest: of the generation.
+        path: Index folder.
+        manifest: Manifest of the generation.
         checkpoint: the model that the index was built with.
-        images: as they were built; None if the index has no images.
-        texts: as they were built; None if the index has no texts.
-        changes: of each side since.
+        images: Images in their state after the build, or None if the index has no images.
+        texts: Texts in their state after the build, or None if the index has no texts.
+        changes: Changes of each collection since.
         lease: keeps the generation from being removed while it is open.
     """
 
@@ -73,15 +78,15 @@ class SearchIndex:
 
     @property
     def place(self) -> Hashable:
-        """What tells the generation's files from a copy of them; None once it is closed."""
+        """Identity of the generation's files, other than of a copy; None once closed."""
         return self.lease.place
 
     def side(self, target: Target, filter: Filter | None = None) -> LiveCollection:
-        """Return one side as it is now, with all changes that any process has committed.
+        """Return one collection as it is now, with all committed changes of any process.
 
         Args:
-            target: which side.
-            filter: that what it finds passes; None: none.
+            target: Images or texts.
+            filter: Filter that found items have to pass, or None for no filter.
 
         Raises:
             NoSuchTargetError: the index was built without it.
@@ -93,16 +98,16 @@ class SearchIndex:
         return LiveCollection(base=base, changes=self.changes[target].snapshot(), filter=filter)
 
     def check_health(self) -> None:
-        """Return at once: the files are here for as long as it is open."""
+        """Do nothing: the files are available for as long as the index is open."""
 
     def warm(self) -> None:
-        """Ask the system to read the generation's files into memory, without waiting for it."""
+        """Ask the system to read the generation's files into memory, without waiting."""
         folder = generation_folder(self.path, self.generation)
         for name in self.manifest.files:
             read_ahead(folder / name)
 
     def close(self) -> None:
-        """Close the databases and let go of the generation; no search may run any more."""
+        """Close the databases and release the generation; no search may be running or follow."""
         for side in (self.images, self.texts):
             if side is not None:
                 side.items.close()
@@ -131,20 +136,21 @@ def open_index(
     device: SearchDevice | None = None,
     generation: int | None = None,
 ) -> SearchIndex:
-    """Open the live generation; quick, for files are mapped and only their lengths checked.
+    """Open the live generation; fast, since files are mapped and only their sizes checked.
 
     Its changes are read at the first search.
 
     Args:
-        path: of the index.
+        path: Index folder.
         checkpoint: already loaded, to be used in place of the copy in the index; for opening a
             new generation beside the one that is being searched.
-        device: where the network and the searches go; None: the processor.
-        generation: to open in the place of the live one.
+        device: Device of the network and the searches, or None for the CPU.
+        generation: Generation to open instead of the live one.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
-        IndexMismatchError: of another schema version, or built with another model.
+        IndexNotReadyError: If nothing was published yet.
+        IndexMismatchError: If the schema version differs, or the index was built with another
+            model.
         IndexCorruptError: a file is missing or of the wrong length.
     """
     lease = (
@@ -204,3 +210,41 @@ def _open(folder: Path, manifest: Manifest, target: Target) -> StoredCollection:
         if name not in manifest.files:
             raise IndexCorruptError(folder / name, "not named in the manifest")
     return open_collection(folder, target, entry)
+
+
+def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> StoredCollection:
+    """Map the files of one collection of a generation.
+
+    Args:
+        folder: Folder of the generation.
+        target: Target of the collection: images or texts.
+        entry: Manifest entry of the collection.
+
+    Raises:
+        IndexCorruptError: a file is not what the manifest says.
+    """
+    place = folder / target
+    ann = AnnIndex.open(place / ANN, entry.ann.search_width, entry.ann.oversample)
+    if (ann.count, ann.dim) != (entry.count, entry.embedding_dim):
+        expected = f"{entry.count} vectors of {entry.embedding_dim}"
+        raise IndexCorruptError(place / ANN, f"expected {expected}, got {ann.count} of {ann.dim}")
+    shape = (entry.count, entry.embedding_dim)
+    embeddings = map_npy(place / EMBEDDINGS, np.float32, shape)
+    tokens = TokenStore.open(
+        place, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
+    )
+    items = ItemStore(place / ITEMS)
+    if items.count != entry.count:
+        items.close()
+        reason = f"expected {entry.count} items, got {items.count}"
+        raise IndexCorruptError(place / ITEMS, reason)
+    return StoredCollection(
+        target=target,
+        entry=entry,
+        ann=ann,
+        first_stage=ann,
+        second_stage=TokenAlignment(tokens),
+        embeddings=embeddings,
+        tokens=tokens,
+        items=items,
+    )

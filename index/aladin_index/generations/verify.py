@@ -37,10 +37,10 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.manifest import FileEntry, read_manifest
 from aladin_index.generations.reader import SearchIndex
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import StoredCollection
 from aladin_network.errors import AladinError, IndexCorruptError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import NullProgress, Progress, Target
@@ -50,12 +50,12 @@ _BYTES_AT_A_TIME = 2**22
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyReport:
-    """A sound index.
+    """Summary of a valid index.
 
     Attributes:
-        generations: that were verified, oldest first.
+        generations: Generations that were verified, oldest first.
         files: number of files.
-        bytes: that were read.
+        bytes: Number of bytes read.
     """
 
     generations: list[int]
@@ -64,14 +64,14 @@ class VerifyReport:
 
 
 def verify_index(path: Path, progress: Progress | None = None) -> VerifyReport:
-    """Read every file of every published generation, of its changes, and of the model.
+    """Verify every file of every published generation, of its changes, and of the model.
 
     Args:
-        path: of the index.
+        path: Index folder.
         progress: advanced with the bytes read.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
+        IndexNotReadyError: If nothing was published yet.
         IndexMismatchError: a generation is of another schema version.
         IndexCorruptError: files are not as they were built; its message names all of them.
     """
@@ -102,7 +102,7 @@ def verify_index(path: Path, progress: Progress | None = None) -> VerifyReport:
 
 
 def _uploaded_photos(root: Path) -> dict[Path, FileEntry]:
-    """Find the uploaded photos that items name, there or not."""
+    """Find the uploaded photos that items refer to, existing or not."""
     generations = root.glob(f"{GENERATIONS}/*/images/{ITEMS}")
     names: set[str] = set()
     for file in (*generations, *root.glob(f"{CHANGES}/*/images.sqlite")):
@@ -121,7 +121,7 @@ def _uploaded_photos(root: Path) -> dict[Path, FileEntry]:
 
 
 def _database_fault(file: Path) -> str | None:
-    """Let SQLite read a database to its end; say what is wrong with it, or None."""
+    """Have SQLite read a whole database; return what is wrong with it, or None."""
     try:
         with closing(open_to_read(file)) as connection:
             found = [line for (line,) in connection.execute("PRAGMA integrity_check(1)")]
@@ -131,7 +131,7 @@ def _database_fault(file: Path) -> str | None:
 
 
 def _fault(file: Path, entry: FileEntry, progress: Progress) -> str | None:
-    """Say what is wrong with a file, or None."""
+    """Return what is wrong with a file, or None."""
     digest, length = hashlib.sha256(), 0
     try:
         with file.open("rb") as stream:
@@ -150,7 +150,8 @@ def _fault(file: Path, entry: FileEntry, progress: Progress) -> str | None:
 
 _PROBES = 8
 _HITS = 10
-# A graph or inverted lists may miss an item now and then, those of other vectors miss nearly all.
+# A graph or inverted lists may miss an item occasionally; an index of other vectors misses nearly
+# all.
 _FOUND_SHARE = 0.5
 # Embeddings are normalised in float32 before they are written.
 _NORM_TOLERANCE = 1e-3
@@ -184,7 +185,7 @@ def probe_index(index: SearchIndex) -> None:
 
 
 def _spread(count: int) -> list[int]:
-    """Choose rows from the first to the last."""
+    """Choose evenly spread rows, including the first and the last."""
     return sorted(set(np.linspace(0, count - 1, _PROBES).astype(int).tolist()))
 
 
@@ -205,7 +206,7 @@ def _probe_embeddings(side: StoredCollection, rows: list[int]) -> str | None:
 
 
 def _probe_ann(side: StoredCollection, rows: list[int]) -> str | None:
-    # Few of all, so that hardly any is found by chance.
+    # A small share of all items, so that hardly any is found by chance.
     count = min(_HITS, max(1, side.entry.count // 10))
     hits = 0
     for row in rows:
@@ -213,7 +214,7 @@ def _probe_ann(side: StoredCollection, rows: list[int]) -> str | None:
         found = side.first_stage.search(query, count)
         if len(found) and not (found.min() >= 0 and found.max() < side.entry.count):
             return f"expected rows below {side.entry.count}, found {found.tolist()}"
-        # Another item may have the very same embedding.
+        # Another item may have an identical embedding.
         hits += bool(len(found) and (side.embeddings[found] @ query).max() > 1 - _NORM_TOLERANCE)
     if hits < _FOUND_SHARE * len(rows):
         return f"it finds {hits} of {len(rows)} items by their own embeddings"
@@ -221,7 +222,7 @@ def _probe_ann(side: StoredCollection, rows: list[int]) -> str | None:
 
 
 def _probe_search(index: SearchIndex, target: Target, rows: list[int]) -> str | None:
-    """Search with stored items as though the other modality had them, so that both stages run."""
+    """Search with stored items as if they were of the other modality, to run both stages."""
     searcher, side = TwoStageSearcher(index), index.side(target)
     modality = "text" if target == "images" else "image"
     expected = min(_HITS, side.count)

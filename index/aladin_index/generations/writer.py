@@ -56,12 +56,12 @@ from aladin_network.errors import CheckpointError, IndexMismatchError, InputErro
 from aladin_network.files import atomic_file, atomic_folder, sync, write_json
 from aladin_network.types import NullProgress, Progress, Target
 
-# Entered when the new generation is in its place and not yet live, left when it is live.
+# Entered when the new generation is in place but not yet live, left when it is live.
 GoingLive = Callable[[int], AbstractContextManager[None]]
 
 
 def describe_model(checkpoint_folder: Path, model_id: str) -> ModelEntry:
-    """Describe a checkpoint as the manifest does."""
+    """Describe a checkpoint as an entry of the manifest."""
     return ModelEntry(id=model_id, files=describe_files(checkpoint_folder, CHECKPOINT_FILES))
 
 
@@ -71,9 +71,9 @@ def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> Non
     Once there is one the copy stays, and any other model is refused.
 
     Args:
-        root: of the index.
-        checkpoint_folder: to be copied.
-        model: what it holds.
+        root: Index folder.
+        checkpoint_folder: Checkpoint folder to copy.
+        model: Entry of the model in that folder.
 
     Raises:
         IndexMismatchError: the index was built with another model.
@@ -98,18 +98,18 @@ def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> Non
 def publish_generation(
     root: Path, folder: Path, generation: int, going_live: GoingLive | None = None
 ) -> None:
-    """Move a finished generation into its place, whole, and make it live.
+    """Move a finished generation into place, complete, and make it live.
 
     To be called by the only builder of the index. Should it be killed between the two, the next
     builder removes the generation, which nobody has seen (`aladin_index.format.disk.only_builder`).
 
     Args:
-        root: of the index.
-        folder: with all files of the generation.
+        root: Index folder.
+        folder: Folder with all files of the generation.
         generation: its number.
-        going_live: for what has to change in the same step: called with the number, and entered
-            while the change is made; it has to keep others from adding and removing items, as
-            `changes_lock` does, which is taken without it.
+        going_live: Context manager for everything that has to change atomically with it: called
+            with the number, and entered while the change is made; it has to lock the index against
+            adding and removing items, as `changes_lock` does, which is otherwise used.
 
     Raises:
         OSError: the disk is full, or cannot be written.
@@ -148,19 +148,20 @@ def write_generation(
     by the next builder.
 
     Args:
-        root: of the index.
+        root: Index folder.
         sides: images, texts or both.
-        model: of the index.
-        settings: of the first stage, the filters and the candidates; tokens are as the codecs
-            say.
-        fingerprint: of all that the generation is made from.
-        progress: told of items and vectors.
+        model: Model of the index.
+        settings: Settings of the first stage, the filters and the candidates; the form of the
+            tokens is that of the codecs.
+        fingerprint: Fingerprint of all inputs of the generation.
+        progress: Receives the progress in items and vectors.
         seconds: gets the time of the stages "write" and "ann".
-        going_live: for what has to change in the same step, see `publish_generation`.
+        going_live: Context manager for everything that has to change atomically with it, see
+            `publish_generation`.
         made_by: noted in the manifest.
-        calibration: of the model's scores among such items; None: there is none.
-        fitted_photos_indexed: see `Manifest`; only a compaction gives it, because its images are
-            those of the generation before. Everything else has them counted here.
+        calibration: Calibration of the model's scores among such items, or None if there is none.
+        fitted_photos_indexed: Value as in `Manifest`; given only by a compaction, because its
+            images are those of the previous generation. Otherwise they are counted here.
 
     Returns:
         The number of the new generation.
@@ -214,7 +215,7 @@ def _write_sides(
     settings: BuildSettings,
     progress: Progress,
 ) -> dict[Target, CollectionCounts]:
-    """Write all of each side but its ANN."""
+    """Write all files of each collection except its ANN."""
     counts: dict[Target, CollectionCounts] = {}
     for target, side in sides.items():
         (folder / target).mkdir(parents=True)

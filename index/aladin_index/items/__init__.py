@@ -1,1 +1,1 @@
-"""What the user said of each item: SQLite, and filters on metadata."""
+"""Ids, texts and metadata of items: SQLite, and filters on metadata."""

@@ -52,8 +52,8 @@ class Bound(NamedTuple):
     """One end of a range.
 
     Attributes:
-        comparison: that a value has to pass.
-        value: that it is compared with; a number or a text.
+        comparison: Comparison that a value has to satisfy.
+        value: Value that it is compared with; a number or a text.
     """
 
     comparison: Comparison
@@ -62,7 +62,7 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class Equal:
-    """Passes an item with one of the values in a field."""
+    """Matches an item with one of the values in a field."""
 
     field: str
     values: tuple[Scalar, ...]
@@ -70,7 +70,7 @@ class Equal:
 
 @dataclass(frozen=True)
 class Range:
-    """Passes an item with, for each bound, a value in a field that is within it."""
+    """Matches an item with, for each bound, a value in a field that is within it."""
 
     field: str
     bounds: tuple[Bound, ...]
@@ -78,39 +78,39 @@ class Range:
 
 @dataclass(frozen=True)
 class Exists:
-    """Passes an item with any value in a field."""
+    """Matches an item with any value in a field."""
 
     field: str
 
 
 @dataclass(frozen=True)
 class Not:
-    """Passes what `part` does not."""
+    """Matches items that `part` does not match."""
 
     part: Filter
 
 
 @dataclass(frozen=True)
 class And:
-    """Passes what all parts pass."""
+    """Matches items that all parts match."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True)
 class Or:
-    """Passes what one of the parts passes."""
+    """Matches items that at least one part matches."""
 
     parts: tuple[Filter, ...]
 
 
-# Filters that say the same in the same order are equal, so they can be keys of a cache.
+# Filters with the same content in the same order are equal, so they can be keys of a cache.
 Test = Equal | Range | Exists
 Filter = Test | Not | And | Or
 
 
 def leaves(filter: Filter) -> Iterator[Test]:
-    """Yield the tests at the ends of the tree, from left to right."""
+    """Yield the tests at the leaves of the tree, from left to right."""
     if isinstance(filter, Not):
         yield from leaves(filter.part)
     elif isinstance(filter, (And, Or)):
@@ -121,11 +121,11 @@ def leaves(filter: Filter) -> Iterator[Test]:
 
 
 def scalar(value: object) -> Scalar | None:
-    """Bring a metadata value into its stored form; None if it cannot be filtered by."""
+    """Convert a metadata value to its stored form, or None if filters cannot use it."""
     if isinstance(value, bool):
         return Scalar("bool", int(value))
     if isinstance(value, int):
-        # The database's integers have 64 bits; beyond, a number is compared as a float.
+        # The database's integers have 64 bits; a larger number is compared as a float.
         return Scalar("number", value if -(2**63) <= value < 2**63 else _as_float(value))
     if isinstance(value, float) and not math.isnan(value):
         return Scalar("number", value)
@@ -135,7 +135,7 @@ def scalar(value: object) -> Scalar | None:
 
 
 def field_scalars(value: object) -> Iterator[Scalar]:
-    """Yield what filters compare of a field: its value, or the values in its list."""
+    """Yield the values of a field that filters compare: its value, or the values in its list."""
     for each in cast(list[object], value) if isinstance(value, list) else [value]:
         stored = scalar(each)
         if stored is not None:
@@ -149,8 +149,8 @@ def _as_float(value: int) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-# A request can be answered in bounded time and memory: a level of the tree is a level of the
-# stack, a test is one look-up, a value one probe of it.
+# Limits that bound the time and memory of a request: a level of the tree is a level of the stack, a
+# test is one look-up, a value one probe in it.
 MAX_DEPTH, MAX_TESTS, MAX_VALUES = 16, 100, 1000
 
 _COMPARISONS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
@@ -159,22 +159,22 @@ TestType = TypeVar("TestType", Equal, Range, Exists)
 
 
 def parse_filter(spec: Mapping[str, Any]) -> Filter | None:
-    """Read a filter as it came with a request.
+    """Parse the filter of a request.
 
     Args:
-        spec: in the language of this module.
+        spec: Filter in the language of this module.
 
     Returns:
         The filter; None where `spec` is empty, which every item passes.
 
     Raises:
-        InputError: any other form, or too large a filter; the message names the field.
+        InputError: If the filter has another form or is too large; the message names the field.
     """
     return _Parser().filter("filter", spec, 1) if spec else None
 
 
 class _Parser:
-    """Reads one filter and counts what is in it."""
+    """Parses one filter and counts its elements."""
 
     def __init__(self) -> None:
         self._tests = 0
@@ -264,7 +264,7 @@ class _Parser:
 
 
 def _operator(name: str, wanted: object) -> Literal["and", "or", "not"] | None:
-    """Tell an operator from a field of the same name."""
+    """Distinguish an operator from a field of the same name."""
     bare = name.removeprefix("$")
     if bare not in ("and", "or", "not"):
         return None

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 
 class Selection:
-    """A set of rows in the forms that the first stage asks for; never changes."""
+    """An immutable set of rows in the forms that the first stage requires."""
 
     def __init__(self, mask: NDArray[np.bool_]) -> None:
-        """Select rows.
+        """Select the rows of a mask.
 
         Args:
             mask: (items,), True at the rows that may be found; not copied.
@@ -25,26 +25,26 @@ class Selection:
 
     @cached_property
     def count(self) -> int:
-        """Number of rows that may be found."""
+        """Number of selected rows."""
         return int(np.count_nonzero(self.mask))
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """The rows themselves, ascending."""
+        """Selected rows, ascending."""
         return np.flatnonzero(self.mask)
 
     @cached_property
     def bits(self) -> NDArray[np.uint8]:
-        """One bit a row, the first in the lowest place: what FAISS takes."""
+        """One bit per row, the first in the lowest place, as FAISS requires."""
         return np.packbits(self.mask, bitorder="little")
 
     @property
     def max_bytes(self) -> int:
-        """Memory that all of its forms take, those not yet asked for as well."""
+        """Memory of all its forms in bytes, including those not computed yet."""
         return self.mask.nbytes + 8 * self.count + -(-self.mask.size // 8)
 
     def __and__(self, other: Selection) -> Selection:
-        """Select the rows that both select."""
+        """Return the intersection of two selections."""
         return Selection(self.mask & other.mask)
 
 
@@ -52,17 +52,17 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class SelectionCache(Generic[Key]):
-    """The selections used last, by what they were made from; safe for any number of threads."""
+    """Cache of the most recently used selections, by their source; thread-safe."""
 
     def __init__(self, limit_bytes: int) -> None:
-        """Keep selections of at most `limit_bytes` together."""
+        """Keep selections of at most `limit_bytes` in total."""
         self._limit_bytes = limit_bytes
         self._bytes = 0
         self._lock = threading.Lock()
         self._selections: OrderedDict[Key, Selection] = OrderedDict()
 
     def get(self, key: Key) -> Selection | None:
-        """Return what was put under `key`, if it is still kept."""
+        """Return the selection stored under `key`, if it is still cached."""
         with self._lock:
             selection = self._selections.get(key)
             if selection is not None:
@@ -70,7 +70,7 @@ class SelectionCache(Generic[Key]):
             return selection
 
     def put(self, key: Key, selection: Selection) -> None:
-        """Keep a selection, and let go of those that were not used for the longest time."""
+        """Store a selection, and drop the least recently used ones."""
         with self._lock:
             previous = self._selections.pop(key, None)
             self._bytes -= 0 if previous is None else previous.max_bytes

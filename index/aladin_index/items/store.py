@@ -32,14 +32,13 @@ from aladin_index.items.tables import (
     StoredItem,
     columns_of,
     count_fields,
-    stored_item,
     unknown_fields,
 )
 from aladin_network.errors import IndexCorruptError
 
 _SQL = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _PYTHON = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
-# SQLite's default limit of variables in one statement is 999 in older builds.
+# The default limit of variables per statement is 999 in older builds of SQLite.
 _VALUES_AT_A_TIME = 500
 
 Mask = NDArray[np.bool_]
@@ -49,10 +48,10 @@ def rows_passing(connection: sqlite3.Connection, filter: Filter, rows: range) ->
     """Find the items that pass a filter.
 
     Args:
-        connection: to a database with the tables of `aladin_index.items.tables`.
-        filter: to pass.
-        rows: that the items have. One that no item has passes what an item without metadata
-            does; the caller has to leave it out.
+        connection: Connection to a database with the tables of `aladin_index.items.tables`.
+        filter: Filter to apply.
+        rows: Row numbers of the items. A row without an item is treated like an item without
+            metadata; the caller has to exclude it.
 
     Returns:
         Rows, ascending.
@@ -70,9 +69,9 @@ def masks_of(
     item's metadata is read once.
 
     Args:
-        connection: to a database with the tables of `aladin_index.items.tables`.
-        tests: to pass.
-        rows: that the items have.
+        connection: Connection to a database with the tables of `aladin_index.items.tables`.
+        tests: Tests to apply.
+        rows: Row numbers of the items.
 
     Returns:
         By test, a mask over `rows`.
@@ -95,11 +94,11 @@ def masks_of(
 
 
 def combine(filter: Filter, masks: Mapping[Test, Mask]) -> Mask:
-    """Apply the "and", "or" and "not" of a filter to what its tests let through.
+    """Apply the "and", "or" and "not" of a filter to the masks of its tests.
 
     Args:
         filter: the tree.
-        masks: of each of its tests.
+        masks: Mask of each of its tests.
     """
     if isinstance(filter, Not):
         return ~combine(filter.part, masks)
@@ -115,7 +114,7 @@ def _look_up(
 ) -> Mask:
     def found(where: str, values: tuple[object, ...]) -> Mask:
         mask = np.zeros(len(rows), dtype=np.bool_)
-        # One long text is read several times faster than as many lines.
+        # One long text is read several times faster than as many rows.
         statement = f"SELECT group_concat(row) FROM fields WHERE field = ?{where}"
         text: str | None = connection.execute(statement, (field, *values)).fetchone()[0]
         if text is not None:
@@ -132,14 +131,14 @@ def _look_up(
     ]
     if has_lists:
         return reduce(np.logical_and, (found(*bound) for bound in bounds))
-    # Where an item has one value, that has to be within all bounds. One walk over what lies
-    # between them takes the time of what it finds, however much lies on their other sides.
+    # If an item has one value, it has to be within all bounds. One scan between them takes time
+    # proportional to what it finds, whatever lies beyond them.
     between = "".join(where for where, _ in bounds)
     return found(between, tuple(value for _, values in bounds for value in values))
 
 
 def _equal_probes(test: Equal) -> list[tuple[str, tuple[object, ...]]]:
-    """Return the ends of the statements that look values up, and what stands for their marks."""
+    """Return the ends of the look-up statements, and the values of their placeholders."""
     probes: list[tuple[str, tuple[object, ...]]] = []
     for kind, code in KIND_CODES.items():
         values = [each.value for each in test.values if each.kind == kind]
@@ -151,9 +150,9 @@ def _equal_probes(test: Equal) -> list[tuple[str, tuple[object, ...]]]:
 
 
 def _read_through(connection: sqlite3.Connection, masks: Mapping[Test, Mask], rows: range) -> None:
-    """Mark the items that pass tests in the tests' masks."""
-    # Items without the fields are told by the text alone. The others are not read with SQLite's
-    # JSON functions, which take some numbers for other floats than Python does.
+    """Read all items, and mark those that pass tests in the masks of the tests."""
+    # Items without the fields are recognised by the text alone. The others are not read with
+    # SQLite's JSON functions, which convert some numbers to other floats than Python does.
     keys = {f"{json.dumps(test.field, ensure_ascii=False)}:" for test in masks}
     has_a_key = " OR ".join(["instr(metadata, ?)"] * len(keys))
     statement = f"SELECT row, metadata FROM items WHERE {has_a_key}"
@@ -177,7 +176,7 @@ def _passes(test: Test, value: object) -> bool:
     return any(isinstance(test, Exists) or each in test.values for each in scalars)
 
 
-# SQLite's default limit of variables in one statement is 999 in older builds.
+# The default limit of variables per statement is 999 in older builds of SQLite.
 _BATCH = 500
 _CACHE_BYTES = 64 * 2**20
 
@@ -185,23 +184,22 @@ T = TypeVar("T")
 
 
 class ItemStore:
-    """Reads the items of one side; safe to use from any number of threads."""
+    """Reads the items of one collection; thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file that `aladin_index.items.tables.write_items` wrote; it is never written
-        again.
+        """Open a file of `aladin_index.items.tables.write_items`, which never changes.
 
         Raises:
-            IndexCorruptError: not such a file.
+            IndexCorruptError: If it is not such a file.
         """
         self._path = path
         self._uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         self._local = threading.local()
         self._lock = threading.Lock()
         self._connections: list[sqlite3.Connection] = []
-        # What passes a filter never changes, for the file does not.
+        # The rows that pass a filter never change, because the file does not.
         self._selections: SelectionCache[Filter] = SelectionCache(_CACHE_BYTES)
-        # To count the lines would be to read them all. Rows have no gaps.
+        # Counting the rows would read all of them. Row numbers have no gaps.
         last = self._read("SELECT MAX(row) FROM items")[0][0]
         self.count = 0 if last is None else int(last) + 1
         self._columns = self._guarded(columns_of)
@@ -215,7 +213,7 @@ class ItemStore:
             self._local = threading.local()
 
     def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
-        """Return the items at some rows, in the order asked for."""
+        """Return the items at some rows, in the given order."""
         found: dict[int, StoredItem] = {}
         for start in range(0, len(rows), _BATCH):
             batch = rows[start : start + _BATCH]
@@ -226,7 +224,7 @@ class ItemStore:
         return [found[row] for row in rows]
 
     def by_id(self, item_id: str) -> StoredItem | None:
-        """Return the item with this id, or None where there is none."""
+        """Return the item with this id, or None if there is none."""
         try:
             lines = self._read(f"SELECT {self._columns} FROM items WHERE id = ?", (item_id,))
         except UnicodeEncodeError:  # a lone surrogate is part of no stored id
@@ -242,7 +240,7 @@ class ItemStore:
         return self._guarded(count_fields)
 
     def unknown_fields(self, names: Collection[str]) -> set[str]:
-        """Return those of some metadata fields that have no index for filters."""
+        """Return the fields among `names` that have no index for filters."""
         return self._guarded(partial(unknown_fields, names=names))
 
     def select(self, filter: Filter) -> Selection:
@@ -250,7 +248,7 @@ class ItemStore:
         selection = self._selections.get(filter)
         if selection is not None:
             return selection
-        # Filters differ from request to request, the tests in them less so.
+        # Filters differ between requests, their tests less so.
         tests = set(leaves(filter))
         known = {test: self._selections.get(test) for test in tests}
         masks = {test: found.mask for test, found in known.items() if found is not None}
@@ -281,12 +279,17 @@ class ItemStore:
         return IndexCorruptError(self._path, f"cannot be read ({error})")
 
     def _connection(self) -> sqlite3.Connection:
-        """Return this thread's own connection: one thread's scan does not hold up another."""
+        """Return the connection of this thread, so that a scan does not delay other threads."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            # `close` may come from another thread than the one that reads.
+            # `close` may be called by another thread than the one that reads.
             connection = sqlite3.connect(self._uri, uri=True, check_same_thread=False)
             self._local.connection = connection
             with self._lock:
                 self._connections.append(connection)
         return connection
+
+
+def stored_item(line: tuple[Any, ...]) -> StoredItem:
+    """Convert a row with `COLUMNS` to an item."""
+    return StoredItem._make((*line[:8], json.loads(line[8]), *line[9:]))

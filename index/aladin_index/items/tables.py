@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from aladin_index.items.filters import Kind, field_scalars
 from aladin_network.photos.files import PhotoFile
 
-# Steps of a side: of a photo of 16,000 px each is a quarter of one.
+# Number of steps along each edge: for a photo of 16,000 px a step is a quarter of a pixel.
 _STEPS = 65535
 _DTYPE = np.dtype("<u2")
 
@@ -38,16 +38,16 @@ def unpack_boxes(stored: bytes) -> NDArray[np.float32]:
     return (steps / _STEPS).astype(np.float32)
 
 
-# How a value's kind is stored: small integers take no room of their own in a line of `fields`.
+# Codes of the kinds of values: small integers take no extra space in a row of `fields`.
 KIND_CODES: dict[Kind, int] = {"number": 0, "text": 1, "bool": 2}
 COLUMNS = "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length, boxes"
-# Files that were written before there were regions have no column for them.
+# Files written before regions were supported have no column for them.
 _BOXES = "boxes"
 
-# `fields` holds a line for each value of each indexed field. The line is its own key, so that a
-# test is one walk over neighbouring lines. `filter_fields` numbers the fields that are indexed,
-# and says of which of them an item has a list of values; where `every_field` is set, no item has
-# a field that it does not name.
+# `fields` has a row for each value of each indexed field. The whole row is the key, so that a test
+# is one scan of neighbouring rows. `filter_fields` numbers the indexed fields, and records which of
+# them have a list of values in some item; if `every_field` is set, no item has a field that is
+# missing there.
 _TABLES = """
 CREATE TABLE items (
     row INTEGER PRIMARY KEY,
@@ -67,7 +67,7 @@ CREATE TABLE filter_fields (
 );
 CREATE TABLE filter_settings (every_field INTEGER NOT NULL);
 """
-# What is beyond goes to temporary files.
+# Data beyond this size is written to temporary files.
 _CACHE_KIB = 65536
 _FIELD = "SELECT field, has_lists FROM filter_fields WHERE name = ?"
 _BY_ID = "CREATE UNIQUE INDEX by_id ON items (id)"
@@ -77,19 +77,19 @@ class StoredItem(NamedTuple):
     """An item of an index.
 
     Attributes:
-        row: in the ANN, the embeddings and the tokens.
+        row: Row in the ANN, the embeddings and the tokens.
         id: the user's own.
-        uri: of an image, as the user wrote it; None for a text.
+        uri: Address of an image as the user wrote it, or None for a text.
         path: absolute path of an image's file, not to be shown; None for a text.
         text: the text, or an image's first caption, or None.
-        image_id: of a text, the image that it describes, if the build was told.
-        width_px: of an image, upright.
-        height_px: of an image, upright.
+        image_id: Id of the image that a text describes, if it was given to the build.
+        width_px: Width of an image, upright.
+        height_px: Height of an image, upright.
         metadata: the user's own.
-        offset: of an image in a file that holds many.
-        length: of an image there, in bytes; None: the file is the image.
-        boxes: of an image's regions, as `pack_boxes` stores them; None: not known, or the network
-            reads photos, whose regions follow from the size.
+        offset: Offset of an image in a file that contains several.
+        length: Length of an image in that file, in bytes, or None if the file is the image.
+        boxes: Boxes of an image's regions, as `pack_boxes` stores them, or None if they are not
+            known, or the network reads photos, whose regions follow from the size.
     """
 
     row: int
@@ -107,19 +107,19 @@ class StoredItem(NamedTuple):
 
     @property
     def size_px(self) -> tuple[int, int] | None:
-        """Width and height of an image; None for a text."""
+        """Width and height of an image, or None for a text."""
         if self.width_px is None or self.height_px is None:
             return None
         return self.width_px, self.height_px
 
     @property
     def region_boxes(self) -> NDArray[np.float32] | None:
-        """(regions, 4), x0, y0, x1, y1 in fractions of the image; None: see `boxes`."""
+        """Boxes (regions, 4), x0, y0, x1, y1 in fractions of the image; None as for `boxes`."""
         return None if self.boxes is None else unpack_boxes(self.boxes)
 
     @property
     def photo(self) -> PhotoFile | None:
-        """Where an image's bytes are; None for a text."""
+        """Location of an image's bytes, or None for a text."""
         return None if self.path is None else PhotoFile(Path(self.path), self.offset, self.length)
 
 
@@ -127,8 +127,8 @@ def create_tables(connection: sqlite3.Connection, filter_fields: Sequence[str] |
     """Create the empty tables.
 
     Args:
-        connection: to an open database without them.
-        filter_fields: metadata fields that get an index; None: all that there are.
+        connection: Connection to an open database without the tables.
+        filter_fields: Metadata fields that get an index, or None for all fields.
     """
     _create(connection, filter_fields)
     connection.execute(_BY_ID)
@@ -169,21 +169,21 @@ def insert_items(
 def write_items(
     path: Path, items: Iterable[StoredItem], filter_fields: Sequence[str] | None = None
 ) -> None:
-    """Write the file of a whole generation's items; quicker than `insert_items`, in bounded memory.
+    """Write the items of a whole generation; faster than `insert_items`, in bounded memory.
 
     The same items make the same file, byte for byte.
 
     Args:
-        path: of the new file.
-        items: in the order of their rows, numbered from 0.
-        filter_fields: metadata fields that get an index for filters; None: all.
+        path: Path of the new file.
+        items: Items in the order of their rows, numbered from 0.
+        filter_fields: Metadata fields that get an index for filters, or None for all fields.
 
     Raises:
         sqlite3.Error: the disk is full, cannot be written, or an id came twice.
     """
     connection = sqlite3.connect(path)
     try:
-        # No journal: a build that is cut short writes the whole file again.
+        # No journal: an interrupted build writes the whole file again.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA temp_store = FILE")
@@ -192,8 +192,8 @@ def write_items(
         connection.execute("CREATE TEMP TABLE lines (field, kind, value, row)")
         insert_items(connection, items, "temp.lines")
         connection.execute(_BY_ID)
-        # In the order of the key the pages are written one after the other, and full. Equal
-        # values in an item's list make one line.
+        # In the order of the key, pages are written sequentially and filled completely. Equal
+        # values in an item's list become one row.
         connection.execute(
             "INSERT OR IGNORE INTO fields SELECT * FROM temp.lines ORDER BY 1, 2, 3, 4"
         )
@@ -203,7 +203,7 @@ def write_items(
 
 
 def unknown_fields(connection: sqlite3.Connection, names: Collection[str]) -> set[str]:
-    """Return those of some metadata fields that have no index for filters yet."""
+    """Return the fields among `names` that have no index for filters yet."""
     return {name for name in names if connection.execute(_FIELD, (name,)).fetchone() is None}
 
 
@@ -214,25 +214,20 @@ def field_names(connection: sqlite3.Connection) -> list[str]:
 
 def count_fields(connection: sqlite3.Connection) -> int:
     """Return how many metadata fields have an index for filters."""
-    # To count the lines would be to read them all. They are numbered without gaps.
+    # Counting the rows would read all of them. They are numbered without gaps.
     last = connection.execute("SELECT MAX(field) FROM filter_fields").fetchone()[0]
     return 0 if last is None else int(last)
 
 
 def columns_of(connection: sqlite3.Connection) -> str:
-    """Return `COLUMNS` as a database has them; of those that it lacks, nothing is known."""
+    """Return `COLUMNS` for a database, with placeholders for columns that it lacks."""
     return COLUMNS if _has_boxes(connection) else COLUMNS.replace(_BOXES, f"NULL AS {_BOXES}")
 
 
 def add_missing_columns(connection: sqlite3.Connection) -> None:
-    """Bring a database that is written to up to date; to commit is left to the caller."""
+    """Add missing columns to a database before writing; the caller has to commit."""
     if not _has_boxes(connection):
         connection.execute(f"ALTER TABLE items ADD COLUMN {_BOXES} BLOB")
-
-
-def stored_item(line: tuple[Any, ...]) -> StoredItem:
-    """Make an item of a line with `COLUMNS`."""
-    return StoredItem._make((*line[:8], json.loads(line[8]), *line[9:]))
 
 
 def _has_boxes(connection: sqlite3.Connection) -> bool:
@@ -249,7 +244,7 @@ def _create(connection: sqlite3.Connection, filter_fields: Sequence[str] | None)
 
 
 class _FilterFields:
-    """The numbers of the fields with an index; only those that are asked for are read."""
+    """Numbers of the indexed fields; only those requested are read."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -259,7 +254,7 @@ class _FilterFields:
         self._with_lists: set[int] = set()
 
     def number(self, name: str) -> int | None:
-        """Return the number of a field, a new one if each field gets an index; None without one."""
+        """Return the number of a field, new if all fields are indexed; None without an index."""
         if name not in self._numbers:
             line = self._connection.execute(_FIELD, (name,)).fetchone()
             if line is not None:
@@ -271,7 +266,7 @@ class _FilterFields:
         return self._numbers[name]
 
     def note_list(self, field: int) -> None:
-        """Note that an item has a list of values in a field."""
+        """Record that an item has a list of values in a field."""
         if field not in self._with_lists:
             self._with_lists.add(field)
             self._connection.execute(
@@ -279,7 +274,7 @@ class _FilterFields:
             )
 
     def _new(self, name: str) -> int:
-        # The table numbers its lines from 1.
+        # The table numbers its rows from 1.
         inserted = self._connection.execute("INSERT INTO filter_fields (name) VALUES (?)", (name,))
         assert inserted.lastrowid is not None
         return inserted.lastrowid

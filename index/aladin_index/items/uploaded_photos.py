@@ -1,4 +1,4 @@
-"""Photos that came over the network: their bytes are kept in the index, named by what they are."""
+"""Uploaded photos: the index stores their bytes, named by the hash of their content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT = re.compile(rf"{PHOTOS}/[0-9a-f]{{2}}/[0-9a-f]{{64}}")
 
 @dataclass(frozen=True)
 class UploadedPhoto:
-    """The bytes of a photo that the index is to keep.
+    """Bytes of a photo that the index stores.
 
     Attributes:
         data: the picture file, as it came.
@@ -30,12 +30,12 @@ class UploadedPhoto:
 
     @cached_property
     def path(self) -> str:
-        """Where it is kept, relative to the index: photos/ab/abcd..., by the sha256."""
+        """Path of the stored file relative to the index: photos/ab/abcd..., by the sha256."""
         digest = hashlib.sha256(self.data).hexdigest()
         return f"{PHOTOS}/{digest[:2]}/{digest}"
 
     def write(self, root: Path) -> None:
-        """Write it to the disk, unless the same bytes are there; durable when it returns.
+        """Write the photo to disk, unless it is stored already; durable on return.
 
         Raises:
             OSError: the disk is full, or cannot be written.
@@ -48,11 +48,11 @@ class UploadedPhoto:
 
 
 def photo_of(root: Path, item: StoredItem) -> PhotoFile | None:
-    """Find the bytes of an image: its own file, or what the index keeps.
+    """Find the bytes of an image: its own file, or the copy stored in the index.
 
     Args:
-        root: of the index, which may have been moved since the photo was uploaded.
-        item: of the index.
+        root: Index folder, which may have been moved since the photo was uploaded.
+        item: Item of the index.
 
     Returns:
         None for a text, and where the index, which may come from elsewhere, names as kept what it
@@ -70,10 +70,10 @@ def photo_of(root: Path, item: StoredItem) -> PhotoFile | None:
 
 
 def sweep_photos(root: Path, used: Collection[str]) -> int:
-    """Remove uploaded photos that no item names, and what killed processes left of some.
+    """Remove uploaded photos that no item refers to, and partial files of killed processes.
 
     Args:
-        root: of the index; nothing may be added to it meanwhile.
+        root: Index folder; nothing may be added to it meanwhile.
         used: paths, relative to the index.
 
     Returns:

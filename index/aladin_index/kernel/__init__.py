@@ -1,1 +1,1 @@
-"""The second stage's sums in C, and what calls them from Python."""
+"""Second stage's scores computed in C, and their Python binding."""

@@ -1,4 +1,4 @@
-"""The native kernel from Python: loads what `hatch_build.py` has compiled, and calls it.
+"""Python binding of the native kernel: loads the library compiled by `hatch_build.py`.
 
 ctypes releases the GIL for as long as a call takes.
 """
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 logger = logging.getLogger(__name__)
 
-# What the library has to answer to `maxsim_interface`; see maxsim.h.
+# Expected return value of the library's `maxsim_interface`; see maxsim.h.
 INTERFACE = 2
-# The library's name starts so; the suffix is the system's.
+# Prefix of the library's name; the suffix depends on the system.
 LIBRARY_STEM = "_maxsim"
 
 _PROBLEMS = {
@@ -33,7 +33,7 @@ _PROBLEMS = {
 
 
 class KernelError(Exception):
-    """The kernel met data that cannot be scored."""
+    """The kernel received data that cannot be scored."""
 
     def __init__(self, status: int) -> None:
         super().__init__(_PROBLEMS.get(status, f"unknown status {status}"))
@@ -41,12 +41,12 @@ class KernelError(Exception):
 
     @property
     def is_row(self) -> bool:
-        """Whether the caller asked for a row that is not there; else the data are damaged."""
+        """Whether the caller requested a row that does not exist; else the data are damaged."""
         return self.status == 1
 
 
 class NativeTokens(Structure):
-    """`maxsim_tokens`: where the stored tokens of a side are."""
+    """`maxsim_tokens`: location of the stored tokens of a collection."""
 
     _fields_ = (
         ("values", c_void_p),
@@ -72,7 +72,7 @@ class NativeTokens(Structure):
         dim: int,
         bits: int,
     ) -> NativeTokens:
-        """Point to arrays, which have to outlive what is returned; all C-contiguous.
+        """Point to C-contiguous arrays, which must outlive the returned object.
 
         Args:
             values: (tokens, any) in the stored form.
@@ -81,7 +81,7 @@ class NativeTokens(Structure):
             centroids: (centroids, dim); None without a codebook.
             offsets: (items + 1,).
             dim: size of a token.
-            bits: of a dimension: 16, 8, 4 or 2.
+            bits: Bits per dimension: 16, 8, 4 or 2.
         """
         return cls(
             _address(values),
@@ -98,7 +98,7 @@ class NativeTokens(Structure):
 
 
 class _NativeQueries(Structure):
-    """`maxsim_queries`."""
+    """The `maxsim_queries` structure of the kernel."""
 
     _fields_ = (
         ("tokens", c_void_p),
@@ -109,14 +109,14 @@ class _NativeQueries(Structure):
 
 
 class Queries:
-    """Queries as the kernel takes them.
+    """Queries in the layout that the kernel expects.
 
     Attributes:
         count: number of queries.
     """
 
     def __init__(self, queries: Sequence[NDArray[np.float32]], *, are_regions: bool) -> None:
-        """Lay queries out one after the other.
+        """Concatenate the queries.
 
         Args:
             queries: (tokens, dim) each; at least one.
@@ -128,12 +128,12 @@ class Queries:
         )
         self._offsets = np.cumsum([0, *map(len, queries)], dtype=np.int64)
         self.native = _NativeQueries(
-            _address(self._tokens), _address(self._offsets), self.count, are_regions
+            self._tokens.ctypes.data, self._offsets.ctypes.data, self.count, are_regions
         )
 
 
 class Kernel:
-    """A loaded library.
+    """A loaded kernel library.
 
     Attributes:
         paths: names of the ways that this processor can take, the fastest first.
@@ -171,8 +171,8 @@ class Kernel:
         """Score the candidates of each query.
 
         Args:
-            tokens: of the items.
-            queries: of the other modality.
+            tokens: Tokens of the items.
+            queries: Queries of the other modality.
             rows: the candidates of all queries, one query's after the other's.
             row_offsets: (queries + 1,) where each query's begin and end.
             path: place in `paths`.
@@ -185,16 +185,16 @@ class Kernel:
         """
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         scores = np.empty(len(rows), dtype=np.float32)
-        _check(
-            self._score_rows(
-                byref(tokens),
-                byref(queries.native),
-                _address(rows),
-                _address(row_offsets),
-                _address(scores),
-                path,
-            )
+        status = self._score_rows(
+            byref(tokens),
+            byref(queries.native),
+            rows.ctypes.data,
+            row_offsets.ctypes.data,
+            scores.ctypes.data,
+            path,
         )
+        if status:
+            raise _problem(status)
         return scores
 
     def score_range(
@@ -205,11 +205,11 @@ class Kernel:
         scores: NDArray[np.float32],
         path: int = 0,
     ) -> None:
-        """Score the items from `first` on for all queries, in the order in which they lie.
+        """Score the items from `first` on for all queries, in storage order.
 
         Args:
-            tokens: of the items.
-            queries: of the other modality.
+            tokens: Tokens of the items.
+            queries: Queries of the other modality.
             first: row of the first item.
             scores: (queries, items) to be filled; its rows may lie apart.
             path: place in `paths`.
@@ -220,13 +220,15 @@ class Kernel:
         stride, item = scores.strides
         assert item == scores.itemsize
         end = first + scores.shape[1]
-        place, step = _address(scores), stride // item
-        _check(
-            self._score_range(byref(tokens), byref(queries.native), first, end, place, step, path)
+        place, step = scores.ctypes.data, stride // item
+        status = self._score_range(
+            byref(tokens), byref(queries.native), first, end, place, step, path
         )
+        if status:
+            raise _problem(status)
 
     def read_rows(self, tokens: NativeTokens, rows: NDArray[np.int64], path: int = 0) -> int:
-        """Read the stored tokens of some items and do nothing with them.
+        """Read the stored tokens of some items without using them.
 
         Returns:
             A sum over all bytes, so that they have been read.
@@ -236,7 +238,9 @@ class Kernel:
         """
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         total = ctypes.c_uint32()
-        _check(self._read_rows(byref(tokens), _address(rows), len(rows), byref(total), path))
+        status = self._read_rows(byref(tokens), rows.ctypes.data, len(rows), byref(total), path)
+        if status:
+            raise _problem(status)
         return total.value
 
     def round(
@@ -251,7 +255,7 @@ class Kernel:
         Args:
             vectors: (n, dim).
             scales: (n,).
-            feedback: (dim, dim); None: each value by itself.
+            feedback: (dim, dim), or None to round each value independently.
             bits: 8, 4 or 2.
 
         Returns:
@@ -263,23 +267,23 @@ class Kernel:
             feedback = np.ascontiguousarray(feedback, dtype=np.float32)
         count, dim = vectors.shape
         rounded = np.empty((count, dim), dtype=np.int8)
-        _check(
-            self._round(
-                _address(vectors),
-                _address(scales),
-                _address(feedback),
-                count,
-                dim,
-                bits,
-                _address(rounded),
-            )
+        status = self._round(
+            vectors.ctypes.data,
+            scales.ctypes.data,
+            _address(feedback),
+            count,
+            dim,
+            bits,
+            rounded.ctypes.data,
         )
+        if status:
+            raise _problem(status)
         return rounded
 
 
 @cache
 def load_kernel() -> Kernel | None:
-    """Load the library that the installation has compiled; says in the log which engine it is.
+    """Load the compiled kernel of the installation, and log which implementation is used.
 
     Returns:
         None where there is none, or one of another version of this package.
@@ -308,8 +312,8 @@ def _address(array: NDArray[Any] | None) -> int | None:
     return None if array is None else array.ctypes.data
 
 
-def _check(status: int) -> None:
+def _problem(status: int) -> Exception:
+    """Return the error for a status other than 0."""
     if status == 4:
-        raise MemoryError("the re-ranking kernel found no memory")
-    if status != 0:
-        raise KernelError(status)
+        return MemoryError("the re-ranking kernel found no memory")
+    return KernelError(status)

@@ -1,4 +1,4 @@
-"""Quality and time of two-stage search against the number of candidates; tokens are scored once."""
+"""Quality and time of two-stage search by number of candidates; tokens are scored once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from aladin_index.measure.curve_points import (
 )
 from aladin_index.measure.evaluate import EvaluationQueries, Question
 from aladin_index.search.backend import Collection
-from aladin_index.search.ranking import Ranking, rank_in_blocks
+from aladin_index.search.rerank import rank_in_blocks
+from aladin_index.search.retrieval import Ranking
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
 from aladin_network.scoring.fusion import DirectionFusion
@@ -35,12 +36,13 @@ from aladin_network.scoring.metrics import Ranks
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import DIRECTION_OF, Modality, NullProgress, Progress, Target
 
-# Of a cosine: the ANN's and those of the items beyond its candidates are summed in other orders.
+# Tolerance of a cosine: the ANN and the scores of items beyond its candidates are summed in
+# different orders.
 _ROUNDING = 1e-6
 
 
 class FirstStageOrder(NamedTuple):
-    """What the first stage hands over for a page.
+    """The first stage's result for a page.
 
     Attributes:
         rows: (items,) int64, best first: whole blocks of candidates.
@@ -54,7 +56,7 @@ class FirstStageOrder(NamedTuple):
 
 
 class ListedOrders:
-    """Lists what `TwoStageSearcher.search` lists for one query, whatever the candidates.
+    """Computes what `TwoStageSearcher.search` lists for a query with any candidates.
 
     The first stage is asked anew for every number, as a search asks it: what an ANN finds depends
     on how much it is asked for, and the last bits of a cosine on how it is computed. A pair's
@@ -63,12 +65,12 @@ class ListedOrders:
     """
 
     def __init__(self, side: Collection, query: Encoding, modality: Modality, listed: int) -> None:
-        """Score every item of a side.
+        """Score every item of a collection.
 
         Args:
-            side: with tokens, of the other modality.
+            side: Collection of the other modality, with tokens.
             query: one encoded item.
-            modality: of the query.
+            modality: Modality of the query.
             listed: hits of the page.
         """
         self._side = side
@@ -76,12 +78,12 @@ class ListedOrders:
         self._embedding = query.embedding[0].detach().float().cpu().numpy()
         tokens = query.item_tokens(0).detach().float().cpu()
         everything = side.order(self._embedding, side.count, side.count).rows
-        # Rows may be any numbers, see `SearchSide`.
+        # Rows may be arbitrary numbers, see `SearchSide`.
         self._rows = np.sort(everything)
         self._align = side.align(tokens, modality, self._rows)
 
     def first_stage(self, num_candidates: int) -> FirstStageOrder:
-        """Ask the first stage for as many blocks of candidates as the page reaches into."""
+        """Request as many blocks of candidates from the first stage as the page spans."""
         total = self._side.count
         block = min(num_candidates, total)
         stop = min(-(-self._listed // block) * block, total)
@@ -91,9 +93,9 @@ class ListedOrders:
         """Order the candidates by the fusion, and return the page.
 
         Args:
-            order: of `first_stage`.
+            order: Result of `first_stage`.
             fusion: constants of the direction.
-            weight: of the alignment score.
+            weight: Weight of the alignment score.
         """
         ranking = rank_in_blocks(
             order.rows, order.match, 1, self._look_up, fusion, weight, order.block
@@ -105,7 +107,7 @@ class ListedOrders:
 
 
 def listed_rank(page: Ranking, right: NDArray[np.int64], block: int) -> int:
-    """Return the 0-based rank of the best right answer on a page; ties count against us.
+    """Return the 0-based rank of the best right answer on a page; ties rank it lower.
 
     Two items tie where what put one before the other tells no difference: within a block of
     candidates the score, between two blocks the cosine. So one candidate at a time ranks as
@@ -134,20 +136,20 @@ def listed_rank(page: Ranking, right: NDArray[np.int64], block: int) -> int:
     return min(ranks)
 
 
-# Between matching alone, one candidate, and the exhaustive order, all of them.
+# Between matching alone (one candidate) and the exhaustive order (all candidates).
 DEFAULT_NUMBERS = (2, 5, 10, 20, 50, 100, 200, 500)
 
 _TOP = 10
-# One more than counts: whether the tenth place is shared is seen there.
+# One more item is listed to detect a tie at the tenth place.
 _LISTED = _TOP + 1
 _TIMED_QUERIES = 200
 
 
 def check_numbers(numbers: Sequence[int]) -> None:
-    """Refuse numbers of candidates that make no curve.
+    """Reject numbers of candidates that do not form a curve.
 
     Raises:
-        InputError: none, one below 1, or not ascending.
+        InputError: If the list is empty, a number is below 1, or the numbers are not ascending.
     """
     if not numbers or numbers[0] < 1 or any(low >= high for low, high in pairwise(numbers)):
         shown = ",".join(map(str, numbers)) or "none"
@@ -166,14 +168,15 @@ def candidate_curve(
     a million of either.
 
     Args:
-        searcher: of an index with images and texts, and their tokens.
-        queries: of images and texts of this index.
-        numbers: of candidates, ascending, at least 1; one, the index's defaults and all items
-            are measured besides. More than there are items are all items.
-        progress: told of questions, and of those that are timed.
+        searcher: Searcher of an index with images and texts, and their tokens.
+        queries: Image and text queries of this index.
+        numbers: Numbers of candidates, ascending, at least 1. One candidate, the index's defaults
+            and all items are measured in addition. A number above the number of items means all
+            items.
+        progress: Receives the progress of the queries, and of the timed queries.
 
     Raises:
-        InputError: other numbers, or the index has no tokens.
+        InputError: If the numbers are not valid, or the index has no tokens.
     """
     check_numbers(numbers)
     progress = progress or NullProgress()
@@ -210,10 +213,10 @@ def candidate_curve(
 
 
 class _Found(NamedTuple):
-    """What one direction finds by one rule.
+    """Results of one direction with one fusion rule.
 
     Attributes:
-        ranks: of the right answers; `_LISTED` stands for all that are not listed.
+        ranks: Ranks of the right answers; `_LISTED` represents all that are not listed.
         agreement: mean over the questions, see `DirectionQuality`.
     """
 
@@ -222,10 +225,10 @@ class _Found(NamedTuple):
 
 
 class _Direction:
-    """Asks the questions of one direction.
+    """Runs the queries of one direction.
 
     Attributes:
-        items: that compete.
+        items: Number of competing items.
         default: number of candidates of a search that does not say.
         timed: evenly spread questions.
     """
@@ -249,7 +252,7 @@ class _Direction:
         self.timed = questions[:: -(-len(questions) // _TIMED_QUERIES)]
 
     def find(self, numbers: Sequence[int], progress: Progress) -> dict[Rule, _Found]:
-        """Find with every number and rule."""
+        """Search with every number of candidates and every rule."""
         fusion = self._searcher.index.checkpoint.fusion.of(DIRECTION_OF[self._modality])
         weights: dict[Rule, float] = {"fitted": fusion.weight, "papers": 1.0}
         shape = (len(RULES), len(numbers), len(self._questions))
@@ -272,7 +275,7 @@ class _Direction:
         }
 
     def time(self, numbers: Sequence[int], progress: Progress) -> list[SearchTime]:
-        """Time searches with every number."""
+        """Time searches with every number of candidates."""
         return search_times(
             self._searcher, self.timed, self._modality, self._target, numbers, progress
         )
@@ -283,7 +286,7 @@ class _Direction:
 
 
 class _Recalls(NamedTuple):
-    """Draws of one point of the curve."""
+    """Bootstrap draws of one point of the curve."""
 
     text_r1: Draws
     image_r1: Draws
@@ -291,7 +294,7 @@ class _Recalls(NamedTuple):
 
 
 def _qualities(bootstrap: PhotoBootstrap, by_text: _Found, by_image: _Found) -> list[Quality]:
-    """Sum one rule's points up; the first is matching alone."""
+    """Summarise the points of one rule; the first point is matching alone."""
     recalls = [
         _recalls(bootstrap, Ranks(*both))
         for both in zip(by_text.ranks, by_image.ranks, strict=True)

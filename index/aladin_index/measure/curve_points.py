@@ -29,10 +29,10 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Draws:
-    """A number as observed and in every resample; sums and differences stay paired.
+    """Observed value and its bootstrap resamples; sums and differences remain paired.
 
     Attributes:
-        observed: of the photos as they are.
+        observed: Value for the original photos.
         resampled: (resamples,) float64.
     """
 
@@ -40,21 +40,21 @@ class Draws:
     resampled: Float[Tensor, " resamples"]
 
     def __add__(self, other: Draws) -> Draws:
-        """Add two numbers of the same resamples."""
+        """Add a value with the same resamples."""
         return Draws(self.observed + other.observed, self.resampled + other.resampled)
 
     def __sub__(self, other: Draws) -> Draws:
-        """Subtract a number of the same resamples."""
+        """Subtract a value with the same resamples."""
         return Draws(self.observed - other.observed, self.resampled - other.resampled)
 
     def estimate(self) -> Estimate:
-        """Return the number with the 2.5 and 97.5 percentiles of the resamples."""
+        """Return the value with the 2.5th and 97.5th percentiles of the resamples."""
         low, high = self.resampled.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
         return Estimate(self.observed, float(low), float(high))
 
 
 class PhotoBootstrap:
-    """Draws as many photos as there are, with replacement, each with all of its captions.
+    """Draws as many photos as exist, with replacement, each with all of its captions.
 
     Captions of one photo are right or wrong together more often than not, so they are no
     independent queries. The draws are those of `aladin_network.scoring.metrics.paired_bootstrap`.
@@ -63,12 +63,12 @@ class PhotoBootstrap:
     def __init__(
         self, image_of_text: Int[Tensor, " texts"], resamples: int = 1000, seed: int = 0
     ) -> None:
-        """Draw.
+        """Draw the resamples.
 
         Args:
             image_of_text: each text's photo, 0 up to the number of photos; each has a text.
             resamples: number of draws.
-            seed: of the draws.
+            seed: Seed of the draws.
         """
         self.resamples = resamples
         self._image_of_text = image_of_text
@@ -80,13 +80,13 @@ class PhotoBootstrap:
         self._times = times.scatter_add_(1, drawn, torch.ones_like(times))
 
     def mean_of_texts(self, values: Float[Tensor, " texts"]) -> Draws:
-        """Draw the mean of what each text has, float64."""
+        """Draw the mean of a value per text, in float64."""
         of_photos = torch.zeros_like(self._captions).index_add_(0, self._image_of_text, values)
         resampled = (self._times @ of_photos) / (self._times @ self._captions)
         return Draws(float(values.mean()), resampled)
 
     def mean_of_images(self, values: Float[Tensor, " photos"]) -> Draws:
-        """Draw the mean of what each photo has, float64."""
+        """Draw the mean of a value per photo, in float64."""
         return Draws(float(values.mean()), self._times @ values / len(values))
 
 
@@ -94,7 +94,7 @@ _TOP = 10
 
 
 class SearchTime(NamedTuple):
-    """Milliseconds of both stages on one thread; encoding and looking up come on top."""
+    """Milliseconds of both stages on one thread, without encoding and looking up the hits."""
 
     median_ms: float
     p95_ms: float
@@ -108,7 +108,7 @@ def search_times(
     numbers: Sequence[int],
     progress: Progress,
 ) -> list[SearchTime]:
-    """Time searches for as many hits as there are candidates, at most ten.
+    """Time searches for as many hits as candidates, at most ten.
 
     With fewer candidates than hits a search goes on block by block: that is how pages continue,
     not what the candidates cost.
@@ -118,11 +118,11 @@ def search_times(
     question, for a search that follows one of all items finds the caches full of other things.
 
     Args:
-        searcher: of the index.
-        questions: at least one.
-        modality: of the questions.
+        searcher: Searcher of the index.
+        questions: At least one question.
+        modality: Modality of the questions.
         target: side to be searched.
-        numbers: of candidates.
+        numbers: Numbers of candidates.
         progress: advanced question by question.
 
     Returns:
@@ -156,7 +156,7 @@ RULES: tuple[Rule, ...] = ("fitted", "papers")
 
 
 class DirectionQuality(NamedTuple):
-    """How one direction finds.
+    """Search quality of one direction.
 
     Attributes:
         r1: R@1 in percent.
@@ -170,11 +170,11 @@ class DirectionQuality(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """How both directions find.
+    """Search quality of both directions.
 
     Attributes:
-        text_to_image: how texts find images.
-        image_to_text: how images find texts.
+        text_to_image: Quality of searches for images by text.
+        image_to_text: Quality of searches for texts by image.
         rsum: sum of R@1, R@5 and R@10 of both.
         rsum_gain: rsum less that of matching alone, over the same draws of photos.
     """
@@ -186,7 +186,7 @@ class Quality(NamedTuple):
 
 
 class SearchTimes(NamedTuple):
-    """The time of a search in each direction."""
+    """Search time of each direction."""
 
     text_to_image: SearchTime
     image_to_text: SearchTime
@@ -202,9 +202,9 @@ class CurvePoint(NamedTuple):
 
     Attributes:
         candidates: handed to the second stage at a time.
-        fitted: by the fusion that was fitted on validation.
-        papers: by the alignment score alone, the papers' rule.
-        times: with the fitted fusion; the rule makes no difference to them.
+        fitted: Quality with the fusion fitted on validation data.
+        papers: Quality with the alignment score alone, the rule of the papers.
+        times: Times with the fitted fusion; the rule does not affect them.
     """
 
     candidates: int
@@ -218,13 +218,13 @@ class CandidateCurve:
     """Quality and time against the number of candidates.
 
     Attributes:
-        points: from one candidate, which is matching alone, to all items, which is the
-            exhaustive order: of the fused score, and of the alignment alone.
-        default_candidates: of a search that does not say, by direction.
-        items: that compete, by direction: images for a text, texts for an image.
-        texts: that asked.
-        images: that asked.
-        resamples: of the photos, for the intervals.
+        points: From one candidate (matching alone) to all items (the exhaustive order), for the
+            fused score and for the alignment score alone.
+        default_candidates: Default number of candidates of a search, by direction.
+        items: Number of competing items by direction: images for a text, texts for an image.
+        texts: Number of text queries.
+        images: Number of image queries.
+        resamples: Number of bootstrap resamples of the photos for the intervals.
         timed: number of questions of each direction that were timed, at most.
     """
 

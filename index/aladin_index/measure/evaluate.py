@@ -28,12 +28,12 @@ _TEXTS_AT_A_TIME = 64
 
 
 class EvaluationText(NamedTuple):
-    """A caption that asks for its image.
+    """A caption as a query for its image.
 
     Attributes:
-        id: of the text in the index.
+        id: Id of the text in the index.
         text: the caption.
-        image_id: of its image in the index.
+        image_id: Id of its image in the index.
     """
 
     id: str
@@ -42,7 +42,7 @@ class EvaluationText(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A query, and what it should find.
+    """A query and its right answers.
 
     Attributes:
         query: one encoded item.
@@ -59,7 +59,7 @@ class EvaluationQueries(NamedTuple):
     Attributes:
         texts: one a caption; a caption of 13 words of 128 values takes 8 kB.
         images: one an image that has a caption.
-        image_of_text: for each of `texts`, its image's place in `images`.
+        image_of_text: Index in `images` of the image of each of `texts`.
     """
 
     texts: list[Question]
@@ -73,17 +73,17 @@ def evaluation_queries(
     texts: Sequence[EvaluationText],
     progress: Progress | None = None,
 ) -> EvaluationQueries:
-    """Make the questions: texts are encoded, as those of users are; images ask as they are stored.
+    """Make the questions: texts are encoded like user queries, images use stored encodings.
 
     Args:
-        searcher: of an index with images and texts.
+        searcher: Searcher of an index with images and texts.
         image_ids: the images; those without a caption do not ask.
-        texts: any number an image.
+        texts: Captions, any number per image.
         progress: advanced question by question.
 
     Raises:
         NoSuchTargetError: the index lacks images or texts.
-        InputError: there is nothing to evaluate, or an id is not in the index or not among
+        InputError: If there is nothing to evaluate, or an id is not in the index or not among
             `image_ids`.
     """
     if not image_ids or not texts:
@@ -125,7 +125,7 @@ def _stored_image(searcher: TwoStageSearcher, image_id: str) -> Encoding:
 
 
 def _check_known(side: Collection, ids: Iterable[str]) -> None:
-    # These alone: the index may have many times as many items as are evaluated.
+    # Only these: the index may have many times as many items as are evaluated.
     wanted = list(ids)
     known = side.items.by_ids(wanted)
     unknown = [item_id for item_id, item in zip(wanted, known, strict=True) if item is None]
@@ -140,13 +140,13 @@ _TOP = 10
 
 
 class DirectionReport(NamedTuple):
-    """How one direction is served.
+    """Agreement and speed of one direction in production form.
 
     Attributes:
         agreement: share of the exhaustive order's top 10, by the same score, that is in the
             top 10 as served; the mean over the queries that were compared.
         compared: number of queries that were compared.
-        median_ms: of both stages; encoding the query and looking the hits up come on top.
+        median_ms: Median time of both stages, without encoding the query and looking up the hits.
     """
 
     agreement: float
@@ -155,13 +155,13 @@ class DirectionReport(NamedTuple):
 
 
 class ServedEvaluation(NamedTuple):
-    """Quality and speed as served.
+    """Quality and speed in production form.
 
     Attributes:
-        ranks: of the right answers; an answer outside the candidates ranks last.
-        metrics: of these ranks.
-        text_to_image: how texts find images.
-        image_to_text: how images find texts.
+        ranks: Ranks of the right answers; an answer outside the candidates ranks last.
+        metrics: Metrics of these ranks.
+        text_to_image: Report of searches for images by text.
+        image_to_text: Report of searches for texts by image.
     """
 
     ranks: Ranks
@@ -179,16 +179,17 @@ def evaluate_index(
     compared_queries: int = 200,
     progress: Progress | None = None,
 ) -> ServedEvaluation:
-    """Ask an index for every image's captions and every caption's image.
+    """Query an index for every image's captions and every caption's image.
 
     All items of the index compete, also those that are not part of the evaluation.
 
     Args:
-        searcher: of an index with images and texts.
-        queries: of images and texts of this index.
-        num_candidates: of the first stage; None: the index's default.
-        fusion: weight of the alignment score; None: the one chosen on validation.
-        compared_queries: of each direction, for the agreement; an exhaustive search is slow.
+        searcher: Searcher of an index with images and texts.
+        queries: Image and text queries of this index.
+        num_candidates: Number of candidates of the first stage, or None for the index's default.
+        fusion: Weight of the alignment score, or None for the one chosen on validation data.
+        compared_queries: Number of queries per direction for the agreement; an exhaustive search is
+            slow.
         progress: advanced query by query.
     """
     progress = progress or NullProgress()
@@ -202,7 +203,7 @@ def evaluate_index(
 
 
 class _Direction:
-    """Collects what the queries of one direction find."""
+    """Collects the search results of one direction."""
 
     def __init__(
         self,
@@ -226,14 +227,14 @@ class _Direction:
     def ask_all(
         self, questions: Sequence[Question], compared_queries: int, progress: Progress
     ) -> None:
-        """Ask all questions, and compare some, evenly spread."""
+        """Run all questions, and compare an evenly spaced subset with exhaustive search."""
         step = max(1, len(questions) // compared_queries)
         for place, (query, right) in enumerate(questions):
             self._ask(query, right, compare=place % step == 0)
             progress.advance()
 
     def report(self) -> DirectionReport:
-        """Sum up."""
+        """Summarise the direction."""
         return DirectionReport(
             agreement=statistics.fmean(self._agreements),
             compared=len(self._agreements),
@@ -241,7 +242,7 @@ class _Direction:
         )
 
     def _ask(self, query: Encoding, right: set[str], *, compare: bool) -> None:
-        """Search once; and once more exhaustively, where the two are to be compared."""
+        """Search once, and a second time exhaustively if the results are compared."""
         hits, took_ms = self._search(query, max(_TOP, self._num_candidates), self._num_candidates)
         self._times_ms.append(took_ms)
         self.ranks.append(rank_as_served(hits[: self._num_candidates], right, self._count))
@@ -261,7 +262,7 @@ class _Direction:
 
 
 def rank_as_served(hits: Sequence[SearchHit], right: set[str], count: int) -> int:
-    """Return the 0-based rank of the best right answer; ties count against us.
+    """Return the 0-based rank of the best right answer; ties rank it lower.
 
     Args:
         hits: all candidates, best first.

@@ -1,4 +1,4 @@
-"""How much of the exhaustive second stage two-stage search keeps, and the queries to measure it.
+"""Share of the exhaustive second stage that two-stage search keeps, and its queries.
 
 An item of the exhaustive top that is among the candidates is in the top of these as well, because
 it has fewer rivals there. So the share that two-stage search keeps of the exhaustive top is the
@@ -20,8 +20,8 @@ from torch import Tensor
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.retrieval import largest, retrieve
-from aladin_index.search.ranking import rank_in_blocks
-from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.rerank import rank_in_blocks
 from aladin_index.tokens.alignment import alignment_with_all, alignment_with_candidates
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.scoring.scores import Encoding
@@ -32,7 +32,7 @@ class TuneQueries(NamedTuple):
     """Encoded queries of one modality.
 
     Attributes:
-        modality: of all of them.
+        modality: Modality of all queries.
         embeddings: (queries, d_match) float32, L2-normalised.
         tokens: the real tokens of each query, (any, d_align) float32.
     """
@@ -43,7 +43,7 @@ class TuneQueries(NamedTuple):
 
 
 def queries_of_encoding(encoding: Encoding, modality: Modality) -> TuneQueries:
-    """Take what the network made of some texts or photos."""
+    """Convert the encoding of some texts or photos to queries."""
     return TuneQueries(
         modality,
         encoding.embedding.detach().float().cpu().contiguous().numpy(),
@@ -52,10 +52,10 @@ def queries_of_encoding(encoding: Encoding, modality: Modality) -> TuneQueries:
 
 
 def stored_queries(side: StoredCollection, count: int) -> TuneQueries:
-    """Sample what an index stores of its items; the same ones each time.
+    """Sample queries from an index's stored items; deterministic.
 
     Args:
-        side: to ask with.
+        side: Collection whose items serve as queries.
         count: queries wanted; all items where there are fewer.
     """
     chosen = np.random.default_rng(0).permutation(side.entry.count)[:count]
@@ -67,13 +67,13 @@ def stored_queries(side: StoredCollection, count: int) -> TuneQueries:
     )
 
 
-# Scores of all items that are held at a time, twice: both stages'.
+# Scores of all items that are held in memory at a time, for both stages.
 _SCORES_AT_A_TIME = 2**26
 _TIMED_QUERIES = 50
 
 
 class ExhaustiveTops(NamedTuple):
-    """The best items of each query when every item goes through the second stage.
+    """The best items of each query when the second stage scores every item.
 
     Attributes:
         rows: (queries, at) int64, best first.
@@ -94,9 +94,9 @@ def exhaustive_tops(
     """Score every item for every query.
 
     Args:
-        side: of the other modality than the queries'.
-        queries: to ask.
-        fusion: that the order is by.
+        side: Collection of the other modality than the queries.
+        queries: Queries to score the items for.
+        fusion: Fusion that determines the order.
         at: number of best items, at most those there are.
         progress: advanced item by item, once for each group of queries that memory allows.
     """
@@ -119,21 +119,22 @@ def exhaustive_tops(
 
 
 def _places(match: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the places of rows in the order of the cosines, equal ones in ascending order."""
+    """Return the ranks of rows by cosine; ties are in ascending row order."""
     higher = [np.count_nonzero(match > match[row]) for row in rows]
     equal_before = [np.count_nonzero(match[:row] == match[row]) for row in rows]
     return np.array(higher, dtype=np.int64) + np.array(equal_before, dtype=np.int64)
 
 
 def fewest_candidates(tops: ExhaustiveTops, fidelity: float) -> int:
-    """Return the fewest candidates of an exact first stage that keep a share of the tops.
+    """Return the fewest candidates of an exact first stage that keep a share of top items.
 
     Args:
-        tops: of the queries.
+        tops: Top items of the queries.
         fidelity: mean share to be kept, more than 0 and at most 1.
     """
     needed = np.sort(tops.places.ravel()) + 1
-    # All queries have as many best items, so the mean of shares is the share of all of them.
+    # All queries have the same number of top items, so the mean of their shares is the overall
+    # share.
     kept = int(np.ceil(fidelity * len(needed) - 1e-9))
     return int(max(needed[max(kept, 1) - 1], tops.rows.shape[1]))
 
@@ -145,14 +146,14 @@ def fidelity_of(
     tops: ExhaustiveTops,
     candidates: int,
 ) -> float:
-    """Measure the mean share of the tops that the first stage finds.
+    """Measure the mean share of the top items that the first stage finds.
 
     Args:
-        side: that is searched.
-        ann: of the side, with the way of searching to be measured.
-        queries: to ask.
-        tops: of these queries.
-        candidates: to be found.
+        side: Collection to search.
+        ann: ANN index of the collection, with the search settings to measure.
+        queries: Queries to search for.
+        tops: Top items of these queries.
+        candidates: Number of candidates to retrieve.
     """
     if candidates >= side.entry.count:
         return 1.0
@@ -170,7 +171,7 @@ def two_stage_ms(
     fusion: DirectionFusion,
     candidates: int,
 ) -> float:
-    """Return the median time of retrieving and re-ranking, over some of the queries."""
+    """Return the median time of retrieval and re-ranking for some of the queries."""
     times_ms: list[float] = []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as the service does: a query is one thread's work

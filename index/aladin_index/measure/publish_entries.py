@@ -1,4 +1,4 @@
-"""Publishes the live generation anew with other manifest entries or another calibration.
+"""Republishes the live generation with other manifest entries or another calibration.
 
 The new generation shares the files of the live one, and has its changes.
 """
@@ -39,16 +39,17 @@ def publish_entries(
     made_by: MadeBy,
     calibration: Calibration | None = None,
 ) -> int:
-    """Make a generation live that has the files and the changes of the one before.
+    """Publish a generation with the files and the changes of the previous one.
 
     To be called by the only builder of the index (`aladin_index.format.disk.only_builder`).
 
     Args:
-        root: of the index.
-        manifest: of the live generation.
-        entries: of sides, that replace those of the manifest.
+        root: Index folder.
+        manifest: Manifest of the live generation.
+        entries: Collection entries that replace those of the manifest.
         made_by: noted in the manifest.
-        calibration: that replaces the manifest's, fitted to this index; None keeps what is there.
+        calibration: Calibration fitted to this index that replaces the manifest's, or None to keep
+            the existing one.
 
     Returns:
         The number of the new generation.
@@ -79,7 +80,7 @@ def publish_entries(
 
 
 def _share(source: Path, copy: Path) -> None:
-    """Give a file a second name; where the file system knows no second names, copy it."""
+    """Create a hard link to a file, or a copy if the file system does not support hard links."""
     try:
         os.link(source, copy)
     except OSError:
@@ -87,18 +88,18 @@ def _share(source: Path, copy: Path) -> None:
 
 
 def store_calibration(root: Path, calibration: Calibration) -> int:
-    """Make a generation live whose answers are judged by a calibration.
+    """Publish a generation with a calibration that judges its answers.
 
     Args:
-        root: of the index.
-        calibration: of the model that the index was built with.
+        root: Index folder.
+        calibration: Calibration of the model that the index was built with.
 
     Returns:
         The number of the new generation.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
-        IndexMismatchError: it was fitted to the scores of another model.
+        IndexNotReadyError: If no generation was published yet.
+        IndexMismatchError: If the calibration was fitted to the scores of another model.
         IndexWriteError: the disk is full or cannot be written, or a build is running.
     """
     live_generation(root)  # before a lock is made where there is no index

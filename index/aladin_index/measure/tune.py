@@ -24,15 +24,16 @@ from aladin_index.measure.fidelity import (
     two_stage_ms,
 )
 from aladin_index.measure.publish_entries import publish_entries
-from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.search.live_collection import StoredCollection
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Direction, Modality, NullProgress, Progress, Target
 
-# Numbers of candidates that the curve has, below the most allowed.
+# Numbers of candidates on the curve, below the largest allowed one.
 _CURVE = (10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750)
-# The candidates depend on how the first stage is searched, and that on the candidates.
+# The number of candidates depends on the first stage's search settings, and these on the number of
+# candidates.
 _ROUNDS = 3
 _CROSSING: dict[Target, tuple[Target, Modality, Direction]] = {
     "images": ("texts", "text", "text_to_image"),
@@ -42,16 +43,16 @@ _CROSSING: dict[Target, tuple[Target, Modality, Direction]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions:
-    """What is asked for.
+    """Requested quality and limits of a tuning.
 
     Attributes:
         ann_recall: share of the exact nearest items that the first stage has to find.
         fidelity: share of the exhaustive order's top hits to be kept.
         at: number of top hits that are compared.
-        num_queries: of each side, taken from the index.
-        max_candidates: of a search.
-        device: where the network encodes what to ask with. What is measured are searches on the
-            processor: for those, the search width and the candidates are stored.
+        num_queries: Number of queries per collection, taken from the index.
+        max_candidates: Largest number of candidates of a search.
+        device: Device on which the network encodes the queries. Searches are measured on the CPU,
+            since the search width and the candidates are stored for it.
     """
 
     ann_recall: float = 0.99
@@ -62,7 +63,7 @@ class TuneOptions:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
+        """Reject impossible values.
 
         Raises:
             ConfigError: a share outside of (0, 1], or a number below 1 or above the candidates.
@@ -82,12 +83,12 @@ class TuneOptions:
 
 
 class TuneReport(NamedTuple):
-    """What a tuning found.
+    """Result of a tuning.
 
     Attributes:
         generation: the new live generation.
         sides: their new entries.
-        warnings: what could not be reached or measured, each a sentence.
+        warnings: Sentences about targets that could not be reached or measured.
     """
 
     generation: int
@@ -101,20 +102,20 @@ def tune_index(
     make_queries: Callable[[AladinModel], Mapping[Modality, TuneQueries]] | None = None,
     progress: Progress | None = None,
 ) -> TuneReport:
-    """Measure each side, and make a generation live that is searched accordingly.
+    """Measure each collection, and publish a generation with the tuned search settings.
 
     The new generation shares its files with the old one; pending changes go along. Items that
     were added or removed since the generation was built take no part in the measurement.
 
     Args:
-        root: of the index.
-        options: what is asked for.
+        root: Index folder.
+        options: Requested quality and limits.
         make_queries: encodes what to ask with; of a modality that is not there, or if this is
             None, a sample of the index asks.
-        progress: told of search widths and items.
+        progress: Receives the progress of search widths and items.
 
     Raises:
-        IndexNotReadyError: nothing was published yet.
+        IndexNotReadyError: If no generation was published yet.
         IndexCorruptError: a file is not what the manifest says.
         IndexWriteError: the disk is full or cannot be written, or the index is being built.
     """
@@ -135,10 +136,10 @@ def tune_index(
 
 
 class _SideTuner:
-    """Tunes one side.
+    """Tunes one collection.
 
     Attributes:
-        warnings: what could not be reached or measured.
+        warnings: Targets that could not be reached or measured.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class _SideTuner:
         self.warnings: list[str] = []
 
     def tune(self) -> CollectionEntry:
-        """Return the side's new entry."""
+        """Return the collection's new entry."""
         entry, queries = self._side.entry, self._crossing
         if queries is None or entry.token_count == 0:
             reason = (
@@ -185,7 +186,7 @@ class _SideTuner:
         return replace(entry, ann=ann, tuning=self._measure(queries, tops, ann, candidates))
 
     def _find(self, queries: TuneQueries, tops: ExhaustiveTops) -> tuple[AnnEntry, int]:
-        """Return the way to search the ANN, and the fewest candidates that keep enough."""
+        """Return the ANN search settings, and the fewest candidates that keep enough."""
         wanted = self._options.fidelity
         least = min(fewest_candidates(tops, wanted), self._most)
         candidates = least
@@ -196,12 +197,13 @@ class _SideTuner:
                 break
             candidates = fewest
             ann = self._calibrate(queries, candidates)
-            # With what was found for more candidates, fewer may do; that would be asked in vain.
+            # With the settings found for more candidates, fewer may suffice; trying that would be
+            # pointless.
             least = candidates
         return ann, candidates
 
     def _fewest(self, queries: TuneQueries, tops: ExhaustiveTops, ann: AnnEntry, least: int) -> int:
-        """Search for the fewest candidates, from `least` on, that keep enough; else the most."""
+        """Search for the fewest candidates from `least` that keep enough, else the most."""
 
         def enough(candidates: int) -> bool:
             found = fidelity_of(self._side, self._searching(ann), queries, tops, candidates)
@@ -251,9 +253,10 @@ class _SideTuner:
         )
 
     def _calibrate(self, queries: TuneQueries, recall_at: int) -> AnnEntry:
-        """Choose the way to search the ANN for `recall_at` candidates."""
+        """Choose the ANN search settings for `recall_at` candidates."""
         wanted = self._options.ann_recall
-        # What finds this much among few may not among more: it is never measured at fewer.
+        # Settings that reach this recall for few candidates may miss it for more: never measure
+        # with fewer.
         chosen, curve = choose_search_width(
             self._side.ann,
             self._side.embeddings,

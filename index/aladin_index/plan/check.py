@@ -10,16 +10,16 @@ from aladin_index.plan.measurements import MeasuredRun, Measurements
 from aladin_index.plan.plan import plan_embedded
 from aladin_index.plan.workload import Workload
 
-# A plan is to be within so much of what was measured.
+# Largest accepted relative deviation of a plan from the measurement.
 TOLERANCE = 0.25
 
 
 class Compared(NamedTuple):
-    """One number of one index.
+    """One value of one index, planned and measured.
 
     Attributes:
-        items: of the index.
-        name: of the number, with its unit.
+        items: Number of items of the index.
+        name: Name of the value, with its unit.
         planned: expected.
         measured: found.
     """
@@ -31,17 +31,17 @@ class Compared(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Planned over measured."""
+        """Planned value divided by the measured value."""
         return self.planned / self.measured
 
     @property
     def within(self) -> bool:
-        """Whether it is off by no more than `TOLERANCE` of what was measured."""
+        """Whether the deviation is at most `TOLERANCE` of the measured value."""
         return abs(self.ratio - 1) <= TOLERANCE
 
 
 def compare(constants: Constants, measurements: Measurements) -> list[Compared]:
-    """Plan each index that was measured, and put the numbers side by side."""
+    """Plan each measured index, and compare the values."""
     return [each for run in measurements.runs for each in _compared(constants, run)]
 
 
@@ -51,7 +51,7 @@ def _compared(constants: Constants, run: MeasuredRun) -> Iterator[Compared]:
         token_dtype=run.token_dtype,
         generations=1,
         machine_memory_bytes=constants.machine.memory_bytes,
-        # Time is told for the threads that were measured with.
+        # Times are for the number of threads of the measurement.
         machine_cores=constants.machine.threads,
     )
     plan = plan_embedded(workload, constants)

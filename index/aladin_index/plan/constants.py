@@ -1,4 +1,4 @@
-"""Costs measured on one machine, which plans are computed from.
+"""Costs measured on one machine, from which plans are computed.
 
 ``constants.json`` beside this module was written by ``python -m benchmarks.search.constants``,
 which also writes one for another machine. Every constant is the cost of one unit of work, in
@@ -26,13 +26,13 @@ PACKAGED_CONSTANTS = Path(__file__).with_name("constants.json")
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Where something was measured.
+    """The machine of a measurement.
 
     Attributes:
-        processor: as the system names it.
-        cores: that the process might use.
-        threads: that FAISS built on.
-        memory_bytes: of the machine.
+        processor: Processor name as the system reports it.
+        cores: Cores available to the process.
+        threads: Threads that FAISS used for building.
+        memory_bytes: Memory of the machine.
     """
 
     processor: str
@@ -43,7 +43,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessConstants:
-    """Resident memory of processes before the index is in it.
+    """Resident memory of processes before the index is loaded.
 
     Attributes:
         serving_bytes: one that searches, without a network to speak of.
@@ -59,12 +59,12 @@ class ProcessConstants:
 
 @dataclass(frozen=True, kw_only=True)
 class FileConstants:
-    """What it takes to write an index's files.
+    """Costs of writing an index's files.
 
     Attributes:
-        item_bytes: of an item in the database: id, address, text, three fields of metadata.
-        item_s: to insert it, its lines for filters included.
-        byte_s: to write a byte of an array, and to read it again for its checksum.
+        item_bytes: Bytes of an item in the database: id, address, text, three metadata fields.
+        item_s: Seconds to insert an item, including its rows for filters.
+        byte_s: Seconds to write a byte of an array, and to read it again for its checksum.
     """
 
     item_bytes: float
@@ -74,11 +74,11 @@ class FileConstants:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchWidth:
-    """How wide an index of inverted lists has to be searched, on synthetic photos.
+    """Required search width of an inverted-list index on synthetic photos.
 
     Attributes:
-        items: in the index.
-        lists: of the index.
+        items: Number of items in the index.
+        lists: Number of inverted lists of the index.
         width: lists that have to be searched for an ann_recall of 0.99.
         oversample: rows that are compared exactly, for each one wanted.
         skew: codes in the lists that queries meet, over those of lists of equal length.
@@ -93,21 +93,21 @@ class SearchWidth:
 
 @dataclass(frozen=True, kw_only=True)
 class FirstStageConstants:
-    """What it takes to build and search the first stage.
+    """Costs of building and searching the first stage.
 
     Attributes:
         flat_s: [bytes of all vectors, seconds of one exact search], ascending; what lies between
             is interpolated.
-        coarse_s: to compare a query with one value of one list's centroid.
-        scan_s: of a search of lists, however many there are.
-        list_s: to begin with a list.
-        code_byte_s: to scan one byte of fast-scan codes.
-        row_s: to compare a query with a row of 256 values that lies anywhere.
-        train_s: of training, for each value of each vector of the sample and each list.
-        train_fixed_s: of training the codes, for each value of each vector of the sample.
-        assign_s: to assign a vector to its list, for each value and list.
-        encode_s: to encode a vector, for each value.
-        calibrate_s: of measuring recall, for each value of each vector.
+        coarse_s: Seconds to compare a query with one value of one list's centroid.
+        scan_s: Fixed seconds of a search of lists, regardless of their number.
+        list_s: Seconds to start scanning a list.
+        code_byte_s: Seconds to scan one byte of fast-scan codes.
+        row_s: Seconds to compare a query with a row of 256 values at a random location.
+        train_s: Seconds of training, for each value of each vector of the sample and each list.
+        train_fixed_s: Seconds of training the codes, for each value of each vector of the sample.
+        assign_s: Seconds to assign a vector to its list, for each value and list.
+        encode_s: Seconds to encode a vector, for each value.
+        calibrate_s: Seconds of measuring recall, for each value of each vector.
         widths: ascending by items.
     """
 
@@ -127,12 +127,12 @@ class FirstStageConstants:
 
 @dataclass(frozen=True, kw_only=True)
 class FormConstants:
-    """What one stored form of the tokens takes.
+    """Costs of one storage format of the tokens.
 
     Attributes:
-        pack_s: to bring one value of a token into the form.
-        value_s: to read one value of a candidate's token, whatever it is compared with.
-        score_s: to compare it with one word.
+        pack_s: Seconds to convert one value of a token to the format.
+        value_s: Seconds to read one value of a candidate's token, regardless of the query.
+        score_s: Seconds to compare it with one word.
     """
 
     pack_s: float
@@ -142,12 +142,12 @@ class FormConstants:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConstants:
-    """What a search takes beside its two stages, of an index whose pages are in memory.
+    """Costs of a search besides its two stages, for an index whose pages are in memory.
 
     Attributes:
-        around_s: of all the rest: checks, the fusion, looking ten hits up.
+        around_s: Seconds of everything else: checks, fusion, looking up ten hits.
         spread: p95 over p50 of whole searches, one at a time.
-        page_s: to read a page that is not in memory from the disk, at a random place.
+        page_s: Seconds to read a page that is not in memory from the disk, at a random location.
     """
 
     around_s: float
@@ -157,12 +157,12 @@ class SearchConstants:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingConstants:
-    """What the network takes, on one core.
+    """Encoding costs of the network, on one core.
 
     Attributes:
-        network: that was measured.
-        photo_s: to read, decode and encode a photo, many at a time.
-        text_s: to encode one query alone.
+        network: Network that was measured.
+        photo_s: Seconds to read, decode and encode a photo, in large batches.
+        text_s: Seconds to encode a single query.
     """
 
     network: str
@@ -172,21 +172,21 @@ class EncodingConstants:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConstants:
-    """What an engine takes, measured with one server on the same machine.
+    """Costs of a vector database, measured with one server on the same machine.
 
     Attributes:
         engine: name and version.
-        items: that were in it.
+        items: Number of items in the database.
         index: its kind, and how far a search looks.
-        call_s: of a search beside the search itself: client, server, the way between them.
-        segment_s: to search one segment of `items`.
+        call_s: Overhead of a search in seconds: client, server and transfer.
+        segment_s: Seconds to search one segment of `items`.
         spread: p95 over p50.
-        byte_s: to hand a byte of tokens out, the client's decoding included.
+        byte_s: Seconds to return a byte of tokens, including the client's decoding.
         token_expansion: bytes that the engine keeps for a byte of tokens.
-        vector_overhead_bytes: that the index adds to a vector.
-        item_bytes: that it keeps of an item beside vector and tokens.
-        insert_byte_s: to take a byte of an item in.
-        index_s: to index a vector, on one core.
+        vector_overhead_bytes: Bytes that the index adds per vector.
+        item_bytes: Bytes stored per item besides vector and tokens.
+        insert_byte_s: Seconds to insert a byte of an item.
+        index_s: Seconds to index a vector, on one core.
     """
 
     engine: str
@@ -205,17 +205,17 @@ class EngineConstants:
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """All that was measured.
+    """All measured costs.
 
     Attributes:
-        schema_version: of this form.
-        command: that measured it.
+        schema_version: Version of this schema.
+        command: Command that made the measurement.
         measured_on: the day, as YYYY-MM-DD.
-        machine: where.
+        machine: Machine of the measurement.
         process: memory of processes.
         files: writing.
         first_stage: FAISS.
-        forms: of tokens.
+        forms: Costs by storage format of the tokens.
         search: the rest of a search.
         encoding: the network.
         engine: an engine on other machines.
@@ -241,7 +241,8 @@ def read_constants(path: Path = PACKAGED_CONSTANTS) -> Constants:
 
     Raises:
         InputError: the file cannot be read, or is no JSON.
-        ConfigError: of another version, or a constant is missing, unknown or impossible.
+        ConfigError: If the file has another version, or a constant is missing, unknown or
+            impossible.
     """
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -269,7 +270,7 @@ def read_constants(path: Path = PACKAGED_CONSTANTS) -> Constants:
 
 
 def _numbers(name: str, data: Any) -> Iterator[tuple[str, float]]:
-    """Yield every number in JSON data, with where it is."""
+    """Yield every number in JSON data with its path."""
     if isinstance(data, (int, float)):
         yield name, data
     elif isinstance(data, (dict, list)):

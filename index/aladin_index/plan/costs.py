@@ -15,23 +15,23 @@ from aladin_index.plan.workload import Workload
 from aladin_index.tokens.codec import CODE_BITS, TokenCodec
 from aladin_network.errors import ConfigError
 
-# What `aladin index build` aims at unless it is told otherwise.
+# Default recall target of `aladin index build`.
 ANN_RECALL = 0.99
 _VALUE_BYTES = 4
 _ROW_VALUES = 256
 
 
 class PlannedFirstStage(NamedTuple):
-    """The index that ``--ann auto`` builds, and how it is searched.
+    """The index that ``--ann auto`` builds, and its search settings.
 
     Attributes:
         factory: FAISS's description.
-        memory_bytes: of the index.
-        lists: inverted lists; 0: every vector is compared.
+        memory_bytes: Memory of the index in bytes.
+        lists: Number of inverted lists, or 0 if every vector is compared.
         width: lists that a search looks into.
         oversample: rows that are compared exactly, for each candidate.
         skew: codes that it meets there, over those of lists of equal length.
-        code_bytes: of a vector.
+        code_bytes: Bytes of the code of a vector.
     """
 
     factory: str
@@ -44,8 +44,7 @@ class PlannedFirstStage(NamedTuple):
 
 
 def first_stage_of(workload: Workload, constants: FirstStageConstants) -> PlannedFirstStage:
-    """Choose as a build does, see `aladin_index.ann.first_stages`, and expect the width that it
-    will find.
+    """Choose the first stage as `aladin_index.ann.first_stages` does; expect its width.
 
     Raises:
         ConfigError: the kind of index was not measured.
@@ -69,7 +68,7 @@ def first_stage_of(workload: Workload, constants: FirstStageConstants) -> Planne
 
 
 def search_s(stage: PlannedFirstStage, workload: Workload, constants: FirstStageConstants) -> float:
-    """Return the seconds of one search, all of its pages being in memory.
+    """Return the seconds of one search with all of its pages in memory.
 
     Exact: the vectors are read once. Inverted lists: the query meets every centroid, then the
     codes of the lists that are nearest, then the vectors of what looked best.
@@ -90,12 +89,12 @@ def search_s(stage: PlannedFirstStage, workload: Workload, constants: FirstStage
 
 
 def compared_rows(stage: PlannedFirstStage, workload: Workload) -> float:
-    """Return how many vectors a search compares exactly, wherever they lie."""
+    """Return how many vectors a search compares exactly, at random locations."""
     return min(workload.candidates * stage.oversample, workload.items)
 
 
 def build_s(stage: PlannedFirstStage, workload: Workload, constants: FirstStageConstants) -> float:
-    """Return the seconds to train, fill and calibrate it, on as many threads as were measured."""
+    """Return the seconds to train, fill and calibrate it, with the measured threads."""
     items, dim = workload.items, workload.embedding_dim
     calibrated = constants.calibrate_s * items * dim
     if stage.lists == 0:
@@ -117,7 +116,7 @@ def training_bytes(stage: PlannedFirstStage, workload: Workload) -> int:
 
 
 def _width(lists: int, constants: FirstStageConstants) -> tuple[int, float, float]:
-    """Return how wide so many lists are searched, how many rows are compared, and the skew.
+    """Return the search width for so many lists, the rows compared, and the skew.
 
     Between two numbers of lists that were measured the width is interpolated, both in logarithms.
     Beyond the largest it grows with the square root of the lists, which nothing here has measured:
@@ -133,13 +132,13 @@ def _width(lists: int, constants: FirstStageConstants) -> tuple[int, float, floa
     return min(2 ** math.ceil(math.log2(width)), lists), oversample, skew
 
 
-# The kernel compares with so many words at a time; fewer take as long
+# The kernel compares with this many words at a time; fewer take as long
 # (`index/aladin_index/kernel`).
 _WORDS_AT_A_TIME = 16
 
 
 def align_s(workload: Workload, form: FormConstants) -> float:
-    """Return the seconds to score the candidates, all of their pages being in memory.
+    """Return the seconds to score the candidates with all of their pages in memory.
 
     Every word meets every token of every candidate.
     """
@@ -149,7 +148,7 @@ def align_s(workload: Workload, form: FormConstants) -> float:
 
 
 def pack_s(workload: Workload, form: FormConstants) -> float:
-    """Return the seconds to bring all tokens into their stored form."""
+    """Return the seconds to convert all tokens to their storage format."""
     return form.pack_s * workload.items * workload.tokens * workload.token_dim
 
 
@@ -158,12 +157,12 @@ _OFFSET_BYTES = 8
 
 
 class IndexSizes(NamedTuple):
-    """Bytes of one generation of one side.
+    """Bytes of one generation of one collection.
 
     Attributes:
         first_stage: FAISS's index.
         embeddings: float32, to compare candidates exactly.
-        tokens: in their stored form, with where each item's begin.
+        tokens: Bytes of the tokens in their storage format, including the offset of each item.
         items: ids, texts, metadata and what filters look at.
     """
 
@@ -179,7 +178,7 @@ class IndexSizes(NamedTuple):
 
     @property
     def mapped(self) -> int:
-        """Bytes that searches read through maps; items are looked up in their database."""
+        """Bytes that searches read through memory maps; items are looked up in their database."""
         return self.first_stage + self.embeddings + self.tokens
 
 
@@ -191,13 +190,13 @@ def embedding_bytes(workload: Workload) -> int:
 def token_bytes(workload: Workload) -> int:
     """Return the bytes of all stored tokens of one item."""
     dim, dtype = workload.token_dim, workload.token_dtype
-    # Some forms have a codebook, which is none of a token's bytes.
+    # Some formats have a codebook, which is not counted per token.
     codebook = np.zeros((1, dim), dtype=np.float32) if dtype in CODE_BITS else None
     return workload.tokens * TokenCodec(dtype, dim, codebook).token_bytes
 
 
 def index_sizes(workload: Workload, stage: PlannedFirstStage, files: FileConstants) -> IndexSizes:
-    """Count the bytes of an index of files."""
+    """Compute the file sizes of an index."""
     return IndexSizes(
         first_stage=stage.memory_bytes,
         embeddings=workload.items * embedding_bytes(workload),
@@ -211,10 +210,10 @@ class BuildTime(NamedTuple):
 
     Attributes:
         begin_s: whatever the size.
-        encode_s: to read, decode and encode the photos.
-        pack_s: to bring their tokens into the stored form.
-        write_s: to write everything, with checksums.
-        first_stage_s: to train, fill and calibrate the first stage.
+        encode_s: Seconds to read, decode and encode the photos.
+        pack_s: Seconds to convert their tokens to the storage format.
+        write_s: Seconds to write everything, with checksums.
+        first_stage_s: Seconds to train, fill and calibrate the first stage.
     """
 
     begin_s: float
@@ -225,7 +224,7 @@ class BuildTime(NamedTuple):
 
     @property
     def indexing_s(self) -> float:
-        """Seconds of what follows the network: what `benchmarks.search.scale` measures."""
+        """Seconds after the network: what `benchmarks.search.scale` measures."""
         return self.begin_s + self.pack_s + self.write_s + self.first_stage_s
 
     @property
@@ -237,7 +236,7 @@ class BuildTime(NamedTuple):
 def build_time(
     workload: Workload, stage: PlannedFirstStage, sizes: IndexSizes, constants: Constants
 ) -> BuildTime:
-    """Expect the times of a build.
+    """Estimate the times of a build.
 
     Encoding and packing are divided among the machines that build (``--part i/n``); one of them
     writes the whole and builds its first stage (``aladin index merge``), on all of its cores.

@@ -14,7 +14,7 @@ _Z95 = _NORMAL.inv_cdf(0.95)
 
 
 class Latency(NamedTuple):
-    """A time that is distributed log-normally, told by two of its quantiles.
+    """A log-normally distributed time, defined by two of its quantiles.
 
     Attributes:
         p50_s: median.
@@ -26,18 +26,18 @@ class Latency(NamedTuple):
 
     @classmethod
     def spread_by(cls, p50_s: float, spread: float) -> Latency:
-        """Return a time with this median, and a p95 so many times as long."""
+        """Return a time with this median, and with a p95 of `spread` times the median."""
         return cls(p50_s, p50_s * spread)
 
     def quantile(self, share: float) -> float:
-        """Return the time that this share stays below, in (0, 1)."""
+        """Return the quantile of a share in (0, 1)."""
         if self.p95_s <= self.p50_s or self.p50_s <= 0:
             return self.p95_s
         sigma = math.log(self.p95_s / self.p50_s) / _Z95
         return self.p50_s * math.exp(sigma * _NORMAL.inv_cdf(share))
 
     def slowest_of(self, count: int) -> Latency:
-        """Return the time of the slowest of some that run at once, independently.
+        """Return the time of the slowest of several independent concurrent runs.
 
         All of n stay below t with probability F(t)^n, so the slowest's quantile q is the
         quantile q^(1/n) of each (Dean and Barroso, The Tail at Scale, CACM 2013).
@@ -45,7 +45,7 @@ class Latency(NamedTuple):
         return Latency(self.quantile(0.5 ** (1 / count)), self.quantile(0.95 ** (1 / count)))
 
     def then(self, other: Latency) -> Latency:
-        """Return the time of one after the other.
+        """Return the total time of two consecutive steps.
 
         The p95 of a sum is at most about the sum of the p95: rather too long than too short.
         """
@@ -53,7 +53,7 @@ class Latency(NamedTuple):
 
 
 def waiting(service_s: float, arrivals_per_s: float, servers: int) -> Latency:
-    """Return how long one waits in line before some servers, by Erlang's C formula.
+    """Return the waiting time in a queue for several servers, by Erlang's C formula.
 
     Arrivals at random and times of service that vary exponentially (M/M/c), which ours do less:
     rather too long. P(wait > t) = C exp(-(1 - rho) c t / s) with rho = arrivals s / c
@@ -61,8 +61,8 @@ def waiting(service_s: float, arrivals_per_s: float, servers: int) -> Latency:
 
     Args:
         service_s: mean time of service.
-        arrivals_per_s: of all that come.
-        servers: that take from one line.
+        arrivals_per_s: Arrivals of the whole queue.
+        servers: Number of servers of the queue.
 
     Returns:
         Median and p95; infinite where more comes than can be served.
@@ -70,7 +70,7 @@ def waiting(service_s: float, arrivals_per_s: float, servers: int) -> Latency:
     load = arrivals_per_s * service_s
     if load >= servers:
         return Latency(math.inf, math.inf)
-    # Erlang B by its recursion, which does not overflow for many servers; C follows from it.
+    # Erlang B by its recursion, which does not overflow for many servers; C is computed from it.
     blocked = 1.0
     for count in range(1, servers + 1):
         blocked = load * blocked / (count + load * blocked)
@@ -83,18 +83,18 @@ def waiting(service_s: float, arrivals_per_s: float, servers: int) -> Latency:
     return Latency(longer_than_all_but(0.5), longer_than_all_but(0.05))
 
 
-# Busier machines answer late whenever a little more comes, or one of them is missing.
+# Machines with a higher load become slow whenever the load increases slightly or one of them fails.
 MOST_BUSY = 0.6
-# More are no answer to give.
+# A larger number is not a useful answer.
 MOST_MACHINES = 2**14
 
 
 def machines_for_load(workload: Workload, core_s: float) -> int:
-    """Return how many machines the queries keep busy for at most `MOST_BUSY` of the time.
+    """Return how many machines keep the utilisation at or below `MOST_BUSY`.
 
     Args:
-        workload: how many queries come, and the cores of a machine.
-        core_s: of one core, that a query takes.
+        workload: Rate of queries, and cores of a machine.
+        core_s: Seconds of one core that a query takes.
     """
     return math.ceil(workload.queries_per_s * core_s / (workload.machine_cores * MOST_BUSY))
 
@@ -102,16 +102,16 @@ def machines_for_load(workload: Workload, core_s: float) -> int:
 def fewest_machines(
     start: int, most: int, latency: Callable[[int], Latency], p95_s: float
 ) -> int | None:
-    """Return the fewest machines that answer in time.
+    """Return the fewest machines that meet the latency limit.
 
     One after the other is tried, for more are not always faster: of many that have to answer
     together the slowest is slower.
 
     Args:
         start: the fewest that are allowed; at least these are tried.
-        most: that have something to do.
-        latency: of a query on some machines.
-        p95_s: that is allowed.
+        most: Largest number of machines that can share the work.
+        latency: Latency of a query by number of machines.
+        p95_s: Limit of the 95th percentile of the latency.
 
     Returns:
         None where no number of them does.

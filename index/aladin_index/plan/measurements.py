@@ -1,4 +1,4 @@
-"""Measurements of real indexes, which plans are compared with.
+"""Measurements of real indexes that plans are compared with.
 
 ``measurements.json`` beside this module was written by ``python -m benchmarks.search.plan_check``.
 """
@@ -25,16 +25,16 @@ class MeasuredRun:
     """One run of ``python -m benchmarks.search.scale``: embeddings of 256, 49 tokens of 128 values.
 
     Attributes:
-        command: that measured it.
+        command: Command that made the measurement.
         measured_on: the day, as YYYY-MM-DD.
         items: photos.
-        token_dtype: how their tokens are stored.
-        disk_bytes: of the index.
+        token_dtype: Storage format of the tokens.
+        disk_bytes: Disk space of the index.
         serving_bytes: resident in the process that searched.
         building_bytes: resident in the process that built.
-        build_s: to pack, write and index, without drawing the photos.
-        p50_s: of searches, one at a time, 100 candidates.
-        p95_s: of the same.
+        build_s: Seconds to pack, write and index, without drawing the photos.
+        p50_s: Median latency of sequential searches with 100 candidates.
+        p95_s: 95th percentile of the same latency.
     """
 
     command: str
@@ -54,7 +54,7 @@ class Measurements:
     """All runs on one machine.
 
     Attributes:
-        machine: where.
+        machine: Machine of the measurements.
         runs: ascending by items.
     """
 

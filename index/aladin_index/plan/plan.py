@@ -1,4 +1,4 @@
-"""Plans for a workload: FAISS and files on every machine, and an engine's cluster.
+"""Plans for a workload: FAISS and files on every machine, or a vector database cluster.
 
 The cluster is modelled on Milvus: a collection is cut into segments, each with its own index;
 query nodes hold the segments in memory, every replica all of them; a search asks all nodes of one
@@ -43,22 +43,22 @@ _PAGE_BYTES = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedPlan:
-    """What an index of files takes.
+    """Requirements of an index in files.
 
     Attributes:
-        first_stage: that is built.
-        sizes: of one generation.
-        disk_bytes: of one machine, all generations that are kept.
-        memory_bytes: of one process with all pages that searches touch.
+        first_stage: First stage that is built.
+        sizes: Sizes of one generation.
+        disk_bytes: Disk space per machine, including all kept generations.
+        memory_bytes: Memory of one process with all pages that searches access.
         least_memory_bytes: without those of vectors and tokens, which are then read from the
             disk.
         resident: share of those that the machine's memory holds.
-        build_memory_bytes: of the process that builds, with the vectors that it maps.
+        build_memory_bytes: Memory of the building process, including the vectors that it maps.
         least_build_memory_bytes: without those, which the system can take back.
         build: its times.
         search: one search alone, its query encoded already.
         query: one query at the load of the workload, from its text to its hits.
-        machines: that serve; None: it cannot be done, see `problem`.
+        machines: Number of serving machines, or None if the plan is impossible, see `problem`.
         problem: why not.
     """
 
@@ -78,14 +78,14 @@ class EmbeddedPlan:
 
 
 def plan_embedded(workload: Workload, constants: Constants) -> EmbeddedPlan:
-    """Plan an index of files."""
+    """Plan an index in files."""
     stage = first_stage_of(workload, constants.first_stage)
     sizes = index_sizes(workload, stage, constants.files)
     least = constants.process.serving_bytes + sizes.first_stage
     paged = sizes.embeddings + sizes.tokens
     resident = min(1.0, max(0.0, (workload.machine_memory_bytes - least) / paged))
     search = _search(workload, stage, resident, constants)
-    # Encoding varies as little as searching does.
+    # The time of encoding varies as little as that of searching.
     encoding = Latency.spread_by(constants.encoding.text_s, constants.search.spread)
     alone = encoding.then(search)
 
@@ -133,14 +133,14 @@ def plan_embedded(workload: Workload, constants: Constants) -> EmbeddedPlan:
 def _search(
     workload: Workload, stage: PlannedFirstStage, resident: float, constants: Constants
 ) -> Latency:
-    """Expect the time of one search alone."""
+    """Estimate the time of a single search."""
     around = constants.search
     seconds = (
         search_s(stage, workload, constants.first_stage)
         + align_s(workload, constants.forms[workload.token_dtype])
         + around.around_s
     )
-    # Each candidate, and each row that is compared exactly, lies on pages of its own.
+    # Each candidate, and each row that is compared exactly, is on separate pages.
     pages = workload.candidates * _pages_of(token_bytes(workload))
     pages += compared_rows(stage, workload) * _pages_of(embedding_bytes(workload))
     missing_s = (1 - resident) * pages * around.page_s
@@ -148,38 +148,38 @@ def _search(
 
 
 def _pages_of(size: int) -> float:
-    """Return how many pages so many bytes lie on, on average, if they begin anywhere."""
+    """Return the mean number of pages that a block of bytes at a random offset spans."""
     return 1 + (size - 1) / _PAGE_BYTES
 
 
-# Milvus's `dataCoord.segment.maxSize`; larger segments are never made.
+# Milvus's `dataCoord.segment.maxSize`; segments are never larger.
 SEGMENT_BYTES = 2**30
-# Milvus moves segments away from a node that is fuller than nine tenths of its memory
-# (`queryCoord.overloadedMemoryThresholdPercentage`); a tenth more is for what is being loaded.
+# Milvus moves segments away from a node whose memory is more than 90 % full
+# (`queryCoord.overloadedMemoryThresholdPercentage`); another 10 % is for segments being loaded.
 USABLE_MEMORY = 0.8
-# A round trip between two machines of one data centre, and there are two: from the service to
-# the proxy, and from there to the query nodes. Not measured here: all was on one machine.
+# A round trip between two machines of one data centre; there are two: from the service to the
+# proxy, and from the proxy to the query nodes. Not measured: all ran on one machine.
 ROUND_TRIP_S = 0.0005
-# Coordinators, proxies, etcd and the object storage, each where another may fail.
+# Coordinators, proxies, etcd and the object storage, each with a replica for failover.
 OTHER_MACHINES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterPlan:
-    """What an index in an engine takes.
+    """Requirements of an index in a vector database.
 
     Attributes:
-        segments: of the index.
+        segments: Number of segments of the index.
         segment_items: items of one.
-        disk_bytes: of the object storage, all generations that are kept, each once.
-        memory_bytes: of one replica's segments, vectors and tokens included.
+        disk_bytes: Object storage space of all kept generations, each stored once.
+        memory_bytes: Memory of the segments of one replica, including vectors and tokens.
         build_s: seconds to encode, pack and write the items, to put them in, and to index them.
-        insert_s: of that, to put them in.
-        index_s: of that, to index them, on all query nodes' cores.
+        insert_s: Part of it for inserting the items.
+        index_s: Part of it for indexing the items, on the cores of all query nodes.
         query: one query at the load of the workload, from its text to its hits.
-        query_nodes: machines of all replicas; None: it cannot be done, see `problem`.
-        service_machines: that run `aladin serve`.
-        other_machines: that run the rest of the engine.
+        query_nodes: Machines of all replicas, or None if the plan is impossible, see `problem`.
+        service_machines: Machines that run `aladin serve`.
+        other_machines: Machines that run the other components of the vector database.
         problem: why not.
     """
 
@@ -198,19 +198,20 @@ class ClusterPlan:
 
     @property
     def machines(self) -> int | None:
-        """All machines; None: it cannot be done."""
+        """Number of all machines, or None if the plan is impossible."""
         if self.query_nodes is None:
             return None
         return self.query_nodes + self.service_machines + self.other_machines
 
 
 def plan_cluster(workload: Workload, constants: Constants, embedded: EmbeddedPlan) -> ClusterPlan:
-    """Plan an index in an engine.
+    """Plan an index in a vector database.
 
     Args:
-        workload: what it is for.
-        constants: what was measured.
-        embedded: of the same workload; the index of files that is pushed to the engine.
+        workload: Workload to plan for.
+        constants: Measured costs.
+        embedded: Plan of the file index for the same workload, which is pushed to the vector
+            database.
     """
     engine = constants.engine
     item_bytes = _item_bytes(workload, engine)
@@ -236,10 +237,11 @@ def plan_cluster(workload: Workload, constants: Constants, embedded: EmbeddedPla
     between = Latency(2 * ROUND_TRIP_S, 2 * ROUND_TRIP_S)
 
     def query(nodes: int) -> Latency:
-        """Return the latency with so many query nodes of a replica."""
+        """Return the latency with this number of query nodes per replica."""
         held = math.ceil(segments / nodes)
-        # The cores of a node take the segments of a query together. Where there are more
-        # segments than cores they come in turns; where there are fewer, other queries fit beside.
+        # The cores of a node process the segments of a query in parallel. If there are more
+        # segments than cores, they are processed in turns; if there are fewer, other queries run at
+        # the same time.
         node_s = math.ceil(held / workload.machine_cores) * segment_s
         at_once = max(1, workload.machine_cores // held)
         node = Latency.spread_by(node_s, engine.spread).then(waiting(node_s, load, at_once))
@@ -248,7 +250,7 @@ def plan_cluster(workload: Workload, constants: Constants, embedded: EmbeddedPla
     for_memory = math.ceil(memory / (USABLE_MEMORY * workload.machine_memory_bytes))
     for_load = math.ceil(load * segments * segment_s / (workload.machine_cores * MOST_BUSY))
     start = max(for_memory, for_load)
-    # A node without a segment has nothing to do.
+    # A node without a segment is idle.
     nodes = fewest_machines(start, segments, query, workload.p95_ms / 1000)
     insert_s = workload.items * item_bytes * engine.insert_byte_s
     cores = workload.machine_cores * (start if nodes is None else nodes)
@@ -270,20 +272,20 @@ def plan_cluster(workload: Workload, constants: Constants, embedded: EmbeddedPla
 
 
 def _too_slow(workload: Workload, alone: Latency) -> str:
-    """Say why no number of nodes is enough, by what a query takes where each has one segment."""
+    """Explain why no number of nodes suffices, from the latency with one segment per node."""
     if not math.isfinite(alone.p95_s):
         return "each node of a replica gets more queries than it can answer; more replicas help"
     return f"a query takes more than {workload.p95_ms:g} ms (p95) on any number of query nodes"
 
 
 def _item_bytes(workload: Workload, engine: EngineConstants) -> float:
-    """Return what the engine keeps of an item, its place in the index aside."""
+    """Return the bytes per item in the vector database, without its place in the index."""
     tokens = token_bytes(workload) * engine.token_expansion
     return embedding_bytes(workload) + tokens + engine.item_bytes
 
 
 def _growth(items: int, engine: EngineConstants) -> float:
-    """Return how many times as long as in what was measured a graph is searched, and added to.
+    """Return the growth factor of searching and extending a graph since the measurement.
 
     Both take a time that grows with the logarithm of its size (Malkov and Yashunin, 2018,
     section 4.2).
@@ -293,16 +295,16 @@ def _growth(items: int, engine: EngineConstants) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityPlan:
-    """What a workload takes.
+    """Requirements of a workload.
 
     Attributes:
-        workload: that it is for.
-        constants: that it was computed from.
+        workload: Workload of the plan.
+        constants: Constants that the plan was computed from.
         embedded: FAISS and files.
         cluster: an engine.
         checked_items: sizes at which `embedded` was held against measurements.
-        basis: of `embedded`: within those sizes, or extrapolated beyond them. The cluster is
-            always extrapolated, from one server.
+        basis: Basis of `embedded`: within the measured sizes, or extrapolated beyond them. The
+            cluster is always extrapolated, from one server.
     """
 
     workload: Workload
@@ -317,7 +319,7 @@ def make_plan(workload: Workload, constants: Constants, measurements: Measuremen
     """Plan a workload.
 
     Raises:
-        ConfigError: no first stage of the workload was measured.
+        ConfigError: If no first stage of the workload was measured.
     """
     embedded = plan_embedded(workload, constants)
     checked = sorted(each.items for each in measurements.runs)

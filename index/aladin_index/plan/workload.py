@@ -11,7 +11,7 @@ from aladin_network.types import TOKEN_DTYPES, TokenDtype
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """One side of an index, the searches of it, and the machines that there are for it.
+    """One collection of an index, its searches, and the available machines.
 
     A side of texts is planned like one of photos, with its own number of tokens.
 
@@ -20,18 +20,18 @@ class Workload:
         embedding_dim: size of an embedding.
         tokens: tokens of an item.
         token_dim: size of a token.
-        token_dtype: how tokens are stored.
+        token_dtype: Storage format of the tokens.
         candidates: items that the second stage orders.
         words: tokens of a query.
-        queries_per_s: that come at the busiest time, at times of their own (Poisson).
-        p95_ms: that 95 of 100 queries may take, their encoding included.
+        queries_per_s: Peak rate of queries, with independent arrivals (Poisson).
+        p95_ms: Limit that 95 of 100 queries must meet, including their encoding.
         replicas: copies of everything, so that one may fail.
-        generations: of the index that are kept; the one before is the way back.
-        machine_memory_bytes: of one machine.
-        machine_cores: of one machine.
-        build_machines: that encode the items, each a part.
-        photos_per_s: that one of them encodes; None: as many as its cores do of the network
-            that was measured.
+        generations: Number of generations kept; the previous one allows a rollback.
+        machine_memory_bytes: Memory of one machine.
+        machine_cores: Cores of one machine.
+        build_machines: Number of machines that encode the items, each a part.
+        photos_per_s: Encoding rate of one of them, or None for the rate of its cores with the
+            measured network.
     """
 
     items: int
@@ -51,7 +51,7 @@ class Workload:
     photos_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
+        """Reject impossible values.
 
         Raises:
             ConfigError: a number that is not above 0, or not finite, or an unknown form of tokens.

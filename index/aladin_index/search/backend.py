@@ -1,4 +1,4 @@
-"""What a searcher and a service need of an index, wherever it is kept.
+"""Interface of an index for searchers and services, independent of its storage.
 
 `aladin_index.generations.reader.SearchIndex` is FAISS and files, in the process that searches;
 `aladin_index.engines.engine_index.EngineIndex` is an engine on other machines. Both have the
@@ -24,13 +24,13 @@ from aladin_network.types import Modality, Target
 
 
 class Ordered(NamedTuple):
-    """What the first stage found.
+    """Result of the first stage.
 
     Attributes:
         rows: (found,) int64, best first, those of equal score in ascending order.
         match: (found,) float32, their cosines.
-        candidates: how many the first stage took for candidates: as many as were asked for, or
-            all that there are.
+        candidates: Number of candidates of the first stage: the requested number, or all items if
+            there are fewer.
     """
 
     rows: NDArray[np.int64]
@@ -39,11 +39,11 @@ class Ordered(NamedTuple):
 
 
 class SecondStageQuery(NamedTuple):
-    """What `SearchSide.align` will be asked of the items that a first stage finds.
+    """Arguments of the later `SearchSide.align` call on the items that a first stage finds.
 
     Attributes:
         tokens: (query_tokens, d_align) float32, of the query.
-        modality: of the query.
+        modality: Modality of the query.
     """
 
     tokens: Float[Tensor, "query_tokens dim"]
@@ -51,23 +51,23 @@ class SecondStageQuery(NamedTuple):
 
 
 class Items(Protocol):
-    """What the user said of the items of a side."""
+    """User-provided data of the items of a collection."""
 
     def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
-        """Return the items at some rows, in the order asked for."""
+        """Return the items at some rows, in the requested order."""
         ...
 
     def by_id(self, item_id: str) -> StoredItem | None:
-        """Return the item with this id, or None where there is none."""
+        """Return the item with this id, or None if there is none."""
         ...
 
     def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
-        """Return what `by_id` does for each of some ids; an engine is asked for all of them."""
+        """Return the result of `by_id` for each id; one query of a vector database for all."""
         ...
 
 
 class Collection(Protocol):
-    """The images or the texts at one moment, narrowed to what passes a filter; for one search.
+    """A snapshot of the images or the texts, restricted by a filter, for one search.
 
     Items are named by their rows: numbers that mean an item to this object alone. An item looked
     up by its id need not pass the filter.
@@ -75,12 +75,12 @@ class Collection(Protocol):
 
     @property
     def target(self) -> Target:
-        """Which of the two sides."""
+        """Target of the collection: images or texts."""
         ...
 
     @property
     def entry(self) -> CollectionEntry:
-        """What the manifest says of it."""
+        """Manifest entry of the collection."""
         ...
 
     @property
@@ -90,7 +90,7 @@ class Collection(Protocol):
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there is anything to re-rank by."""
+        """Whether the collection has tokens for re-ranking."""
         ...
 
     @property
@@ -110,10 +110,10 @@ class Collection(Protocol):
         Args:
             query: (d_match,), L2-normalised.
             count: items wanted; fewer are found only where there are no more.
-            num_candidates: of the first stage.
-            second_stage: that what is found will be scored by, so that one call of an engine
-                brings all that this takes: the tokens, or the scores of an engine that can score
-                images by the words of a text. None: it will not be.
+            num_candidates: Number of candidates of the first stage.
+            second_stage: Query that the results will be scored by, or None if they will not be
+                scored. One call of the vector database then returns all that scoring needs: the
+                tokens, or the scores if it can score images by the words of a text.
 
         Raises:
             InputError: more items are wanted than an engine can find, or by a filter that it
@@ -166,7 +166,7 @@ class Collection(Protocol):
         ...
 
     def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
-        """Read the embeddings of some items, at least one; an engine is asked for all of them."""
+        """Read the embeddings of at least one item; one query of a vector database for all."""
         ...
 
 
@@ -175,12 +175,12 @@ class SearchBackend(Protocol):
 
     @property
     def path(self) -> Path:
-        """The index's folder: its model, and photos that were uploaded."""
+        """The index folder, with its model and uploaded photos."""
         ...
 
     @property
     def manifest(self) -> Manifest:
-        """Of the generation."""
+        """Manifest of the generation."""
         ...
 
     @property
@@ -195,11 +195,11 @@ class SearchBackend(Protocol):
 
     @property
     def place(self) -> Hashable:
-        """What tells the files of this generation from a copy of them; None: it has none."""
+        """Key that tells the files of this generation from a copy, or None without files."""
         ...
 
     def side(self, target: Target, filter: Filter | None = None) -> Collection:
-        """Return one side as it is now, narrowed to what passes a filter.
+        """Return a snapshot of one collection, restricted by a filter.
 
         Raises:
             NoSuchTargetError: the index was built without it.
@@ -207,7 +207,7 @@ class SearchBackend(Protocol):
         ...
 
     def check_health(self) -> None:
-        """Return where searches can be answered now; asks an engine, if there is one.
+        """Raise an error if searches cannot be answered now; checks the vector database, if any.
 
         Raises:
             EngineUnavailableError: the engine does not answer.
@@ -215,9 +215,9 @@ class SearchBackend(Protocol):
         ...
 
     def warm(self) -> None:
-        """Have what searches read brought into memory, without waiting for it."""
+        """Start reading the data of searches into memory, without waiting."""
         ...
 
     def close(self) -> None:
-        """Let go of what it holds; no search may run any more."""
+        """Release all resources; no search may run afterwards."""
         ...

@@ -45,12 +45,13 @@ def evidence_of_items(
     Raises:
         InputError: If the query's tokens do not belong to its text.
     """
-    # A text query is split into words once, and photos of one size have the same boxes.
+    # A text query is split into words once, and photos of the same size have the same boxes.
     spans_of = cache(model.text.encoder.spans)
     boxes_of = cache(partial(region_boxes, model))
     rows = np.array([item.row for item in items], dtype=np.int64)
-    # The numbers of the second stage itself: another product would be rounded differently.
-    similarities = collection.similarities(query.tokens, modality, rows)
+    # Values of the second stage itself: another matrix product would be rounded differently.
+    tokens = query.encoding.item_tokens(0).detach().float().cpu()
+    similarities = collection.similarities(tokens, modality, rows)
     found: list[list[Evidence]] = []
     for item, similarity in zip(items, similarities, strict=True):
         if modality == "text":
@@ -92,7 +93,7 @@ def word_evidence(
     words, regions = cosines.shape
     if words == 0 or regions == 0:
         return []
-    # The alignment head may be configured to trim a text's last word piece.
+    # The alignment head may be configured to drop a text's last word piece.
     if len(spans) - words not in (0, 1):
         raise InputError(f"the query has {words} words, its text {len(spans)}: {text!r}")
     best = cosines.argmax(axis=1).tolist()
@@ -140,7 +141,7 @@ def region_boxes(
         return []
     else:
         boxes = encoder.region_boxes(*size_px).tolist()
-    # The tower may have taken the first ones for the aggregate.
+    # The tower may use the first regions for the aggregate.
     kept = boxes[len(boxes) - (regions - model.alignment.zero_tokens) :]
     return [(x0, y0, x1, y1) for x0, y0, x1, y1 in kept]
 
@@ -166,7 +167,7 @@ def score_pair(
     collection: Collection,
     item: StoredItem,
 ) -> PairScores:
-    """Score a query and an item of the other modality as a search does.
+    """Score a query and an item of the other modality in the same way as a search.
 
     Args:
         model: Model that encoded both.
@@ -183,9 +184,10 @@ def score_pair(
         raise InputError("there is no evidence: the index was imported without tokens")
     [evidence] = evidence_of_items(model, query, modality, collection, [item])
     embedding = query.encoding.embedding[0].detach().float().cpu()
+    tokens = query.encoding.item_tokens(0).detach().float().cpu()
     row = np.array([item.row], dtype=np.int64)
     return PairScores(
         match=float(embedding @ collection.embedding(item.row).float()),
-        align=float(collection.align(query.tokens, modality, row)[0]),
+        align=float(collection.align(tokens, modality, row)[0]),
         evidence=evidence,
     )

@@ -1,4 +1,4 @@
-"""Options of a search: of a request, the command line and the clients, down to the searcher.
+"""Search options shared by requests, the command line, the clients and the searcher.
 
 A new option is a field here, its effect in the searcher, and a flag of ``aladin search``. The body
 of a request, its place in the OpenAPI document and the Python clients take it from here.
@@ -21,7 +21,7 @@ MAX_K = 1000
 
 @dataclass(frozen=True)
 class RequestLimit(GroupedMetadata):
-    """Largest value that a request over HTTP may ask for; a search in this process may exceed it.
+    """Largest value that an HTTP request may use; a search in this process may exceed it.
 
     Attributes:
         most: Largest value.
@@ -30,13 +30,13 @@ class RequestLimit(GroupedMetadata):
     most: float
 
     def __iter__(self) -> Iterator[Le]:
-        """Return the bound as pydantic reads it."""
+        """Yield the bound in the form that pydantic reads."""
         yield Le(self.most)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """How to search; the bounds and the meaning of each option stand with its type."""
+    """Search options; bounds and meaning are documented with each option's type."""
 
     k: Annotated[int, Ge(1), RequestLimit(MAX_K), Field(description="Number of hits.")] = 10
     offset: Annotated[
@@ -98,7 +98,7 @@ class SearchOptions:
     ] = None
 
     def check(self) -> None:
-        """Check the bounds, without those of requests alone.
+        """Check the bounds, except those that apply to HTTP requests only.
 
         Raises:
             InputError: An option is out of its bounds.
@@ -127,7 +127,7 @@ OPTION_NAMES = tuple(each.name for each in fields(SearchOptions))
 
 
 class _Bound(NamedTuple):
-    """Bounds of an option that has any.
+    """Bounds of a bounded option.
 
     Attributes:
         name: Name of the option.

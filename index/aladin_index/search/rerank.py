@@ -1,28 +1,29 @@
-"""The second stage of a search: it orders the candidates and scores the pool, if time allows."""
+"""The second stage of a search: orders candidates and scores the pool, if time allows."""
 
 from __future__ import annotations
 
 import threading
 import time
 from bisect import bisect_left, insort
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from aladin_index.search.query import ValidSearch
-from aladin_index.search.ranking import AlignScorer, Ranking, rank_by_match, rank_in_blocks
-from aladin_index.search.retrieval import Found
+from aladin_index.search.retrieval import AlignScorer, Found, Ranking, ValidSearch
 from aladin_network.errors import EngineUnavailableError
+from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Direction
 
-# Share of the newest measurement in an average: a change of the machine's load shows after some
-# five measurements, a single slow one does not.
+# Weight of the newest measurement in an average: a change of the machine's load takes effect after
+# about five measurements, a single slow one does not.
 _NEWEST = 0.2
 
 
 class TimesBySize:
-    """Average seconds for each size of work seen so far; safe to use from any number of threads.
+    """Average seconds for each size of work seen so far; thread-safe.
 
     A table instead of a fitted line: it keeps the time of large pieces of work while only small
     ones come, so the first large one after a quiet hour is estimated correctly.
@@ -35,7 +36,7 @@ class TimesBySize:
         self._lock = threading.Lock()
 
     def observe(self, size: int, seconds: float) -> None:
-        """Learn from a measurement.
+        """Update the average with a measurement.
 
         Args:
             size: Size of the work, at least 1; there should be few different sizes.
@@ -50,7 +51,7 @@ class TimesBySize:
                 self._seconds[size] = known + _NEWEST * (seconds - known)
 
     def expect(self, size: int) -> float:
-        """Return the seconds that work of some size will take; 0.0 while nothing is known.
+        """Return the expected seconds for work of this size; 0.0 without measurements.
 
         Times between two known sizes are interpolated. Outside of them, a unit costs what it costs
         at the nearest size: rather too much for a larger size, too little for a smaller one. A
@@ -80,8 +81,8 @@ class TimesBySize:
 # millisecond for them.
 _ROWS_A_CHECK = 1024
 
-# A measurement of this age is tried again even if it leaves no time: if every query has a
-# deadline, a machine that was slow for a minute would otherwise never re-rank again.
+# A measurement of this age is ignored even if no time would remain: if every query has a deadline,
+# a machine that was slow for a minute would otherwise never re-rank again.
 _RETRY_S = 10.0
 
 
@@ -90,7 +91,7 @@ class OutOfTimeError(Exception):
 
 
 class RerankDeadline:
-    """Estimates the duration of the second stage, and ends it at its deadline.
+    """Estimates the duration of the second stage, and stops it at its deadline.
 
     Safe to use from any number of threads.
     """
@@ -140,17 +141,70 @@ class RerankDeadline:
         return score
 
     def observe(self, direction: Direction, candidates: int, seconds: float) -> None:
-        """Learn from a second stage that ran to its end.
+        """Record the duration of a completed second stage.
 
         Args:
             direction: Direction of the search.
             candidates: Number of candidates scored, at least 1.
             seconds: Duration.
         """
-        # A filter may leave any number of candidates: few powers of two represent them all.
+        # A filter may leave any number of candidates: a few powers of two represent them all.
         size = 1 << (candidates - 1).bit_length()
         self._times[direction].observe(size, seconds * size / candidates)
         self._learnt_s[direction] = time.monotonic()
+
+
+def rank_by_match(
+    rows: NDArray[np.int64], match: NDArray[np.float32], first_rank: int, align: AlignScorer | None
+) -> Ranking:
+    """Keep the first stage's order.
+
+    Args:
+        rows: Rows, best first.
+        match: Cosines of the rows.
+        first_rank: Rank of the first row, counted from 1.
+        align: Scores rows by the second stage, for information; None if there is none.
+    """
+    ranks = np.arange(first_rank, first_rank + len(rows), dtype=np.int64)
+    if align is None:
+        return Ranking(rows, match, match, ranks)
+    scores = align(rows)
+    align_ranks = np.empty_like(ranks)
+    align_ranks[np.argsort(-scores, kind="stable")] = ranks
+    return Ranking(rows, match, match, ranks, scores, align_ranks)
+
+
+def rank_in_blocks(
+    rows: NDArray[np.int64],
+    match: NDArray[np.float32],
+    first_rank: int,
+    align: AlignScorer,
+    fusion: DirectionFusion,
+    weight: float,
+    block: int,
+) -> Ranking:
+    """Order rows by the fusion of both stages' scores, `block` by `block`.
+
+    Rows with equal scores keep their order.
+
+    Args:
+        rows: At least one row, best first.
+        match: Cosines of the rows.
+        first_rank: Rank of the first row, counted from 1.
+        align: Scores rows by the second stage.
+        fusion: Constants of this direction.
+        weight: Weight of the alignment score; 1 orders by it alone.
+        block: Rows in a block, at least 1.
+    """
+    scores = align(rows)
+    fused = fusion.combine(torch.from_numpy(scores), torch.from_numpy(match), weight).numpy()
+    ranks = np.arange(first_rank, first_rank + len(rows), dtype=np.int64)
+    blocks = (ranks - first_rank) // block
+    # Stable: the last key decides first.
+    align_ranks = np.empty_like(ranks)
+    align_ranks[np.lexsort((-scores, blocks))] = ranks
+    order = np.lexsort((-fused, blocks))
+    return Ranking(rows, fused, match, ranks, scores, align_ranks).take(order)
 
 
 class RankedPage(NamedTuple):
@@ -183,11 +237,27 @@ def rerank(search: ValidSearch, found: Found, clock: RerankDeadline) -> RankedPa
         is_missing = search.options.rerank and search.is_crossing
         ranking = rank_by_match(rows, match, first_rank, None)
         return RankedPage(ranking, degraded="rerank" if is_missing else None)
+    align = partial(search.collection.align, search.tokens, search.modality)
     try:
-        if search.reranks and len(found.rows):
-            return _rerank(search, found, clock)
-        ranking = rank_by_match(rows, match, first_rank, search.align)
-        return RankedPage(ranking, search.reranks, _score_pool(search, found, ranking, clock))
+        if not search.reranks or len(found.rows) == 0:
+            ranking = rank_by_match(rows, match, first_rank, align)
+            pool_align = _score_pool(search, found, ranking, align, clock)
+            return RankedPage(ranking, search.reranks, pool_align)
+        began = time.perf_counter()
+        scored = len(found.rows) + (0 if found.pool.heads_ranking else len(found.pool.rows))
+        score = clock.guard(align, search.direction, scored, search.deadline_s)
+        ranking = rank_in_blocks(
+            found.rows,
+            found.match,
+            found.start + 1,
+            score,
+            search.fusion,
+            search.weight,
+            found.candidates,
+        )
+        pool_align = found.pool.align(ranking, score)
+        clock.observe(search.direction, scored, time.perf_counter() - began)
+        return RankedPage(ranking.take(found.page), True, pool_align)
     except OutOfTimeError:
         degraded = "rerank_timeout"
     except EngineUnavailableError:
@@ -195,31 +265,13 @@ def rerank(search: ValidSearch, found: Found, clock: RerankDeadline) -> RankedPa
     return RankedPage(rank_by_match(rows, match, first_rank, None), degraded=degraded)
 
 
-def _rerank(search: ValidSearch, found: Found, clock: RerankDeadline) -> RankedPage:
-    began = time.perf_counter()
-    scored = len(found.rows) + (0 if found.pool.heads_ranking else len(found.pool.rows))
-    score = clock.guard(search.align, search.direction, scored, search.deadline_s)
-    ranking = rank_in_blocks(
-        found.rows,
-        found.match,
-        found.start + 1,
-        score,
-        search.fusion,
-        search.weight,
-        found.candidates,
-    )
-    pool_align = found.pool.align(ranking, score)
-    clock.observe(search.direction, scored, time.perf_counter() - began)
-    return RankedPage(ranking.take(found.page), True, pool_align)
-
-
 def _score_pool(
-    search: ValidSearch, found: Found, ranking: Ranking, clock: RerankDeadline
+    search: ValidSearch, found: Found, ranking: Ranking, align: AlignScorer, clock: RerankDeadline
 ) -> NDArray[np.float32] | None:
     """Return the scores of the pool, or None if there is no time for them."""
     pool = found.pool
     try:
-        score = clock.guard(search.align, search.direction, len(pool.rows), search.deadline_s)
+        score = clock.guard(align, search.direction, len(pool.rows), search.deadline_s)
         return pool.align(ranking, score)
     except OutOfTimeError:
         return None

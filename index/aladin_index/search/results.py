@@ -1,4 +1,4 @@
-"""The answer to a search, as it is written in JSON and as the Python clients return it.
+"""The answer to a search, in JSON and in the Python clients.
 
 A client reads answers without torch, so neither does this module import it.
 """

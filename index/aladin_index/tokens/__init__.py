@@ -1,1 +1,1 @@
-"""The second stage's tokens: their stored forms, and where they lie."""
+"""The second stage's tokens: storage formats and files."""

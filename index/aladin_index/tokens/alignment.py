@@ -26,9 +26,10 @@ from aladin_index.tokens.store import TokenBlock, TokenStore
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import Modality, NullProgress, Progress
 
-# Tokens that are scored at a time. 4,096 of 128 float32 values are 2 MiB, which stay in a core's
-# cache between the copy and the product: measured in turn, 1,000 photos of 49 regions took 4.2 ms
-# so and 7.3 ms all at once. The memory of a query does not grow with its candidates either.
+# Tokens that are scored at a time. 4,096 tokens of 128 float32 values are 2 MiB, which stay in a
+# core's cache between the copy and the product: measured alternately, 1,000 photos of 49 regions
+# took 4.2 ms this way and 7.3 ms all at once. It also keeps the memory of a query independent of
+# its number of candidates.
 _TOKENS_AT_A_TIME = 2**12
 
 
@@ -56,7 +57,7 @@ def torch_alignment(
 
 def _score_block(query: Tensor, query_modality: Modality, block: TokenBlock) -> NDArray[np.float32]:
     scores = np.zeros(len(block.lengths), dtype=np.float32)
-    # reduceat takes no empty segment: items without tokens keep their 0.
+    # `reduceat` accepts no empty segments: items without tokens keep the score 0.
     filled = block.lengths > 0
     if not filled.any():
         return scores
@@ -73,9 +74,9 @@ def _score_block(query: Tensor, query_modality: Modality, block: TokenBlock) -> 
 
 T = TypeVar("T")
 
-# Candidates that are worth a thread: these take half a millisecond, starting one 0.05 ms.
+# Candidates that justify a thread: they take half a millisecond, starting a thread 0.05 ms.
 _CANDIDATES_A_THREAD = 512
-# Items of an exhaustive search that are scored at a time: of 49 int8 tokens of 128, 6 MiB.
+# Items of an exhaustive search that are scored at a time: 6 MiB with 49 int8 tokens of 128 values.
 _ITEMS_AT_A_TIME = 1024
 
 
@@ -90,7 +91,7 @@ def alignment_with_candidates(
     Args:
         query: the query's real tokens, float32, on the processor's memory.
         query_modality: whether they are words or regions.
-        store: of the other modality.
+        store: Token store of the other modality.
         rows: (candidates,) int64.
 
     Returns:
@@ -113,8 +114,8 @@ def alignment_of_queries(
 
     Args:
         queries: the real tokens of each query, see `alignment_with_candidates`.
-        query_modality: of all queries.
-        store: of the other modality.
+        query_modality: Modality of all queries.
+        store: Token store of the other modality.
         rows: the candidates of each query, int64.
 
     Returns:
@@ -132,7 +133,8 @@ def alignment_of_queries(
         ]
     if not queries:
         return []
-    packed = _packed(queries, query_modality)
+    are_regions = query_modality == "image"
+    packed = Queries([query.numpy() for query in queries], are_regions=are_regions)
     together = rows[0] if len(rows) == 1 else np.concatenate(rows)
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
@@ -141,10 +143,12 @@ def alignment_of_queries(
         return kernel.score_rows(store.native, packed, together[start:end], ends)
 
     try:
-        parts = _in_threads(score, len(together))
+        if len(together) < 2 * _CANDIDATES_A_THREAD:  # not worth another thread
+            scores = kernel.score_rows(store.native, packed, together, offsets)
+        else:
+            scores = np.concatenate(_in_threads(score, len(together)))
     except KernelError as error:
         raise _known_problem(error, store) from error
-    scores = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return [scores[start:end] for start, end in pairwise(offsets.tolist())]
 
 
@@ -160,9 +164,9 @@ def token_similarities(
     a long text the difference to its scores becomes visible. So it is asked for each pair.
 
     Args:
-        query: see `alignment_with_candidates`.
+        query: See `alignment_with_candidates`.
         query_modality: whether they are words or regions.
-        store: of the other modality.
+        store: Token store of the other modality.
         rows: (items,) int64.
 
     Returns:
@@ -184,7 +188,7 @@ def token_similarities(
 def split_items(
     similarity: NDArray[np.float32], lengths: NDArray[np.int64]
 ) -> list[NDArray[np.float32]]:
-    """Cut (query_tokens, tokens of all items) into the parts of the items.
+    """Split a (query_tokens, tokens of all items) matrix into the parts of the items.
 
     Args:
         similarity: the items' tokens one after the other.
@@ -200,12 +204,12 @@ def alignment_with_all(
     store: TokenStore,
     progress: Progress | None = None,
 ) -> NDArray[np.float32]:
-    """Score every item for several queries, reading the tokens once and in their order.
+    """Score every item for several queries, reading the tokens once and sequentially.
 
     Args:
         queries: the real tokens of each query, see `alignment_with_candidates`.
-        query_modality: of all queries.
-        store: of the other modality.
+        query_modality: Modality of all queries.
+        store: Token store of the other modality.
         progress: advanced item by item.
 
     Returns:
@@ -218,11 +222,15 @@ def alignment_with_all(
     progress.start(store.count, "items")
     scores = np.zeros((len(queries), store.count), dtype=np.float32)
     kernel = load_kernel()
-    packed = _packed(queries, query_modality) if queries else None
+    packed = None
+    if queries:
+        are_regions = query_modality == "image"
+        packed = Queries([query.numpy() for query in queries], are_regions=are_regions)
     step = _ITEMS_AT_A_TIME * torch.get_num_threads()
     for first in range(0, store.count, step):
         end = min(first + step, store.count)
-        # Read ahead while this part is scored: the pages of the map come one by one otherwise.
+        # Read ahead while this part is scored: otherwise the pages of the map are loaded one by
+        # one.
         store.warm(end, min(end + step, store.count))
         if packed is None:
             pass
@@ -253,12 +261,8 @@ def _score_range(
     kernel.score_range(store.native, queries, rows.start, scores[:, rows])
 
 
-def _packed(queries: Sequence[Tensor], modality: Modality) -> Queries:
-    return Queries([query.numpy() for query in queries], are_regions=modality == "image")
-
-
 def _in_threads(task: Callable[[int, int], T], total: int) -> list[T]:
-    """Run a task on parts of a range, each as (start, end); one part does not leave this thread.
+    """Run a task on parts of a range, each as (start, end); a single part uses this thread.
 
     There are as many parts as torch has threads, if they are large enough: a server's single
     thread a worker holds here too.
@@ -276,14 +280,14 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _known_problem(error: KernelError, store: TokenStore) -> Exception:
-    """Return this project's error for what the kernel refuses."""
+    """Convert a kernel error to this project's exception."""
     if error.is_row:
         return IndexError(f"expected rows from 0 to {store.count - 1}: {error}")
     return IndexCorruptError(store.folder or "tokens", str(error))
 
 
 class SecondStage(Protocol):
-    """Scores candidates; safe to use from any number of threads."""
+    """Scores candidates; thread-safe."""
 
     def align(
         self,
@@ -304,9 +308,9 @@ class SecondStage(Protocol):
         """Compare every token of a query with every token of some items.
 
         Args:
-            query: see `align`.
-            modality: see `align`.
-            rows: see `align`.
+            query: See `align`.
+            modality: See `align`.
+            rows: See `align`.
 
         Returns:
             For each item (query_tokens, item_tokens) float32: the very numbers of which `align`
@@ -316,7 +320,7 @@ class SecondStage(Protocol):
 
 
 class TokenAlignment:
-    """The second stage on the processor, on tokens as they are stored."""
+    """The second stage on the CPU, on tokens in their storage format."""
 
     def __init__(self, tokens: TokenStore) -> None:
         """Score the items of `tokens`."""
@@ -329,7 +333,7 @@ class TokenAlignment:
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items, see `SecondStage`."""
-        return alignment_with_candidates(query, modality, self._tokens, rows)
+        return alignment_of_queries([query], modality, self._tokens, [rows])[0]
 
     def similarities(
         self,

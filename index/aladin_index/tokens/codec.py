@@ -1,4 +1,4 @@
-"""The stored forms of tokens, and the way there and back.
+"""The storage formats of tokens, and the conversion in both directions.
 
 float16   as they are
 int8      values of one byte and one scale a token, its largest value being 127
@@ -30,15 +30,16 @@ from aladin_index.tokens.quantisation import (
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_network.types import TokenDtype
 
-# Bits a dimension of the forms that are made of a centroid and a residual.
+# Bits per dimension of the formats with a centroid and a residual.
 CODE_BITS: dict[TokenDtype, Bits] = {"4bit": 4, "2bit": 2}
 _INT8_LEVELS = np.arange(-127, 128, dtype=np.int8)
-# Ids of centroids are uint16.
+# Centroid ids are uint16.
 MAX_CENTROIDS = 2**16
-# A query is multiplied with all centroids before it meets a candidate, which for so many costs as
-# much as scoring 8 photos of 49 regions. On Flickr8k 16 keep the top 10 nearly as well as 256.
+# A query is multiplied with all centroids before it is scored with a candidate; for this many, that
+# costs as much as scoring 8 photos of 49 regions. On Flickr8k 16 centroids keep the top 10 nearly
+# as well as 256.
 _TRAINED_CENTROIDS = 256
-# Below, k-means fits noise; FAISS itself asks for 39 vectors a centroid.
+# With fewer vectors per centroid, k-means fits noise; FAISS itself requires 39.
 _SAMPLE_A_CENTROID = 39
 _KMEANS_ROUNDS = 12
 # Rows that are compared with all centroids at a time: 64 MiB of products.
@@ -46,7 +47,7 @@ _ROWS_AT_A_TIME = 2**14
 
 
 class PackedTokens(NamedTuple):
-    """Tokens in their stored form.
+    """Tokens in their storage format.
 
     Attributes:
         values: (tokens, dim) float16 or int8, or (tokens, bytes of the codes) uint8.
@@ -64,23 +65,23 @@ class PackedTokens(NamedTuple):
         return self.values.shape[0]
 
     def take(self, places: NDArray[np.int64] | slice) -> PackedTokens:
-        """Return the tokens at some places; a slice gives views."""
+        """Return the tokens at some positions; a slice gives views."""
         return PackedTokens(*(None if array is None else array[places] for array in self))  # pyright: ignore[reportArgumentType]
 
     @staticmethod
     def concatenate(parts: Sequence[PackedTokens]) -> PackedTokens:
-        """Put tokens of one codec one after the other; at least one part."""
+        """Concatenate tokens of one codec; at least one part."""
         arrays = zip(*parts, strict=True)
         return PackedTokens(*(None if each[0] is None else np.concatenate(each) for each in arrays))  # pyright: ignore[reportArgumentType]
 
 
 class TokenArray(NamedTuple):
-    """One array of a stored form.
+    """One array of a storage format.
 
     Attributes:
-        field: of `PackedTokens`.
-        dtype: of the numbers.
-        row_shape: of one token: () or (values,).
+        field: Field name in `PackedTokens`.
+        dtype: Data type of the numbers.
+        row_shape: Shape of one token: () or (values,).
     """
 
     field: str
@@ -90,14 +91,14 @@ class TokenArray(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TokenCodec:
-    """Brings tokens of one side into their stored form and back.
+    """Converts tokens of one collection to their storage format and back.
 
     Attributes:
         dtype: the form.
         dim: size of a token.
         centroids: (centroids, dim) float32, the codebook of 4bit and 2bit; None for the others.
-        feedback: what the queries are like, with which `pack` keeps scores better; None: not
-            known. It is no part of the stored form: a codec read from an index has none.
+        feedback: Statistics of the queries, with which `pack` preserves scores better, or None if
+            unknown. Not part of the storage format: a codec read from an index has none.
     """
 
     dtype: TokenDtype
@@ -106,7 +107,7 @@ class TokenCodec:
     feedback: ErrorFeedback | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a codebook that does not belong to the form.
+        """Reject a codebook that does not match the format.
 
         Raises:
             ConfigError: a codebook where there is none to be, or none where there has to be one.
@@ -125,12 +126,12 @@ class TokenCodec:
 
     @property
     def bits(self) -> int:
-        """Bits of a dimension."""
+        """Bits per dimension."""
         return {"float16": 16, "int8": 8, "4bit": 4, "2bit": 2}[self.dtype]
 
     @property
     def arrays(self) -> list[TokenArray]:
-        """The arrays of the stored form, in the order of `PackedTokens`."""
+        """The arrays of the storage format, in the order of `PackedTokens`."""
         bits = CODE_BITS.get(self.dtype)
         if bits is None:
             values = TokenArray("values", np.dtype(self.dtype), (self.dim,))
@@ -152,14 +153,14 @@ class TokenCodec:
         sample: NDArray[np.float32],
         queries: NDArray[np.float32] | None = None,
     ) -> TokenCodec:
-        """Make a codec for tokens like these.
+        """Make a codec for tokens like a sample.
 
         Args:
             dtype: the form; float16 and int8 take nothing but the size from the sample.
             sample: (tokens, dim); for a codebook of full size 10,000 tokens. The same sample gives
                 the same codebook.
-            queries: (tokens, dim) of the other modality; None: not known. Scores of all forms but
-                float16 are kept much better with them.
+            queries: (tokens, dim) of the other modality, or None if unknown. They preserve scores
+                much better in all formats but float16.
 
         Raises:
             ConfigError: a codebook is to be made of no tokens.
@@ -176,11 +177,11 @@ class TokenCodec:
 
     @staticmethod
     def concatenated(codecs: Sequence[TokenCodec]) -> tuple[TokenCodec, list[int]]:
-        """Make one codec that reads what several have packed.
+        """Make one codec that reads the tokens packed by several codecs.
 
         Args:
-            codecs: of one form and one size of a token; at least one. Equal codebooks are kept
-                once.
+            codecs: Codecs of the same format and token size; at least one. Equal codebooks are
+                stored once.
 
         Returns:
             The codec, and for each of `codecs` what has to be added to its centroid ids.
@@ -213,7 +214,7 @@ class TokenCodec:
         return TokenCodec(first.dtype, first.dim, np.concatenate(books) if books else None), offsets
 
     def pack(self, tokens: NDArray[np.float32]) -> PackedTokens:
-        """Bring tokens into the stored form.
+        """Convert tokens to the storage format.
 
         Args:
             tokens: (tokens, dim).
@@ -237,7 +238,7 @@ class TokenCodec:
         return PackedTokens.concatenate(parts)
 
     def unpack(self, packed: PackedTokens) -> NDArray[np.float32]:
-        """Return the tokens that are stored, (tokens, dim) float32."""
+        """Return the stored tokens, (tokens, dim) float32."""
         if packed.scales is None:
             return packed.values.astype(np.float32)
         if packed.centroid_ids is None:
@@ -249,7 +250,7 @@ class TokenCodec:
 
 
 def _centroids_of(sample: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Cluster a sample; the number of clusters is a power of 2 that the sample can carry."""
+    """Cluster a sample; the number of clusters is a power of 2 that the sample size allows."""
     count = 1
     while count < _TRAINED_CENTROIDS and 2 * count * _SAMPLE_A_CENTROID <= len(sample):
         count *= 2
@@ -261,7 +262,7 @@ def _centroids_of(sample: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _nearest(tokens: NDArray[np.float32], centroids: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return each token's nearest centroid, by Euclidean distance."""
-    # |t - c|^2 without the |t|^2 that all centroids share.
+    # Squared distance without the term |t|^2, which is equal for all centroids.
     distances = np.square(centroids).sum(axis=1) - 2 * (tokens @ centroids.T)
     nearest: NDArray[np.int64] = distances.argmin(axis=1)
     return nearest

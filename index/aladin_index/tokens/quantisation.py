@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 
 from aladin_index.kernel.binding import load_kernel
 
-# Share of the mean square that is added in all directions: queries to come are not quite those
-# of the sample. Measured on Flickr8k, 0.003 to 0.03 do the same.
+# Share of the mean square that is added in all directions: future queries differ slightly from
+# those of the sample. Measured on Flickr8k, 0.003 to 0.03 give the same results.
 _DAMPING = 0.01
 
 
 class ErrorFeedback(NamedTuple):
-    """How later dimensions make up for errors in earlier ones, for queries like those of a sample.
+    """Compensation of rounding errors by later dimensions, for a sample of queries.
 
     Attributes:
         rows: (dim, dim) float32, upper triangular with a diagonal of ones: an error e of dimension
@@ -45,7 +45,7 @@ class ErrorFeedback(NamedTuple):
 
     @classmethod
     def of(cls, queries: NDArray[np.float32]) -> ErrorFeedback:
-        """Derive it from a sample.
+        """Compute the compensation from a sample.
 
         Args:
             queries: (tokens, dim) of the other modality; a few hundred are enough.
@@ -72,7 +72,7 @@ def round_to_levels(
         scales: (n,) positive; a level stands for itself times its vector's.
         levels: ascending: the 4 or 16 of `aladin_index.tokens.quantisation`, or all from -127 to
             127.
-        feedback: of the queries; None: every value goes to its nearest level.
+        feedback: Compensation for the queries, or None to round every value to its nearest level.
 
     Returns:
         (n, dim) places among the levels.
@@ -81,7 +81,7 @@ def round_to_levels(
     if kernel is not None:
         bits = {4: 2, 16: 4, 255: 8}[len(levels)]
         rounded = kernel.round(vectors, scales, None if feedback is None else feedback.rows, bits)
-        # Of 8 bits the kernel returns the levels themselves.
+        # For 8 bits the kernel returns the levels themselves.
         return (rounded.view(np.uint8) + np.uint8(127)) if bits == 8 else rounded.view(np.uint8)
     return _round_by_dimension(vectors, scales, levels, feedback)
 
@@ -92,7 +92,7 @@ def _round_by_dimension(
     levels: NDArray[np.int8],
     feedback: ErrorFeedback | None,
 ) -> NDArray[np.uint8]:
-    """Do what the kernel does, to the bit, in NumPy."""
+    """Do the same as the kernel in NumPy, with bit-identical results."""
     values = levels.astype(np.float32)
     borders = (values[1:] + values[:-1]) / 2
     factors = np.float32(1) / scales
@@ -112,32 +112,33 @@ def _round_by_dimension(
 
 Bits = Literal[2, 4]
 
-# The positive half; for 4 bits 2.733 standard deviations are 127, for 2 bits 1.510 are.
+# The positive half; 127 represents 2.733 standard deviations for 4 bits, 1.510 for 2 bits.
 _POSITIVE: dict[Bits, list[int]] = {2: [38, 127], 4: [6, 18, 31, 44, 58, 75, 96, 127]}
 LEVELS: dict[Bits, NDArray[np.int8]] = {
     bits: np.array([-level for level in reversed(half)] + half, dtype=np.int8)
     for bits, half in _POSITIVE.items()
 }
-# Standard deviations that the largest level stands for.
+# Standard deviations that the largest level represents.
 _LARGEST: dict[Bits, float] = {2: 1.5104, 4: 2.7326}
-# Rounds of choosing codes for a scale and the best scale for the codes; it has settled by then.
+# Alternations between choosing codes for a scale and the best scale for the codes; it has converged
+# by then.
 _ROUNDS = 2
 
 
 def code_bytes(dim: int, bits: Bits) -> int:
-    """Return the bytes that the codes of one vector take."""
+    """Return the number of bytes of the codes of one vector."""
     return -(-dim * bits // 8)
 
 
 def quantise(
     vectors: NDArray[np.float32], bits: Bits, feedback: ErrorFeedback | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Bring vectors to codes.
+    """Quantise vectors to codes.
 
     Args:
         vectors: (n, dim).
-        bits: of a code.
-        feedback: of the queries; None: every value goes to its nearest level.
+        bits: Bits per code.
+        feedback: Compensation for the queries, or None to round every value to its nearest level.
 
     Returns:
         (n, `code_bytes`) codes and (n,) scales: a vector is about its levels times its scale.
@@ -148,7 +149,7 @@ def quantise(
     for _ in range(_ROUNDS):
         codes = round_to_levels(vectors, scales, LEVELS[bits], feedback)
         chosen = levels[codes]
-        # Least squares, in the metric of the queries where they are known.
+        # Least squares, in the metric of the queries if they are known.
         wanted, found = vectors, chosen
         if feedback is not None:
             wanted, found = vectors @ feedback.metric, chosen @ feedback.metric
@@ -160,13 +161,13 @@ def quantise(
 def dequantise(
     codes: NDArray[np.uint8], scales: NDArray[np.float32], dim: int, bits: Bits
 ) -> NDArray[np.float32]:
-    """Return the vectors that codes stand for, (n, dim)."""
+    """Return the vectors that the codes represent, (n, dim)."""
     levels = LEVELS[bits].astype(np.float32)[_from_bytes(codes, dim, bits)]
     return levels * scales[:, None]
 
 
 def _positive(scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Give a vector of zeros a scale that changes nothing: the smallest normal number."""
+    """Replace the scale of a zero vector with the smallest normal number, without effect."""
     return np.maximum(scales, np.finfo(np.float32).tiny).astype(np.float32)
 
 

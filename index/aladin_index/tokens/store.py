@@ -38,14 +38,14 @@ FILE_OF = {"values": TOKENS, "scales": SCALES, "centroid_ids": CENTROID_IDS}
 
 
 def token_files(dtype: TokenDtype) -> list[str]:
-    """List the files of a form: one for each array, and the codebook if it has one."""
+    """List the files of a storage format: one for each array, and the codebook if it has one."""
     if dtype in CODE_BITS:
         return [TOKENS, SCALES, CENTROID_IDS, CENTROIDS]
     return [TOKENS] if dtype == "float16" else [TOKENS, SCALES]
 
 
 class TokenBlock(NamedTuple):
-    """The tokens of some items, one after the other.
+    """The concatenated tokens of some items.
 
     Attributes:
         values: (tokens, dim) float32.
@@ -61,11 +61,11 @@ class TokenBlock(NamedTuple):
 
 
 class TokenStore:
-    """Reads the tokens of items by their rows; safe to use from any number of threads.
+    """Reads the tokens of items by their rows; thread-safe.
 
     Attributes:
-        codec: of the stored form.
-        folder: of the mapped files; None in memory.
+        codec: Codec of the storage format.
+        folder: Folder of the mapped files, or None in memory.
         stored: the tokens of all items.
         offsets: (items + 1,) int64; item i has the tokens offsets[i] to offsets[i + 1].
     """
@@ -77,7 +77,7 @@ class TokenStore:
         offsets: NDArray[np.int64],
         folder: Path | None = None,
     ) -> None:
-        """Read from arrays, mapped or not; see `open` and `from_arrays`.
+        """Read from arrays, mapped or in memory; see `open` and `from_arrays`.
 
         Raises:
             ShapeError: the arrays are not those of the codec's form.
@@ -90,7 +90,7 @@ class TokenStore:
                 raise ShapeError(f"{array.field} {array.dtype} {shape}", actual)
         self.codec = codec
         self.folder = folder
-        # The kernel takes arrays as they lie; a mapped one is never copied by this.
+        # The kernel needs contiguous arrays; this never copies a mapped one.
         self.stored = PackedTokens(
             *(None if array is None else np.ascontiguousarray(array) for array in stored)  # pyright: ignore[reportArgumentType]
         )
@@ -100,10 +100,10 @@ class TokenStore:
     def open(
         cls, folder: Path, count: int, token_count: int, dim: int, dtype: TokenDtype
     ) -> TokenStore:
-        """Map the files of one side.
+        """Map the files of one collection.
 
         Args:
-            folder: of the side.
+            folder: Folder of the collection.
             count: number of items.
             token_count: number of tokens of all items.
             dim: size of a token.
@@ -126,7 +126,7 @@ class TokenStore:
         if offsets[0] != 0 or offsets[-1] != token_count:
             ends = f"{offsets[0]} to {offsets[-1]}"
             raise IndexCorruptError(folder / OFFSETS, f"expected 0 to {token_count}, got {ends}")
-        # So no item's tokens lie outside of the file; 2 ms for a million items.
+        # Ensures that no item's tokens lie outside of the file; 2 ms for a million items.
         if (offsets[1:] < offsets[:-1]).any():
             item = int(np.argmax(offsets[1:] < offsets[:-1]))
             raise IndexCorruptError(folder / OFFSETS, f"item {item} ends before it begins")
@@ -136,10 +136,10 @@ class TokenStore:
     def from_arrays(
         cls, codec: TokenCodec, packed: PackedTokens, lengths: Sequence[int] | NDArray[np.int64]
     ) -> TokenStore:
-        """Read from tokens in memory.
+        """Use tokens in memory.
 
         Args:
-            codec: that packed them.
+            codec: Codec that packed them.
             packed: all items' tokens one after the other.
             lengths: (items,) number of tokens of each item.
 
@@ -160,7 +160,7 @@ class TokenStore:
 
     @cached_property
     def native(self) -> NativeTokens:
-        """The store as the kernel takes it."""
+        """The store in the form that the kernel expects."""
         values, scales, ids = self.stored
         codec = self.codec
         return NativeTokens.of(
@@ -172,24 +172,25 @@ class TokenStore:
         return self.offsets[rows + 1] - self.offsets[rows]
 
     def packed(self, rows: NDArray[np.int64]) -> PackedTokens:
-        """Read the stored tokens of some items, in the order asked for."""
+        """Read the stored tokens of some items, in the requested order."""
         starts, lengths = self.offsets[rows], self.lengths(rows)
-        # Token by token: its place in the file is its item's start and its place in the item.
+        # For each token: its position in the file is its item's start plus its position in the
+        # item.
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if len(ends) else 0
         return self.stored.take(np.repeat(starts - (ends - lengths), lengths) + np.arange(total))
 
     def read(self, rows: NDArray[np.int64]) -> TokenBlock:
-        """Read the tokens of some items in float32, in the order asked for."""
+        """Read the tokens of some items in float32, in the requested order."""
         values = self.codec.unpack(self.packed(rows))
         return TokenBlock(torch.from_numpy(values), self.lengths(rows))
 
     def warm(self, first: int = 0, end: int | None = None) -> None:
-        """Ask the system to read the tokens of some items into its page cache meanwhile.
+        """Ask the system to read the tokens of some items into its page cache in the background.
 
         Args:
             first: row of the first item.
-            end: row after the last item; None: all that follow.
+            end: Row after the last item, or None for all following rows.
         """
         last = self.count if end is None else end
         start, stop = int(self.offsets[first]), int(self.offsets[last])
@@ -199,7 +200,7 @@ class TokenStore:
 
 
 def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.float32] | None:
-    """Read the codebook of one side; None where the form has none.
+    """Read the codebook of one collection, or None if the format has none.
 
     Raises:
         IndexCorruptError: missing, or not a codebook for such tokens.
@@ -209,7 +210,7 @@ def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.floa
     path = folder / CENTROIDS
     try:
         centroids: NDArray[Any] = np.load(path, allow_pickle=False)
-        # The codec knows what a codebook has to be.
+        # The codec validates the codebook.
         return TokenCodec(dtype, dim, centroids.astype(np.float32)).centroids
     except (OSError, ValueError, EOFError) as error:
         raise IndexCorruptError(path, f"not a readable array ({error})") from error
@@ -218,7 +219,7 @@ def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.floa
 
 
 def read_ahead(array: NDArray[Any]) -> None:
-    """Ask the system to read an array, where it lies in a file; returns before it has."""
+    """Ask the system to prefetch an array if it is in a file; returns immediately."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -229,16 +230,16 @@ def read_ahead(array: NDArray[Any]) -> None:
     base.madvise(mmap.MADV_WILLNEED, page, start - page + array.nbytes)
 
 
-# Enough for a codebook of full size, and 32 MiB of 128 float32 values.
+# Enough for a codebook of full size; 32 MiB for 128 float32 values per token.
 _SAMPLE = 2**16
-# What queries are like is known after some hundred of their tokens.
+# Some hundred query tokens suffice to estimate their statistics.
 _QUERY_SAMPLE, _QUERY_ITEMS = 2**13, 512
 
 
 def codec_for(
     dtype: TokenDtype, arrays: Sequence[NDArray[Any]], query_arrays: Sequence[NDArray[Any]] = ()
 ) -> TokenCodec:
-    """Make the codec of a side from a sample of its tokens, always the same for the same tokens.
+    """Make the codec of a collection from a sample of its tokens; deterministic.
 
     Args:
         dtype: the stored form.
@@ -254,10 +255,10 @@ def codec_for(
 
 
 def feedback_from(store: TokenStore) -> ErrorFeedback | None:
-    """Return what the tokens of a side are like, as those that will ask the other side.
+    """Return the statistics of a collection's tokens as queries of the other collection.
 
     Args:
-        store: of an open side, of which few items are read.
+        store: Token store of an open collection, from which few items are read.
 
     Returns:
         None where the side has no tokens.
@@ -268,7 +269,7 @@ def feedback_from(store: TokenStore) -> ErrorFeedback | None:
 
 
 def _sample(arrays: Sequence[NDArray[Any]], size: int) -> NDArray[np.float32]:
-    """Draw tokens, always the same of the same."""
+    """Draw a sample of tokens; deterministic."""
     total = sum(len(array) for array in arrays)
     places = np.random.default_rng(0).choice(total, min(size, total), replace=False)
     places.sort()

@@ -1,4 +1,4 @@
-"""Python clients of the HTTP service; importing them loads httpx and pydantic, no more.
+"""Python clients of the HTTP service; importing them loads only httpx and pydantic.
 
 AladinClient, AsyncAladinClient   the same methods, without and with an event loop
 Search                            one of many searches

@@ -1,4 +1,4 @@
-"""New items on their way to the service, one by one and many in bounded requests."""
+"""Requests that add new items, one by one or many in requests of bounded size."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from aladin_service.client.retries import Again
 
 @dataclass(frozen=True)
 class NewPhoto:
-    """A picture that is to become an item: `image` or `image_url`, `regions`, or both.
+    """A picture to add as an item: `image` or `image_url`, `regions`, or both.
 
     Attributes:
-        id: of the new item.
+        id: Id of the new item.
         image: its bytes, the path of its file, or the open file.
         text: a caption that is shown with it; it takes no part in the search.
-        uri: what is shown with it; None: its id.
+        uri: URI shown with the item, or None for its id.
         metadata: JSON values by field name.
-        image_url: where the service fetches the picture, if it is allowed to.
+        image_url: URL from which the service fetches the picture, if it is allowed to.
         regions: an npz file of what a detector found in it, for an index of a region model.
     """
 
@@ -44,10 +44,10 @@ class NewPhoto:
 
 @dataclass(frozen=True)
 class NewText:
-    """A text that is to become an item.
+    """A text to add as an item.
 
     Attributes:
-        id: of the new item.
+        id: Id of the new item.
         text: the text itself.
         metadata: JSON values by field name.
     """
@@ -61,7 +61,7 @@ NewItem = NewPhoto | NewText
 
 
 def add_photo_call(photo: NewPhoto, on_duplicate: OnDuplicate) -> Call[Added]:
-    """Add one photo; its files go in a form, and are read while it is sent."""
+    """Add one photo; its files are sent as a form, and read during the transfer."""
     files = _files(photo)
     if not files:
         return add_call([photo], on_duplicate)
@@ -79,11 +79,11 @@ def add_call(items: Sequence[NewItem], on_duplicate: OnDuplicate) -> Call[Added]
     """Add items of one kind in one step, all or none.
 
     Args:
-        items: at least one.
-        on_duplicate: what is to become of an id that is there already.
+        items: At least one item.
+        on_duplicate: Handling of an id that already exists.
 
     Raises:
-        InputError: there is none.
+        InputError: If there are no items.
     """
     if not items:
         raise InputError("expected at least one item to add, got none")
@@ -106,10 +106,10 @@ def add_calls(
     """Add any number of items, in requests of bounded size and in their order.
 
     Args:
-        items: of both kinds; a request holds items of one.
-        on_duplicate: what is to become of an id that is there already.
-        max_items: of a request.
-        max_bytes: of a request's files as they are sent; one that is larger goes alone.
+        items: Items of both kinds; each request contains items of one kind.
+        on_duplicate: Handling of an id that already exists.
+        max_items: Largest number of items per request.
+        max_bytes: Largest total size of a request's files as sent; a larger file is sent alone.
 
     Raises:
         OSError: a picture's file is not there.
@@ -132,7 +132,8 @@ def _again(items: Sequence[NewItem], on_duplicate: OnDuplicate) -> Again:
     files = [source for item in items for source in _files(item).values()]
     if not all(map(can_be_sent_again, files)):
         return "never"
-    # Added twice without either of the two, an item would be reported as its own duplicate.
+    # Unless duplicates are replaced or skipped, an item that is added twice would be reported as
+    # its own duplicate.
     return "unless_begun" if on_duplicate == "error" else "always"
 
 
@@ -149,7 +150,7 @@ def _files(item: NewItem) -> dict[str, PictureSource]:
 
 def _sent_bytes(item: NewItem, unknown: int) -> int:
     sizes = [picture_bytes(source) for source in _files(item).values()]
-    # In base64.
+    # Size in base64.
     return sum(unknown if size is None else -(-size // 3) * 4 for size in sizes)
 
 

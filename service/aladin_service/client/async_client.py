@@ -79,14 +79,15 @@ class AsyncAladinClient:
         """Connect to nothing yet.
 
         Args:
-            url: of the service, such as ``http://127.0.0.1:8000``.
-            api_key: None: the one in the environment variable ALADIN_API_KEY, if any.
-            timeout_s: for connecting and for each wait for the network.
-            retries: how patient to be; None: as patient as `RetryPolicy` is by default.
-            transport: sends the requests; None: the network.
+            url: URL of the service, such as ``http://127.0.0.1:8000``.
+            api_key: API key, or None for the one in the environment variable ALADIN_API_KEY, if
+                any.
+            timeout_s: Timeout for connecting and for each wait for the network.
+            retries: Retry policy, or None for the defaults of `RetryPolicy`.
+            transport: Transport that sends the requests, or None for the network.
 
         Raises:
-            ConfigError: this is no URL of the web.
+            ConfigError: If the URL is not a valid HTTP URL.
         """
         self._retries = retries or RetryPolicy()
         self._timeout_s = timeout_s
@@ -293,11 +294,11 @@ class AsyncAladinClient:
         return await self._send(index_call())
 
     async def health(self) -> bool:
-        """Whether the service's process answers."""
+        """Return whether the service's process answers."""
         return await self._probe("healthz")
 
     async def ready(self) -> bool:
-        """Whether the service can answer searches."""
+        """Return whether the service can answer searches."""
         return await self._probe("readyz")
 
     async def wait_until_ready(self, timeout_s: float = 60.0) -> None:

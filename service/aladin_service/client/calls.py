@@ -29,17 +29,17 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Photo(NamedTuple):
-    """A picture file as the service gave it."""
+    """A picture file returned by the service."""
 
     data: bytes
     media_type: str
 
 
 class OpenBody(NamedTuple):
-    """The body of one attempt, as httpx takes it: at most one of `json`, `files` and `content`.
+    """The body of one attempt for httpx: at most one of `json`, `files` and `content`.
 
     Attributes:
-        json: to be written as JSON.
+        json: Object to send as JSON.
         data: plain fields of a form.
         files: files of a form, by field: name and open file.
         content: JSON, written already, piece by piece.
@@ -52,20 +52,20 @@ class OpenBody(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What httpx cannot tell by itself."""
+        """Headers that httpx cannot determine by itself."""
         return {} if self.content is None else {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call(Generic[T]):
-    """One request, and how to read its answer.
+    """One request and the parser of its answer.
 
     Attributes:
-        method: of HTTP.
+        method: HTTP method.
         path: below the service's URL, percent-encoded.
         read: makes the result of a successful answer.
-        again: what may be sent again.
-        params: of the query string.
+        again: Condition for sending the request again.
+        params: Parameters of the query string.
         body: opens the body; called for each attempt.
     """
 
@@ -78,14 +78,14 @@ class Call(Generic[T]):
 
 
 def json_body(value: object) -> Callable[[], AbstractContextManager[OpenBody]]:
-    """Return what opens a body of JSON."""
+    """Return a function that opens a JSON body."""
     return lambda: nullcontext(OpenBody(json=value))
 
 
 def content_body(
     chunks: Callable[[], Iterator[bytes]],
 ) -> Callable[[], AbstractContextManager[OpenBody]]:
-    """Return what opens a body of JSON that is written while it is sent."""
+    """Return a function that opens a JSON body that is generated while it is sent."""
 
     @contextmanager
     def opened() -> Generator[OpenBody]:
@@ -97,13 +97,13 @@ def content_body(
 def form_body(
     fields: Mapping[str, Any], files: Mapping[str, PictureSource]
 ) -> Callable[[], AbstractContextManager[OpenBody]]:
-    """Return what opens a form with files, read while it is sent.
+    """Return a function that opens a form with files, which are read while they are sent.
 
     Args:
         fields: the others.
-        files: by field.
+        files: Files by field name.
     """
-    # Texts as they are; the rest as JSON writes it, which is how the service reads forms.
+    # Texts are sent unchanged and other values as JSON, which is how the service reads forms.
     plain = {
         name: value if isinstance(value, str) else json.dumps(value)
         for name, value in fields.items()
@@ -122,7 +122,7 @@ def form_body(
 
 
 def read_as(model: type[M]) -> Callable[[httpx.Response], M]:
-    """Return what reads an answer of this form.
+    """Return a function that parses an answer of this type.
 
     The reader raises ServiceUnreachableError where it is of another: some other server's.
     """
@@ -137,15 +137,15 @@ def read_as(model: type[M]) -> Callable[[httpx.Response], M]:
 
 
 def foreign_answer(response: httpx.Response, why: str) -> ServiceUnreachableError:
-    """Return the error of an answer that is not this service's."""
+    """Return the error for an answer that is not from this service."""
     return ServiceUnreachableError(
         f"{response.request.method} {response.request.url}: not a response of this service: {why}"
     )
 
 
 def item_path(*parts: str) -> str:
-    """Put a path together from parts of which each may hold anything."""
-    # Dots too: the parts . and .. would be resolved on the way.
+    """Build a path from parts that may contain any characters."""
+    # Dots too: proxies and clients would resolve the parts . and .. otherwise.
     return "/".join(quote(part, safe="").replace(".", "%2E") for part in parts)
 
 
@@ -155,7 +155,7 @@ def item_call(target: Target, item_id: str) -> Call[Item]:
 
 
 def delete_call(target: Target, item_id: str) -> Call[Deleted]:
-    """Delete an item; done twice, it would report that there is none."""
+    """Delete an item; a repetition would report that there is no such item."""
     return Call(
         method="DELETE",
         path=f"v1/items/{target}/{item_path(item_id)}",
@@ -180,7 +180,7 @@ def index_call() -> Call[LiveIndexInfo]:
 
 
 def probe_call(path: str, again: Again = "never") -> Call[None]:
-    """Ask for a status alone."""
+    """Request only a status."""
     return Call(method="GET", path=path, read=lambda _: None, again=again)
 
 
@@ -194,14 +194,14 @@ def explain_call(
     """Draw the evidence for an item of the index and a text, another item or a photo.
 
     Args:
-        item_id: of a photo for a text, of a text for a photo.
+        item_id: Id of a photo for a text, or of a text for a photo.
         text: words.
-        query_id: of another item of the index.
+        query_id: Id of another item of the index.
         image: a photo that is not in the index; its file is read while it is sent.
-        regions: of that photo, or instead of it.
+        regions: Regions of that photo, or regions instead of a photo.
 
     Raises:
-        InputError: not exactly one of text, another item and a photo is given.
+        InputError: If not exactly one of text, another item and a photo is given.
     """
     photo = {"image": image, "regions": regions}
     files = {name: source for name, source in photo.items() if source is not None}

@@ -39,7 +39,7 @@ _KINDS: Mapping[int, type[ServiceError]] = {
 
 
 class ErrorDetail(BaseModel):
-    """One error as the service tells of it."""
+    """One error as reported by the service."""
 
     code: str
     message: str
@@ -51,36 +51,36 @@ class _Body(BaseModel):
 
 
 def error_of(status: int, detail: ErrorDetail, retry_after_s: float | None = None) -> ServiceError:
-    """Make the error of a status.
+    """Make the error for a status.
 
     Args:
-        status: of HTTP, 300 or above.
-        detail: what the service says.
-        retry_after_s: of the answer's header.
+        status: HTTP status, 300 or above.
+        detail: Error reported by the service.
+        retry_after_s: Value of the answer's ``Retry-After`` header.
     """
     kind = _KINDS.get(status, ServiceError)
     return kind(status, detail.code, detail.message, detail.request_id, retry_after_s)
 
 
 def read_error(status: int, body: bytes, retry_after_s: float | None) -> ServiceError:
-    """Make the error that an answer tells of.
+    """Make the error that an answer reports.
 
     Args:
-        status: of HTTP, 300 or above.
-        body: of the answer; that of a proxy may have any form.
-        retry_after_s: of the answer's header.
+        status: HTTP status, 300 or above.
+        body: Body of the answer; that of a proxy may have any form.
+        retry_after_s: Value of the answer's ``Retry-After`` header.
     """
     try:
         detail = _Body.model_validate_json(body).error
     except ValidationError:
         code = f"http_{status}"
-        detail = ErrorDetail(code=code, message=f"the answer has status {status} and no reason")
+        detail = ErrorDetail(code=code, message=f"status {status} without an error message")
     return error_of(status, detail, retry_after_s)
 
 
 API_KEY_VARIABLE = "ALADIN_API_KEY"
 
-# The service's own limit of requests that add is 100 items and 24 MiB; a share of it keeps each
+# The service's own limit for requests that add is 100 items and 24 MiB; a fraction of it keeps each
 # request short.
 ADD_ITEMS = 32
 ADD_BYTES = 8 * 2**20
@@ -88,20 +88,20 @@ BATCH_QUERIES = 32
 
 
 def connection_settings(url: str, api_key: str | None, timeout_s: float) -> dict[str, Any]:
-    """Return what the httpx client of a service is made with.
+    """Return the arguments of the httpx client of a service.
 
     Args:
-        url: of the service, such as ``http://127.0.0.1:8000``.
-        api_key: None: the one in the environment, if any.
-        timeout_s: for connecting and for each wait for the network.
+        url: URL of the service, such as ``http://127.0.0.1:8000``.
+        api_key: API key, or None for the one in the environment, if any.
+        timeout_s: Timeout for connecting and for each wait for the network.
 
     Raises:
-        ConfigError: this is no URL of the web.
+        ConfigError: If the URL is not a valid HTTP URL.
     """
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise ConfigError(f"{url!r} is no URL: {error}") from None
+        raise ConfigError(f"invalid URL {url!r}: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ConfigError(f"expected a URL such as http://127.0.0.1:8000, got {url!r}")
     headers = {"User-Agent": f"aladin-search/{version('aladin-search')}"}
@@ -112,7 +112,7 @@ def connection_settings(url: str, api_key: str | None, timeout_s: float) -> dict
 
 
 def patience(timeout_s: float) -> RetryPolicy:
-    """Return the policy of whoever waits for a service to come up."""
+    """Return the retry policy for waiting until a service has started."""
     return RetryPolicy(attempts=sys.maxsize, total_s=timeout_s, first_wait_s=0.05, max_wait_s=1.0)
 
 
@@ -120,7 +120,7 @@ def after_error(attempts: Attempts, error: httpx.RequestError) -> float:
     """Return how long to wait before the next attempt.
 
     Raises:
-        ServiceUnreachableError: there is none.
+        ServiceUnreachableError: If there is no further attempt.
     """
     wait_s = attempts.after_error(error)
     if wait_s is None:
@@ -129,7 +129,7 @@ def after_error(attempts: Attempts, error: httpx.RequestError) -> float:
 
 
 def after_answer(attempts: Attempts, response: httpx.Response) -> float | None:
-    """Return how long to wait before the next attempt; None: the answer is a success.
+    """Return how long to wait before the next attempt, or None if the answer is a success.
 
     Raises:
         ServiceError: the answer is an error, and there is no next attempt.
@@ -144,20 +144,20 @@ def after_answer(attempts: Attempts, response: httpx.Response) -> float | None:
 
 
 def error_in(response: httpx.Response) -> ServiceError:
-    """Return the error that an answer tells of."""
+    """Return the error that an answer reports."""
     retry_after_s = parse_retry_after(response.headers.get("retry-after"))
     error = read_error(response.status_code, response.content, retry_after_s)
     if error.code == "unauthorized" and "authorization" not in response.request.headers:
-        # The service cannot know where its caller takes a key from.
+        # The service cannot know where the client reads the key from.
         error.args = (f"{error.message}: set {API_KEY_VARIABLE} to a key of the service",)
     return error
 
 
 def unreachable(error: httpx.RequestError) -> ServiceUnreachableError:
-    """Return the error of an attempt without an answer."""
+    """Return the error for an attempt without an answer."""
     reason = str(error) or type(error).__name__
     try:
         where = str(error.request.url)
     except RuntimeError:  # it never got as far as a request
         where = "the service"
-    return ServiceUnreachableError(f"no answer from {where}: {reason}")
+    return ServiceUnreachableError(f"no response from {where}: {reason}")

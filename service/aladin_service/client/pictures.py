@@ -1,4 +1,4 @@
-"""Picture files on their way to the service: never whole in memory, unless they were before."""
+"""Picture files to upload; not loaded into memory as a whole unless they already were."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-# What a picture may be given as: its bytes, the path of its file, or the open file, which is
-# read from its beginning.
+# A picture as its bytes, the path of its file, or an open file, which is read from its beginning.
 PictureSource = bytes | str | os.PathLike[str] | BinaryIO
 
-# A multiple of 3: what base64 turns into whole characters, so that pieces can be put together.
+# A multiple of 3, which base64 encodes without padding, so that chunks can be concatenated.
 _CHUNK_BYTES = 3 * 2**14
 
 
@@ -38,17 +37,17 @@ def open_picture(source: PictureSource) -> Generator[BinaryIO]:
 
 
 def can_be_sent_again(source: PictureSource) -> bool:
-    """Whether a picture can be read more than once."""
+    """Return whether a picture can be read more than once."""
     return isinstance(source, (bytes, str, os.PathLike)) or source.seekable()
 
 
 def picture_name(source: PictureSource) -> str:
-    """Return the file's name, for the form; it plays no part in what is answered."""
+    """Return the file's name, for the form; it does not affect the answer."""
     return Path(source).name if isinstance(source, (str, os.PathLike)) else "image"
 
 
 def picture_bytes(source: PictureSource) -> int | None:
-    """Return the length of a picture without reading it; None where that cannot be known.
+    """Return the size of a picture without reading it, or None if that is impossible.
 
     Raises:
         OSError: the file is not there.
@@ -61,7 +60,7 @@ def picture_bytes(source: PictureSource) -> int | None:
 
 
 def base64_chunks(source: PictureSource) -> Iterator[bytes]:
-    """Read a picture piece by piece, as base64.
+    """Read a picture in chunks, as base64.
 
     Raises:
         OSError: the file cannot be read.
@@ -79,10 +78,10 @@ def base64_chunks(source: PictureSource) -> Iterator[bytes]:
 def json_list_chunks(
     name: str, entries: Iterable[tuple[Mapping[str, Any], Mapping[str, PictureSource]]]
 ) -> Iterator[bytes]:
-    """Write a JSON object with one list, whose entries may have files, piece by piece.
+    """Write a JSON object with one list, whose entries may have files, in chunks.
 
     Args:
-        name: of the list.
+        name: Name of the list.
         entries: the fields of each, at least one, and its files by field.
 
     Raises:

@@ -1,4 +1,4 @@
-"""When to ask again: after what, how long to wait, and when to give up. No input or output here."""
+"""Retry rules: which failures, how long to wait, when to give up. No input or output."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from typing import Literal
 
 import httpx
 
-# What may be sent again. "always": it does no harm to be done twice. "unless_begun": only what
-# the service cannot have begun. "never": its bytes can be read once.
+# Conditions for sending again. "always": a repetition is harmless. "unless_begun": only if the
+# service cannot have started the request. "never": the bytes can be read only once.
 Again = Literal["always", "unless_begun", "never"]
 
 _BUSY = 429
 _NOT_READY = 503
-# Those of 503 after which a change may have been made, or a part of it.
+# Codes of status 503 after which a change may have been made completely or partly.
 _MAYBE_DONE = frozenset({"worker_died", "engine_unavailable"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """How patient a client is.
+    """Limits of the retries of a client.
 
     Attributes:
-        attempts: of one call at most, the first included; 1: never ask again.
-        total_s: from the call to its answer, waits included; no wait begins that would exceed it.
+        attempts: Largest number of attempts per call, including the first; 1 disables retries.
+        total_s: Limit from the call to its answer, including waits; no wait starts that would
+            exceed it.
         first_wait_s: upper end of the first wait; it doubles from wait to wait.
         max_wait_s: upper end of any wait that the service did not ask for.
     """
@@ -40,7 +41,7 @@ class RetryPolicy:
 
 
 class Attempts:
-    """The attempts of one call: says after each failure how long to wait, or to give up."""
+    """The attempts of one call: decides after each failure how long to wait, or to give up."""
 
     def __init__(
         self,
@@ -50,11 +51,11 @@ class Attempts:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """Begin now.
+        """Start the time limit.
 
         Args:
-            policy: how patient to be.
-            again: what may be sent again.
+            policy: Limits of the retries.
+            again: Condition for sending the request again.
             clock: seconds, from whenever.
             jitter: a number in [0, 1), another one each time: clients that were refused
                 together must not come back together.
@@ -68,11 +69,11 @@ class Attempts:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the call has to be over; 0 when it is."""
+        """Seconds until the time limit of the call, 0 if it has passed."""
         return max(0.0, self._ends_s - self._clock())
 
     def after_error(self, error: httpx.RequestError) -> float | None:
-        """Return how long to wait after an attempt without an answer; None: do not try again.
+        """Return how long to wait after an attempt without an answer, or None to give up.
 
         An answer that takes too long is not asked for again: the service is busy with it.
         """
@@ -83,12 +84,12 @@ class Attempts:
         return None
 
     def after_answer(self, status: int, code: str, retry_after_s: float | None) -> float | None:
-        """Return how long to wait after an answer that is an error; None: it is final.
+        """Return how long to wait after an error answer, or None if it is final.
 
         Args:
-            status: of HTTP.
-            code: of the error.
-            retry_after_s: what the service asks for; it is waited for even where it is long.
+            status: HTTP status.
+            code: Code of the error.
+            retry_after_s: Wait requested by the service; used even if it is long.
         """
         maybe_done = code in _MAYBE_DONE and self._again != "always"
         if status not in (_BUSY, _NOT_READY) or maybe_done:
@@ -100,7 +101,7 @@ class Attempts:
         if self._again == "never" or self._made >= self._policy.attempts:
             return None
         policy = self._policy
-        # Of a power that no float overflows at: far above, the cap decides anyway.
+        # The exponent is limited so that no float overflows; the cap applies long before.
         upper_s = min(policy.max_wait_s, policy.first_wait_s * 2.0 ** min(self._made - 1, 60))
         wait_s = self._jitter() * upper_s
         if asked_s is not None:
@@ -109,11 +110,11 @@ class Attempts:
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """Read a ``Retry-After`` header, of seconds or a date.
+    """Parse a ``Retry-After`` header, which contains seconds or a date.
 
     Args:
-        value: of the header; None: there is none.
-        now: for the dates; None: now.
+        value: Value of the header, or None without one.
+        now: Current time for dates, or None to read the clock.
 
     Returns:
         Seconds from now, at least 0; None where there is nothing to be read.

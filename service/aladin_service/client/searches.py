@@ -1,4 +1,4 @@
-"""Searches on their way to the service, one by one and many in a request."""
+"""Search requests, one by one or many in a request."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Search(SearchOptions):
         }
 
     def files(self) -> dict[str, PictureSource]:
-        """Return the files that are given, by field."""
+        """Return the given files, by field."""
         given = {"image": self.image, "regions": self.regions}
         return {name: source for name, source in given.items() if source is not None}
 
@@ -85,7 +85,7 @@ Outcome = SearchAnswer | ServiceError
 
 
 def search_call(search: Search) -> Call[SearchAnswer]:
-    """Ask one search; files go in a form, read while it is sent."""
+    """Run one search; files are sent as a form, read during the transfer."""
     fields, files = search.plain_fields(), search.files()
     return Call(
         method="POST",
@@ -97,7 +97,7 @@ def search_call(search: Search) -> Call[SearchAnswer]:
 
 
 def batch_call(searches: Sequence[Search]) -> Call[list[Outcome]]:
-    """Ask many searches in one request; the outcomes come in their order."""
+    """Run many searches in one request; the outcomes have the same order."""
 
     def read(response: httpx.Response) -> list[Outcome]:
         try:
@@ -126,11 +126,11 @@ def batch_call(searches: Sequence[Search]) -> Call[list[Outcome]]:
 def batch_calls(
     queries: Iterable[str | Search], target: Target, batch_size: int, fields: SearchFields
 ) -> Iterator[Call[list[Outcome]]]:
-    """Ask any number of searches, a batch in a request.
+    """Run any number of searches, one batch per request.
 
     Args:
         queries: texts, to which `target` and `fields` apply, and searches, which are as they are.
-        target: what to find for the texts.
+        target: Kind of items to find for the texts.
         batch_size: searches in a request.
         fields: options of the texts.
     """
@@ -145,7 +145,7 @@ def batch_calls(
 
 
 class _Failed(BaseModel):
-    """What a batch answers of a search that failed."""
+    """The entry of a batch answer for a failed search."""
 
     status: int
     error: ErrorDetail

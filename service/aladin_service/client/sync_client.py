@@ -79,17 +79,18 @@ class AladinClient:
         retries: RetryPolicy | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Connect to nothing yet.
+        """Store the settings without connecting.
 
         Args:
-            url: of the service, such as ``http://127.0.0.1:8000``.
-            api_key: None: the one in the environment variable ALADIN_API_KEY, if any.
-            timeout_s: for connecting and for each wait for the network.
-            retries: how patient to be; None: as patient as `RetryPolicy` is by default.
-            transport: sends the requests; None: the network.
+            url: URL of the service, such as ``http://127.0.0.1:8000``.
+            api_key: API key, or None for the one in the environment variable ALADIN_API_KEY, if
+                any.
+            timeout_s: Timeout for connecting and for each wait for the network.
+            retries: Retry policy, or None for the defaults of `RetryPolicy`.
+            transport: Transport that sends the requests, or None for the network.
 
         Raises:
-            ConfigError: this is no URL of the web.
+            ConfigError: If the URL is not a valid HTTP URL.
         """
         self._retries = retries or RetryPolicy()
         self._timeout_s = timeout_s
@@ -121,11 +122,11 @@ class AladinClient:
 
         Args:
             text: words; without, one of the fields `image`, `id`, `image_url` and `regions`.
-            fields: see `SearchFields`.
+            fields: See `SearchFields`.
 
         Raises:
             ServiceError: the service refuses.
-            ServiceUnreachableError: there is no answer.
+            ServiceUnreachableError: If there is no answer.
             OSError: a picture's file cannot be read.
         """
         return self._send(search_call(Search(text, "images", **fields)))
@@ -135,14 +136,14 @@ class AladinClient:
         return self._send(search_call(Search(text, "texts", **fields)))
 
     def search(self, search: Search) -> SearchAnswer:
-        """Ask one search that is put together already; otherwise as `search_images`."""
+        """Run one prepared search; otherwise as `search_images`."""
         return self._send(search_call(search))
 
     def search_batch(self, searches: Sequence[Search]) -> list[Outcome]:
-        """Ask several searches in one request.
+        """Run several searches in one request.
 
         Args:
-            searches: at least one; at most as many as the service's ALADIN_MAX_BATCH_QUERIES.
+            searches: At least one, and at most the service's ALADIN_MAX_BATCH_QUERIES.
 
         Returns:
             In the same order, an answer or the error of each.
@@ -161,13 +162,13 @@ class AladinClient:
         batch_size: int = BATCH_QUERIES,
         **fields: Unpack[SearchFields],
     ) -> Iterator[Outcome]:
-        """Ask any number of searches, a batch in a request.
+        """Run any number of searches, one batch per request.
 
         Args:
             queries: texts, to which `target` and `fields` apply, and searches, which are complete.
-            target: what to find for the texts.
+            target: Kind of items to find for the texts.
             batch_size: searches in a request.
-            fields: of the texts, see `SearchFields`.
+            fields: Fields of the text searches, see `SearchFields`.
 
         Yields:
             In the same order, an answer or the error of each, as the batches come back.
@@ -183,15 +184,15 @@ class AladinClient:
         """Look an item up.
 
         Raises:
-            NotFoundError: there is no such item.
+            NotFoundError: If there is no such item.
         """
         return self._send(item_call(target, item_id))
 
     def photo(self, item_id: str, size_px: int | None = None) -> Photo:
-        """Fetch an image's photo: its file, or with `size_px` a JPEG with at most this long a side.
+        """Fetch an image's photo: its file, or with `size_px` a JPEG with this longest side.
 
         Raises:
-            NotFoundError: there is no such image, or its file is gone.
+            NotFoundError: If there is no such image, or its file no longer exists.
         """
         return self._send(photo_call(item_id, size_px))
 
@@ -209,15 +210,16 @@ class AladinClient:
         The file also carries the numbers, see `aladin_service.evidence.png.read_evidence`.
 
         Args:
-            item_id: of a photo of the index for a text, of a text for a photo.
+            item_id: Id of a photo of the index for a text, or of a text for a photo.
             text: words; or one of those that follow.
-            query_id: of another item of the index.
+            query_id: Id of another item of the index.
             image: a photo that is not in the index.
-            regions: of that photo, or instead of it, for an index of a region model.
+            regions: Regions of that photo, or regions instead of a photo, for an index of a region
+                model.
 
         Raises:
-            InputError: not exactly one of `text`, `query_id` and a photo is given.
-            NotFoundError: there is no such item.
+            InputError: If not exactly one of `text`, `query_id` and a photo is given.
+            NotFoundError: If there is no such item.
             RefusedInputError: the two are of one modality, or the photo is over a limit.
             OSError: the photo's file cannot be read.
         """
@@ -228,12 +230,12 @@ class AladinClient:
 
         Args:
             photo: the new item.
-            on_duplicate: what is to become of an id that is there already. With "error" a
-                broken connection is not tried again: the photo may have been added.
+            on_duplicate: Handling of an id that already exists. With "error", the request is not
+                repeated after a broken connection: the photo may have been added.
 
         Raises:
             ConflictError: the id is there already, and that is an error.
-            RefusedInputError: this is no picture, or over a limit.
+            RefusedInputError: If this is not a picture, or it exceeds a limit.
             OSError: the file cannot be read.
         """
         return self._send(add_photo_call(photo, on_duplicate))
@@ -262,15 +264,15 @@ class AladinClient:
 
         Args:
             items: read as the requests go out.
-            on_duplicate: what is to become of ids that are there already.
-            max_items: of a request.
-            max_bytes: of a request's pictures; one that is larger goes alone.
+            on_duplicate: Handling of ids that already exist.
+            max_items: Largest number of items per request.
+            max_bytes: Largest total size of a request's pictures; a larger picture is sent alone.
 
         Yields:
             The result of each request, once it is on the disk; an error undoes none before it.
 
         Raises:
-            ServiceError: as `add_photo`, of a whole request.
+            ServiceError: If a whole request fails, as for `add_photo`.
             OSError: a file cannot be read.
         """
         for call in add_calls(items, on_duplicate, max_items, max_bytes):
@@ -280,7 +282,7 @@ class AladinClient:
         """Delete an item.
 
         Raises:
-            NotFoundError: there is no such item.
+            NotFoundError: If there is no such item.
         """
         return self._send(delete_call(target, item_id))
 
@@ -289,19 +291,19 @@ class AladinClient:
         return self._send(index_call())
 
     def health(self) -> bool:
-        """Whether the service's process answers."""
+        """Return whether the service's process answers."""
         return self._probe("healthz")
 
     def ready(self) -> bool:
-        """Whether the service can answer searches."""
+        """Return whether the service can answer searches."""
         return self._probe("readyz")
 
     def wait_until_ready(self, timeout_s: float = 60.0) -> None:
         """Wait until the service can answer searches.
 
         Raises:
-            NotReadyError: it answers, but is not ready in time.
-            ServiceUnreachableError: it does not answer in time.
+            NotReadyError: If the service answers, but is not ready in time.
+            ServiceUnreachableError: If the service does not answer in time.
         """
         self._send(probe_call("readyz", "always"), patience(timeout_s))
 

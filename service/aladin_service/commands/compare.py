@@ -44,7 +44,7 @@ def compare(
         bool, typer.Option("--no-step-times", help="Do not time a training step of each recipe.")
     ] = False,
 ) -> None:
-    """Train recipes with several seeds and report what each gains.
+    """Train recipes with several seeds and report the gain of each.
 
     In: RECIPEs and the data sets they name. Missing runs are trained in the folder --out, and
     interrupted ones continued; a stage that several runs start with is trained once. Out:

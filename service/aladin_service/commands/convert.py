@@ -110,7 +110,7 @@ def aladin(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Convert the checkpoint that ALADIN's authors published, with the scores it has there.
+    """Convert the checkpoint published by ALADIN's authors, preserving its scores.
 
     In: CHECKPOINT, read without executing anything in it, and two files of the OSCAR or VinVL
     folder, which it lacks. Out: in the folder --out, a network of the kind `regions` that
@@ -126,7 +126,7 @@ def aladin(
 
 
 def _print_conversion(report: ConversionReport, as_json: bool) -> None:
-    """Print what became of a checkpoint: a table on stderr and the folder, or JSON."""
+    """Print the result of a conversion: a table on stderr and the folder, or JSON."""
     from aladin_service.reports.tables import conversion_data, conversion_table, print_table
 
     if as_json:

@@ -30,7 +30,7 @@ KeysOption = Annotated[
 
 
 def _scope(word: str) -> Scope:
-    # Typer takes a Literal for a single value, but not for a list of them.
+    # Typer accepts a Literal for a single value, but not for a list.
     for scope in SCOPES:
         if word == scope:
             return scope

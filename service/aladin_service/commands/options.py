@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share, and what turns them into values."""
+"""Options and arguments shared by several commands, and their conversion to values."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def chosen_split(word: str) -> str | None:
 
 
 def opened_regions(regions: Path | None, labels: Path | None) -> RegionStore | None:
-    """Open the regions of --regions and --region-labels; None without these options.
+    """Open the regions of --regions and --region-labels, or return None without these.
 
     Raises:
         InputError: If there are labels without regions.
@@ -199,7 +199,7 @@ RayCpusOption = Annotated[
 
 
 def check_ray_options(ray: str | None, workers: int | None, cpus: int | None) -> None:
-    """Refuse options for workers without --ray.
+    """Reject options for workers without --ray.
 
     Raises:
         InputError: If --ray is missing.
@@ -299,7 +299,7 @@ def metadata_limits(max_bytes: int | None) -> MetadataLimits:
 
 
 def set_log_format(chosen: LogFormat | None = None) -> None:
-    """Set the format of the log from here on.
+    """Set the format of all following log messages.
 
     Args:
         chosen: Format given on the command line, or None for that of ALADIN_LOG_FORMAT.

@@ -20,11 +20,11 @@ RATE_WINDOW_S = 30.0
 
 
 class Pace:
-    """How fast one piece of work goes: by its last half minute, for the start may be unlike it.
+    """Rate of one piece of work over its last half minute, since the start may differ.
 
     Attributes:
         total: units of the whole piece, None if unknown.
-        unit: what is counted.
+        unit: Unit that is counted.
         done: units so far.
     """
 
@@ -43,17 +43,17 @@ class Pace:
         return self._clock() - self._started_s
 
     def advance(self, count: int) -> None:
-        """Count units that are done."""
+        """Count finished units."""
         self.done += count
         now_s = self._clock()
-        # A sample a second is enough; the oldest one in the window is what the rate counts from.
+        # One sample per second is enough; the rate is relative to the oldest sample in the window.
         if now_s - self._recent[-1][0] >= 1:
             self._recent.append((now_s, self.done))
         while len(self._recent) > 2 and now_s - self._recent[1][0] >= RATE_WINDOW_S:
             self._recent.popleft()
 
     def describe(self) -> str:
-        """Say the rate, and the time that is left if the total is known."""
+        """Return the rate, and the remaining time if the total is known."""
         since_s, before = self._recent[0]
         rate = (self.done - before) / max(self._clock() - since_s, 1e-9)
         if rate == 0:
@@ -64,7 +64,7 @@ class Pace:
         return words
 
     def summary(self) -> str:
-        """Say how long the whole piece took."""
+        """Return the duration of the whole piece of work."""
         mean = self.done / max(self.elapsed_s, 1e-9)
         return f"in {duration(self.elapsed_s)}, {_readable(mean)} {self.unit}/s"
 
@@ -73,7 +73,7 @@ class LineProgress:
     """Writes a line every ten seconds, and one at the end of each piece of work."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        """Write to `stream`, by the seconds of `clock`."""
+        """Write to `stream`, with the time of `clock`."""
         self._stream = stream
         self._clock = clock
         self._pace: Pace | None = None
@@ -81,14 +81,14 @@ class LineProgress:
         self._last_line_s = clock()
 
     def start(self, total: int | None, unit: str) -> None:
-        """Begin a piece of work; the one before is over."""
+        """Begin a piece of work; the previous one has ended."""
         self.close()
         self._pace = Pace(total, unit, self._clock)
         self._notes = {}
         self._last_line_s = self._clock()
 
     def advance(self, count: int = 1) -> None:
-        """Count, and write a line if it is time."""
+        """Count, and write a line if one is due."""
         if self._pace is None:
             return
         self._pace.advance(count)
@@ -96,7 +96,7 @@ class LineProgress:
             self._write(self._pace.describe())
 
     def note(self, **numbers: float | str) -> None:
-        """Keep figures for the next line."""
+        """Store figures for the next line."""
         self._notes.update(numbers)
 
     def close(self) -> None:
@@ -118,13 +118,13 @@ class BarProgress:
     """Draws one bar for each piece of work."""
 
     def __init__(self, bars: RichProgress) -> None:
-        """Draw with `bars`, which somebody else starts and stops."""
+        """Draw with `bars`, which the caller starts and stops."""
         self._bars = bars
         self._pace: Pace | None = None
         self._notes: dict[str, float | str] = {}
 
     def start(self, total: int | None, unit: str) -> None:
-        """Begin a piece of work; the bar of the one before stays as it is."""
+        """Begin a piece of work; the previous bar stays unchanged."""
         for task in self._bars.tasks:
             self._bars.stop_task(task.id)
         self._pace = Pace(total, unit, time.monotonic)
@@ -132,7 +132,7 @@ class BarProgress:
         self._bars.add_task(unit, total=total, pace="starting", notes="")
 
     def advance(self, count: int = 1) -> None:
-        """Move the bar."""
+        """Advance the bar."""
         if self._pace is None:
             return
         self._pace.advance(count)
@@ -147,7 +147,7 @@ class BarProgress:
 
 @contextmanager
 def stderr_progress() -> Generator[Progress]:
-    """Yield the progress that fits this process's stderr."""
+    """Yield the progress display that is appropriate for this process's stderr."""
     if not sys.stderr.isatty():
         lines = LineProgress(sys.stderr)
         yield lines
@@ -165,7 +165,7 @@ def stderr_progress() -> Generator[Progress]:
 
 
 def duration(seconds: float) -> str:
-    """Write seconds for people: ``8.2 s``, ``3 min 05 s``, ``2 h 04 min``."""
+    """Format seconds for people: ``8.2 s``, ``3 min 05 s``, ``2 h 04 min``."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest_s = divmod(round(seconds), 60)

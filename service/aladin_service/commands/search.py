@@ -201,7 +201,7 @@ def search(
 
 
 def _only_word(first: str | None, second: str | None) -> str | None:
-    """Return the text of a command line that has no INDEX, where it stands in the first place."""
+    """Return the search text of a command line without INDEX, which is its first argument."""
     if second is not None:
         raise typer.BadParameter("expected exactly one of INDEX and --url, got both")
     return first

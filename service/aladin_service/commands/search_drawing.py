@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from aladin_service.client import AladinClient, Search
     from aladin_service.evidence.pairs import PairQuery
 
-# More of them in one file would not be looked at, and take a gigabyte to put together.
+# More drawings in one file would not be readable, and take a gigabyte to combine.
 MAX_DRAWN = 20
 
 
 def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
-    """Refuse a drawing that cannot be, before anything is searched.
+    """Reject an impossible drawing before searching.
 
     Args:
         out: the file to be written.
@@ -29,7 +29,8 @@ def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
         explain: whether there will be evidence.
 
     Raises:
-        InputError: there will be none, there would be too much, or the file has another format.
+        InputError: If there is nothing to draw, there are too many hits, or the file has another
+            format.
     """
     if not explain:
         raise InputError("--out: expected --explain too, for it is the evidence that is drawn")
@@ -43,10 +44,10 @@ def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
 def draw_here(
     searcher: TwoStageSearcher, query: PairQuery, encoded: EncodedQuery, answer: SearchAnswer
 ) -> list[bytes]:
-    """Draw the hits of a search of an open index, each by itself.
+    """Draw the hits of a search of an open index, each separately.
 
     Raises:
-        InputError: there is nothing to draw.
+        InputError: If there is nothing to draw.
     """
     from aladin_network.photos.memory import DecodingMemory
     from aladin_service.evidence.pairs import draw_pair, find_pair
@@ -60,12 +61,12 @@ def draw_here(
 def draw_there(
     client: AladinClient, search: Search, image: Path | None, answer: SearchAnswer
 ) -> list[bytes]:
-    """Have a service draw the hits of its answer, each by itself.
+    """Let a service draw the hits of its answer, each separately.
 
     Raises:
-        InputError: there is nothing to draw.
+        InputError: If there is nothing to draw.
         ServiceError: the service refuses.
-        ServiceUnreachableError: there is no answer.
+        ServiceUnreachableError: If there is no answer.
     """
     ids = _drawn_ids(answer)
     return [
@@ -77,11 +78,11 @@ def draw_there(
 
 
 def write_drawing(out: Path, drawings: Iterable[bytes]) -> None:
-    """Write drawings below one another; the file is whole or not there.
+    """Write drawings below one another; the file is complete or does not exist.
 
     Args:
         out: the file.
-        drawings: at least one, best hit first.
+        drawings: At least one drawing, best hit first.
 
     Raises:
         InputError: the file cannot be written.
@@ -93,7 +94,7 @@ def write_drawing(out: Path, drawings: Iterable[bytes]) -> None:
         with atomic_file(out) as partial:
             partial.write_bytes(drawing)
     except OSError as error:
-        # Its own message would name the unfinished file, that nobody asked for.
+        # The error's own message would name the temporary file, which the user does not know.
         raise InputError(f"--out: {out} cannot be written ({error.strerror})") from error
 
 

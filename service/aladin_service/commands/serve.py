@@ -99,7 +99,7 @@ def serve(
     photos_root: ServedPhotosRootOption = None,
     log_format: LogFormatOption = None,
 ) -> None:
-    """Answer searches over HTTP until stopped, and add and delete items.
+    """Serve searches, additions and deletions over HTTP until stopped.
 
     In: INDEX, which contains its model; a folder without a live generation is an error unless
     --wait is given. New generations, and additions and deletions by other processes, are picked up

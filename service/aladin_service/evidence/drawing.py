@@ -27,7 +27,7 @@ INK: Colour = (34, 34, 34)
 FAINT_INK: Colour = (85, 85, 85)
 PANEL: Colour = (238, 238, 238)
 GRID: Colour = (190, 190, 190)
-# The colour of words that count against the photo; no region has it.
+# The colour of words that contradict the photo; no region has it.
 AGAINST: Colour = (150, 150, 150)
 
 # From Okabe and Ito ("Color Universal Design", 2008), without black, which is the text colour.

@@ -51,11 +51,11 @@ def create_app(
     """Build the service of one index.
 
     Args:
-        workers: of the index; they live from the application's start-up to its shutdown.
+        workers: Workers of the index; they run from the application's start-up to its shutdown.
         settings: limits.
-        metrics: where this application and its workers count.
-        tracing: where traces of its requests go; closed at its shutdown.
-        policy: who gets in; None: what the settings come to on 127.0.0.1.
+        metrics: Metrics of this application and its workers.
+        tracing: Receiver of the traces of its requests; closed at shutdown.
+        policy: Access rules, or None for those of the settings on 127.0.0.1.
 
     Returns:
         An ASGI application.
@@ -85,13 +85,13 @@ def create_app(
         lifespan=lifespan,
         openapi_tags=OPENAPI_TAGS,
         generate_unique_id_function=operation_id,
-        # The service has a page of its own at /docs, which asks no other host for its viewer.
+        # The service has its own page at /docs, which loads no viewer from another host.
         docs_url=None,
         redoc_url=None,
         openapi_url=None,  # `describe_access` serves it
     )
     install_error_handlers(app)
-    # The last one added is the outermost: an oversized body is refused with a request id.
+    # The middleware added last is the outermost: an oversized body is rejected with a request id.
     app.add_middleware(
         BodyLimit,
         max_bytes=settings.max_body_bytes,

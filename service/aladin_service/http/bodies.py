@@ -27,14 +27,14 @@ from aladin_service.http.error_responses import MAX_FAULTS
 from aladin_service.http.errors import ContentTypeError, JsonTooLargeError
 from aladin_service.http.state import ServiceState
 
-# Smaller bodies are parsed faster than another thread is reached.
+# Smaller bodies are parsed faster than a task is passed to another thread.
 _LARGE_BYTES = 256 * 2**10
-# A full batch of queries, each with the largest filter, has 270,000.
+# A full batch of queries, each with the largest filter, has 270,000 values.
 _MAX_VALUES = 400_000
-# Every value and every name follows one of them; those inside of texts are counted, too.
+# Every value and every name follows one of them; those inside texts are counted, too.
 _MARKS = (b",", b":", b"[", b"{")
 _CHUNK_BYTES = 2**20
-# Up to the first byte of a file in base64, whose text has no escaped quotation mark.
+# Matches up to the first byte of a base64 file, whose text has no escaped quotation mark.
 _PICTURE = re.compile(rb'"(?:image|regions)"[ \t\r\n]*+:[ \t\r\n]*+"')
 
 P = ParamSpec("P")
@@ -45,7 +45,7 @@ class JsonObject(NamedTuple):
     """A parsed body.
 
     Attributes:
-        fields: not validated yet.
+        fields: Fields, not validated yet.
         num_bytes: length of the body's text.
     """
 
@@ -56,11 +56,11 @@ class JsonObject(NamedTuple):
 async def read_json_object(
     request: Request, service: ServiceState, *, many: bool = False
 ) -> JsonObject:
-    """Read a request's body as a JSON object, whatever its content type is.
+    """Read a request's body as a JSON object, regardless of its content type.
 
     Args:
-        request: whose body is read whole.
-        service: has the limits.
+        request: Request whose body is read completely.
+        service: Service state with the limits.
         many: whether the body may hold a list of queries or items; it is then limited by its
             number of values alone, not by `max_json_bytes`.
 
@@ -82,12 +82,12 @@ async def run_sized(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """Call a function here if it works on a small body, else in a thread beside the event loop.
+    """Call a function directly for a small body, otherwise in a thread beside the event loop.
 
     Large bodies take turns, which bounds the memory that parsing takes in all.
 
     Args:
-        service: has the turns.
+        service: Service state that limits the concurrent threads.
         num_bytes: length of the body that the function works on.
         work: the function.
         args: its positional arguments.
@@ -110,7 +110,7 @@ def _parse(body: bytes, max_bytes: int) -> dict[str, Any]:
     if len(body) > _LARGE_BYTES and _has_more_values(body, _MAX_VALUES):
         raise JsonTooLargeError(f"{_MAX_VALUES} names and values in JSON")
     try:
-        # Texts rarely repeat, names do.
+        # Values rarely repeat, names do.
         fields = from_json(body, cache_strings="keys")
     except ValueError as error:
         raise InputError(f"Invalid JSON: {error}") from None
@@ -120,7 +120,7 @@ def _parse(body: bytes, max_bytes: int) -> dict[str, Any]:
 
 
 def _bytes_besides_pictures(body: bytes, most: int) -> int:
-    """Count the bytes outside of pictures in base64; beyond `most` the count is not exact.
+    """Count the bytes outside base64 pictures; beyond `most` the count is not exact.
 
     No more than `most` bytes are searched for pictures, and a picture's end is found at the speed
     of memory.
@@ -145,24 +145,25 @@ def _has_more_values(body: bytes, most: int) -> bool:
     return False
 
 
-# One more than there are fields would do; some room lets the error name the unknown ones.
+# One more than the number of fields would suffice; a larger limit lets the error name the unknown
+# ones.
 _MAX_FORM_FIELDS = 20
-# Fields of a form that are files: a picture, and the regions that a detector found in it.
+# File fields of a form: a picture, and the regions that a detector found in it.
 _FILES = ("image", "regions")
 
 
 def _decode_base64(value: object) -> object:
-    """Decode base64; the bytes of an uploaded file pass as they are."""
+    """Decode base64; the bytes of an uploaded file are returned unchanged."""
     if not isinstance(value, str):
         return value
     try:
-        # Tools wrap base64 into lines, so white space is no fault.
+        # Tools wrap base64 into lines, so white space is accepted.
         return base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError):
         raise ValueError("not base64") from None
 
 
-# A file: base64 in JSON, a file of a form.
+# A file: base64 in JSON, or a file of a form.
 Upload = Annotated[
     bytes,
     BeforeValidator(_decode_base64),
@@ -171,14 +172,14 @@ Upload = Annotated[
 
 
 class StrictBody(BaseModel):
-    """A body, or an entry of its list, without any field that is not the model's."""
+    """A body, or an entry of its list, that rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
     def _few_unknown_fields(cls, fields: object) -> object:
-        """Refuse many unknown fields as one fault; pydantic makes one of each."""
+        """Report many unknown fields as one error; pydantic reports one for each."""
         known = cls.model_fields.keys()
         if isinstance(fields, dict) and len(fields) > len(known) + MAX_FAULTS:
             unknown = cast(dict[str, Any], fields).keys() - known
@@ -191,7 +192,7 @@ class Body(NamedTuple):
 
     Attributes:
         kind: a form's values are texts; those of JSON have types of their own.
-        fields: not checked yet.
+        fields: Fields, not validated yet.
         num_bytes: length of the JSON that is validated; 0 for a form, whose files are validated
             as they are.
     """
@@ -204,19 +205,19 @@ class Body(NamedTuple):
 async def read_body(
     request: Request, service: ServiceState, json_fields: Collection[str], *, many: bool = False
 ) -> Body:
-    """Read a request's body, whole and within the limit.
+    """Read a request's body completely and within the limit.
 
     Args:
-        request: of either type.
-        service: has the limits.
+        request: Request of either content type.
+        service: Service state with the limits.
         json_fields: form fields whose value is JSON; "image" and "regions" are files.
         many: whether JSON may hold a list of queries or items, see `read_json_object`.
 
     Raises:
-        ContentTypeError: it is of neither type.
-        InputError: it is broken.
-        BodyTooLargeError: it is over the limit (by the middleware, while it is read), or its JSON
-            is, see `read_json_object`.
+        ContentTypeError: If the content type is neither of the two.
+        InputError: If the body is malformed.
+        BodyTooLargeError: If the body exceeds the limit (raised by the middleware while it is
+            read), or its JSON does, see `read_json_object`.
     """
     content_type = request.headers.get("content-type", "")
     kind = content_type.partition(";")[0].strip().lower()
@@ -229,7 +230,7 @@ async def read_body(
 
 
 def request_docs(*json_schemas: dict[str, Any], form_title: str) -> dict[str, Any]:
-    """Describe, for the OpenAPI document, a body that is read by hand.
+    """Describe a manually parsed body for the OpenAPI document.
 
     Args:
         json_schemas: Schemas of the JSON bodies; the form has the properties of the first, with
@@ -251,7 +252,7 @@ def request_docs(*json_schemas: dict[str, Any], form_title: str) -> dict[str, An
 
 
 def json_request_docs(schema: dict[str, Any]) -> dict[str, Any]:
-    """Describe, for the OpenAPI document, a JSON body that is read by hand."""
+    """Describe a manually parsed JSON body for the OpenAPI document."""
     content: dict[str, Any] = {"application/json": {"schema": schema}}
     return {"requestBody": {"required": True, "content": content}}
 

@@ -29,17 +29,17 @@ from aladin_service.settings import ServiceSettings
 
 _LOG = logging.getLogger(__name__)
 
-# Connections beyond the limits that may wait for their heads at the same time.
+# Connections beyond the limits that may wait for their request heads at the same time.
 PROBE_PLACES = 100
 
-# Refused connections come by the thousand, and one line tells as much as all of them.
+# Thousands of connections may be refused at once, and one log line is enough for all of them.
 _LOG_EVERY_S = 60.0
 
 Place = Literal["served", "probe"]
 
 
 class Closable(Protocol):
-    """A connection as its limits see it."""
+    """A connection as seen by the connection limits."""
 
     def close_as_full(self) -> None:
         """Answer that there are too many connections, and close."""
@@ -70,7 +70,7 @@ class ConnectionLimits:
         self._next_log_s = clock()
 
     def enter(self, connection: Closable, peer: str | None) -> Place:
-        """Find a place for a new connection.
+        """Decide how a new connection is served.
 
         Args:
             connection: Hashable by identity.
@@ -90,7 +90,7 @@ class ConnectionLimits:
         return "served"
 
     def leave(self, connection: Closable) -> None:
-        """Forget a connection that is closed, or is about to be."""
+        """Forget a connection that is closed, or about to be."""
         who = self._served.pop(connection, None)
         if who is not None:
             self._served_of[who] -= 1
@@ -131,18 +131,18 @@ class ConnectionLimits:
             _LOG.warning("rejecting connections except probes: %s", why)
 
 
-# Of one request: browsers and proxies send a few kB.
+# Limit of one request head: browsers and proxies send a few kB.
 _MAX_HEAD_BYTES = 64 * 2**10
 
-# How long a client may go on with a body whose answer it has: as `BodyLimit` reads on.
+# How long a client may continue to send a body after its answer, as in `BodyLimit`.
 _TAIL_S = 5.0
 
-# A connection is looked at now and then, which costs its requests nothing: at least this often, and
-# this often within its shortest limit.
+# Connections are checked periodically, at no cost to their requests: at least this often, and this
+# many times within the shortest limit.
 _LOOK_S = 1.0
 _LOOKS = 4
 
-# Of a connection beyond the limits: a probe sends its head at once.
+# Time limit of a connection beyond the limits: a probe sends its head immediately.
 _PROBE_HEAD_S = 2.0
 _PROBES = frozenset({b"/healthz", b"/readyz"})
 
@@ -158,7 +158,7 @@ _HEAD_TOO_LARGE = (
 
 
 def bounded_protocol(settings: ServiceSettings, proxies: TrustedProxies) -> type[asyncio.Protocol]:
-    """Return the class of a server's connections; uvicorn makes the instances.
+    """Return the class of a server's connections; uvicorn creates the instances.
 
     Args:
         settings: Limits.
@@ -174,12 +174,12 @@ def bounded_protocol(settings: ServiceSettings, proxies: TrustedProxies) -> type
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection of uvicorn that ends when its client exceeds a limit."""
+    """A uvicorn connection that closes when its client exceeds a limit."""
 
     settings: ServiceSettings
     limits: ConnectionLimits
 
-    # When it began, by the event loop's clock; None while it is not so.
+    # Start of each state by the event loop's clock, or None outside that state.
     _head_since: float | None = None  # the client owes (the rest of) a head
     _tail_since: float | None = None  # it has its answer and still sends the request's body
     _unsent_since: float | None = None  # it does not read
@@ -190,26 +190,26 @@ class BoundedProtocol(HttpToolsProtocol):
     _place: Place = "served"
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Find a place for the connection and begin to watch it."""
+        """Register the connection and begin to watch it."""
         super().connection_made(transport)
         self._place = self.limits.enter(self, None if self.client is None else self.client[0])
         self._head_since = self.loop.time()
         self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self.limits.leave(self)
         if self._look is not None:
             self._look.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, unless it is too much of a head."""
+        """Process received bytes, unless the request head is too large."""
         if self.transport.is_closing():
             return
         self._message_ended = False
         super().data_received(data)
-        # Where a message ended in these bytes, at most their rest belongs to the next head.
+        # If a message ended in these bytes, at most the remaining ones belong to the next head.
         if self._in_body or self._message_ended or self.transport.is_closing():
             return
         self._head_bytes += len(data)
@@ -219,7 +219,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        """The client owes no head any more."""
+        """The request head is complete."""
         self._in_body = True
         self._head_since = None
         self._unsent_since = None  # a client that asks for more has taken what it got
@@ -234,7 +234,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
-        """What comes next is a head."""
+        """The next message starts with a head."""
         self._in_body = False
         self._message_ended = True
         self._head_bytes = 0
@@ -242,13 +242,13 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """From now on the client only wastes what it still sends of the request."""
+        """The answer is complete; any remaining request body is discarded."""
         if self._in_body and not self._answering():
             self._tail_since = self.loop.time()
         super().on_response_complete()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close the connection, which was idle, and drop what its client does not read."""
+        """Close the idle connection, and discard output that its client does not read."""
         if self._unsent():
             self.transport.abort()
         super().timeout_keep_alive_handler()
@@ -281,7 +281,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._place == "probe":
                 self._refuse(_FULL)
             else:
-                # To one that sent nothing there is nothing to say.
+                # A client that sent nothing receives no answer.
                 self._refuse(_HEAD_TIMEOUT if self._head_bytes else b"")
         elif _is_over(self._tail_since, now, _TAIL_S):
             self._refuse(b"")
@@ -294,7 +294,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return self.transport.get_write_buffer_size() > 0
 
     def _refuse(self, answer: bytes) -> None:
-        """Close the connection; the watch goes on until the client has taken the answer."""
+        """Close the connection; watching continues until the client has received the answer."""
         if not self.transport.is_closing():
             if answer and not self._answering():
                 self.transport.write(answer)
@@ -302,7 +302,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 async def _answer_full(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer, in the place of the application, that there are too many connections."""
+    """Answer, instead of the application, that there are too many connections."""
     del scope, receive
     headers = [(b"connection", b"close"), (b"retry-after", b"1"), (b"content-length", b"0")]
     await send({"type": "http.response.start", "status": 503, "headers": headers})

@@ -58,18 +58,18 @@ from aladin_service.photos.photo_bytes import PhotoGoneError
 
 _LOG = logging.getLogger(__name__)
 
-# Faults that are described one by one.
+# Number of faults that are described individually.
 MAX_FAULTS = 10
 _MAX_NAME_CHARS = 100
 _MAX_MESSAGE_CHARS = 2000
-# Messages name what was sent first and what is expected last: both ends are kept.
+# Messages start with what was sent and end with what is expected: both ends are kept.
 _MESSAGE_END_CHARS = 500
 # pydantic describes all faults of a validation error, so many faults are counted only.
 _MAX_COUNTED = 1000
 
 
 def describe_faults(faults: Sequence[Any]) -> str:
-    """Say which fields are wrong and why, from the faults of a pydantic validation error.
+    """Describe which fields are wrong and why, from a pydantic validation error's faults.
 
     The first `MAX_FAULTS` are described, the others are counted.
     """
@@ -87,7 +87,7 @@ def describe_faults(faults: Sequence[Any]) -> str:
 
 
 def cut_message(message: str) -> str:
-    """Shorten a message that repeats a long value; its beginning and its end stay."""
+    """Shorten a message that repeats a long value; its beginning and end are kept."""
     return _cut(message, _MAX_MESSAGE_CHARS, _MESSAGE_END_CHARS)
 
 
@@ -98,13 +98,13 @@ def _cut(text: str, most: int, end: int = 0) -> str:
 
 
 class Failure(NamedTuple):
-    """How an error is told to the client."""
+    """HTTP status and error code of an error."""
 
     status: int
     code: str
 
 
-# Looked up along the error's own classes, so that the nearest entry wins.
+# The error's class hierarchy is searched, so that the most specific entry applies.
 FAILURES: dict[type[BaseException], Failure] = {
     UnauthorizedError: Failure(401, "unauthorized"),
     AccessError: Failure(403, "forbidden"),
@@ -145,15 +145,15 @@ FAILURES: dict[type[BaseException], Failure] = {
     Exception: Failure(500, "internal_error"),
 }
 
-# Nothing was answered, for nobody waited any more: nginx's number, which no answer ever has.
+# No answer was sent, as the client had disconnected: nginx's status code, which is never sent.
 HUNG_UP = 499
 
-# Errors that the framework raises itself.
+# Errors raised by the framework itself.
 _FRAMEWORK_CODES = {404: "unknown_route", 405: "method_not_allowed"}
 
 
 class ErrorDetail(BaseModel):
-    """One clear error."""
+    """One error with code, message and request id."""
 
     code: str
     message: str
@@ -167,10 +167,10 @@ class ErrorBody(BaseModel):
 
 
 class ErrorResponse(JSONResponse):
-    """An `ErrorBody` that is sent.
+    """A response with an `ErrorBody`.
 
     Attributes:
-        code: of the error.
+        code: Code of the error.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class ErrorResponse(JSONResponse):
         super().__init__(body, status_code=failure.status, headers=headers)
 
 
-# They know when to ask again.
+# Errors whose answers state when to retry.
 _RETRIED = (
     OverloadedError,
     RateLimitedError,
@@ -213,12 +213,12 @@ _DESCRIPTIONS = {
 
 
 def failure_of(error: Exception) -> Failure:
-    """Look up what an error is answered with."""
+    """Look up the HTTP status and code of an error."""
     return next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
 
 
 def error_docs(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe, for the OpenAPI page, the errors that a route may answer."""
+    """Describe the errors that a route may return, for the OpenAPI page."""
     return {
         status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in statuses
     }
@@ -230,7 +230,7 @@ def error_response(error: Exception, request_id: str) -> ErrorResponse:
 
 
 def part_error(error: Exception, request_id: str) -> ErrorResponse:
-    """Build what would be the answer if a part of a request were all of it."""
+    """Build the answer that a part of a request would receive as a request of its own."""
     failure = failure_of(error)
     foreseen = isinstance(error, AladinError) and failure.status != 500
     message = (
@@ -253,13 +253,13 @@ def part_error(error: Exception, request_id: str) -> ErrorResponse:
 def unknown_route_response(
     method: str, path: str, allowed: Sequence[str], request_id: str
 ) -> JSONResponse:
-    """Build the answer to a request for what the service does not have.
+    """Build the answer to a request for a route that does not exist.
 
     Args:
-        method: of the request.
-        path: of the request.
+        method: HTTP method of the request.
+        path: Path of the request.
         allowed: methods that the path has; none: there is nothing at all.
-        request_id: of the request.
+        request_id: Id of the request.
     """
     status = 405 if allowed else 404
     headers = {"Allow": ", ".join(allowed)} if allowed else {}
@@ -269,7 +269,7 @@ def unknown_route_response(
 
 
 def invalid_input(error: ValidationError) -> InputError:
-    """Say what is wrong with a body, without repeating what was sent."""
+    """Describe the faults of a body, without repeating what was sent."""
     if error.error_count() > _MAX_COUNTED:
         return InputError(f"{error.error_count()} fields are invalid")
     faults = error.errors(include_url=False, include_input=False, include_context=False)
@@ -305,7 +305,7 @@ async def _on_framework_error(request: Request, error: Exception) -> JSONRespons
 
 
 def _note(response: ErrorResponse) -> ErrorResponse:
-    """Keep the code of a request's answer, for its line in the log."""
+    """Store the error code of a request's answer for its log line."""
     record = CURRENT_REQUEST.get()
     if record is not None:
         record.error_code = response.code

@@ -10,15 +10,15 @@ _ROOM_S = 1.0
 
 
 class AccessError(AladinError):
-    """Base of the reasons."""
+    """Base of the access errors."""
 
 
 class UnauthorizedError(AccessError):
-    """A key is needed, and the request has none or none that is known."""
+    """A key is required, and the request has none or an unknown one."""
 
 
 class KeysMissingError(AccessError):
-    """The file of keys is gone, so no key can be checked."""
+    """The key file is missing, so no key can be checked."""
 
     retry_after_s = 1.0
 
@@ -29,14 +29,14 @@ class KeysMissingError(AccessError):
 
 
 class MissingScopeError(AccessError):
-    """The request may not do this with the key that it has, or without one."""
+    """The request's key, or a request without a key, lacks the required scope."""
 
     def __init__(self, scope: Scope, key_name: str | None) -> None:
-        """Say what is missing.
+        """Describe the missing scope.
 
         Args:
-            scope: that is needed.
-            key_name: of the key; None: the service answers without keys, but not this.
+            scope: Required scope.
+            key_name: Name of the key, or None for a request without a key.
         """
         lacks = "requests without a key do not have"
         if key_name is not None:
@@ -46,7 +46,7 @@ class MissingScopeError(AccessError):
 
 
 class UnknownHostError(AccessError):
-    """The request names a host that this service was not told to be."""
+    """The request names a host that is not a configured name of this service."""
 
     def __init__(self, host: str) -> None:
         super().__init__(
@@ -63,7 +63,7 @@ class CrossSiteError(AccessError):
 
 
 class RateLimitedError(AccessError):
-    """A client asks more often than it may."""
+    """A client exceeds its rate limit."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__(f"rate limit exceeded; retry in {retry_after_s:.3g} s")
@@ -71,7 +71,7 @@ class RateLimitedError(AccessError):
 
 
 class TooManyWrongKeysError(RateLimitedError):
-    """A client goes on to send keys that are not accepted."""
+    """A client repeatedly sends keys that are not accepted."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__(retry_after_s)

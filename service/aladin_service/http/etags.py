@@ -32,7 +32,7 @@ class PageContent:
     """One file.
 
     Attributes:
-        plain: as it is.
+        plain: Uncompressed contents.
         zipped: the same, compressed.
         tag: ETag of both; weak, for they are the same to a reader and not the same bytes.
     """
@@ -43,14 +43,14 @@ class PageContent:
 
 
 def send_page_file(name: str, request: Request) -> Response:
-    """Answer with a file of the page, or with 304 where the browser has it.
+    """Answer with a file of the page, or with 304 if the browser has it.
 
     Args:
-        name: of a file in ``service/aladin_service/page``.
-        request: that asks for it.
+        name: Name of a file in ``service/aladin_service/page``.
+        request: Request for the file.
     """
     content = _read(name)
-    # Asked for anew at every visit: after an update, old scripts would meet new pages.
+    # Revalidated at every visit: after an update, old scripts would run in new pages.
     headers = {"Cache-Control": "no-cache", "ETag": content.tag, "Vary": "Accept-Encoding"}
     if content.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
@@ -66,13 +66,17 @@ def send_page_file(name: str, request: Request) -> Response:
 def _read(name: str) -> PageContent:
     plain = files("aladin_service").joinpath("page", name).read_bytes()
     digest = hashlib.sha256(plain).hexdigest()
-    # Without the time of day: every worker and every start sends the same bytes.
+    # Without a time stamp: every worker and every start sends the same bytes.
     return PageContent(plain=plain, zipped=gzip.compress(plain, mtime=0), tag=f'W/"{digest}"')
 
 
-IfNoneMatch = Annotated[str | None, Header(description="ETags of what the client has.")]
+IfNoneMatch = Annotated[
+    str | None, Header(description="ETags of the versions that the client has.")
+]
 
-NOT_MODIFIED_DOCS = {304: {"description": "the client has it already, as If-None-Match says"}}
+NOT_MODIFIED_DOCS = {
+    304: {"description": "not modified: the client has this version (If-None-Match)"}
+}
 
 _ETAG = re.compile(r'"([0-9a-f]{64})"')
 
@@ -81,19 +85,19 @@ def known_versions(if_none_match: str | None) -> frozenset[str]:
     """Return the versions that a client has.
 
     Args:
-        if_none_match: the request's header; None: it has none.
+        if_none_match: If-None-Match header of the request, or None without one.
     """
     return frozenset(_ETAG.findall(if_none_match or ""))
 
 
 def answer_version(version: str, picture: PhotoBytes | None) -> Response:
-    """Answer with a picture that may be replaced or deleted any time.
+    """Answer with a picture that may be replaced or deleted at any time.
 
     So whoever has it asks before it is shown again.
 
     Args:
         version: 64 hexadecimal digits.
-        picture: None: the client has it.
+        picture: Picture, or None if the client already has it.
     """
     headers = {"ETag": f'"{version}"', "Cache-Control": "private, no-cache"}
     if picture is None:

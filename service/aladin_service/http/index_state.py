@@ -15,19 +15,19 @@ from aladin_network.types import Target
 from aladin_service.client.answers import CalibratedOn, UnreliableDirections
 from aladin_service.work.index_report import IndexReport
 
-# Where an absolute path begins: not inside of a word, an address or a relative path.
+# Matches where an absolute path begins: not inside a word, an address or a relative path.
 _START = re.compile(r"(?<![\w./:~-])/(?=[^\s/])")
 _PLACE_IN_FILE = re.compile(r"@\d+$")
 
 
 def without_paths(reason: str) -> str:
-    """Remove absolute paths from the reason why an item was left out.
+    """Remove absolute paths from the reason why an item was skipped.
 
     A path may have spaces and colons, so it is taken to reach up to the last slash of the text;
     of a reason that begins with the path of its file, the file's name is removed as well.
 
     Args:
-        reason: as a build wrote it, e.g. ``/data/a b.jpg: not an image``.
+        reason: Reason as a build recorded it, e.g. ``/data/a b.jpg: not an image``.
     """
     start = _START.search(reason)
     if start is None:
@@ -47,25 +47,25 @@ class _Part(BaseModel):
 
 
 class ItemCountsAnswer(_Part):
-    """Items of one side: `built` + `added` - `deleted` = `live`."""
+    """Item counts of one collection: `built` + `added` - `deleted` = `live`."""
 
-    built: int = Field(description="In the generation's files.")
-    added: int | None = Field(description="Since, and still there; null: an engine does not tell.")
-    deleted: int | None = Field(description="Of the generation's files, since; null: as `added`.")
-    live: int = Field(description="That a search may find.")
+    built: int = Field(description="Items in the generation's files.")
+    added: int | None = Field(description="Items added since and still live; null for an engine.")
+    deleted: int | None = Field(description="Built items deleted since; null for an engine.")
+    live: int = Field(description="Items that a search may return.")
 
 
 class RecallPointAnswer(_Part):
-    """What one way of searching the ANN finds."""
+    """Recall of one setting of the ANN search."""
 
-    search_width: int | None = Field(description="Null where every item is compared.")
+    search_width: int | None = Field(description="Null if every item is compared.")
     oversample: float
     recall: float
-    search_ms: float | None = Field(description="Null: not timed.")
+    search_ms: float | None = Field(description="Null if not timed.")
 
 
 class FirstStageState(_Part):
-    """The ANN of one side, and what was measured of it."""
+    """The ANN of one collection, and its measurements."""
 
     asked: str
     factory: str
@@ -79,7 +79,7 @@ class FirstStageState(_Part):
 
 
 class FidelityPointAnswer(_Part):
-    """What one number of candidates keeps of the exhaustive order."""
+    """Share of the exhaustive order that one number of candidates keeps."""
 
     candidates: int
     fidelity: float
@@ -87,7 +87,7 @@ class FidelityPointAnswer(_Part):
 
 
 class TuningState(_Part):
-    """The number of candidates that `aladin index tune` chose, and what it chose from."""
+    """The number of candidates that `aladin index tune` chose, and its measurements."""
 
     candidates: int
     fidelity: float
@@ -98,18 +98,18 @@ class TuningState(_Part):
 
 
 class LeftOutItem(_Part):
-    """An item that the build was given and could not use."""
+    """An item skipped by the build."""
 
     id: str
     reason: str
 
 
 class LeftOutPage(_Part):
-    """Some of the items that were left out, in the order in which they were given."""
+    """Some of the skipped items, in input order."""
 
     total: int
     offset: int
-    items: list[LeftOutItem] = Field(description="Of an index in an engine none: it is not told.")
+    items: list[LeftOutItem] = Field(description="Empty for an index in an engine.")
 
 
 class SideState(_Part):
@@ -120,18 +120,20 @@ class SideState(_Part):
     token_dim: int
     token_count: int
     token_dtype: str
-    filter_fields: list[str] | None = Field(description="With an index for filters; null: all.")
+    filter_fields: list[str] | None = Field(
+        description="Fields that are indexed for filters; null: all."
+    )
     ann: FirstStageState
     tuning: TuningState | None
     left_out: LeftOutPage
 
 
 class GenerationSide(_Part):
-    """One side of a generation of the history."""
+    """One collection of a generation in the history."""
 
     built: int
-    added: int | None = Field(description="Since; null: that cannot be read.")
-    deleted: int | None = Field(description="Since, of what was built.")
+    added: int | None = Field(description="Items added since; null if unreadable.")
+    deleted: int | None = Field(description="Built items deleted since.")
     left_out: int
     ann_factory: str
     ann_recall: float
@@ -140,20 +142,20 @@ class GenerationSide(_Part):
 
 
 class GenerationState(_Part):
-    """A generation that is on the disk, or in the engine."""
+    """A generation on the disk or in the vector database."""
 
     generation: int
     published_at: datetime | None = Field(
-        description="When its files were finished; null: an engine does not tell."
+        description="Time at which its files were finished; null for an engine."
     )
-    made_by: str | None = Field(description="The command; null: it was not noted then.")
+    made_by: str | None = Field(description="Command that wrote it; null if not recorded.")
     standing: Standing = Field(
-        description="live: it answers; refused: it should, and is unsound; earlier: replaced, and"
-        " there to go back to; rolled back: newer than the live one."
+        description="live: answers searches; refused: the newest, but invalid; earlier: replaced,"
+        " available for rollback; rolled back: newer than the live one."
     )
     bytes: int | None = Field(
-        description="Of its files, those included that it shares with others; null: an engine does"
-        " not tell."
+        description="Size of its files, including those shared with other generations; null for an"
+        " engine."
     )
     images: GenerationSide | None
     texts: GenerationSide | None
@@ -161,37 +163,37 @@ class GenerationState(_Part):
 
 
 class EvaluationState(_Part):
-    """What `aladin evaluate --index` measured of a generation."""
+    """Results of `aladin evaluate --index` for a generation."""
 
     generation: int
     is_live: bool = Field(description="Whether the generation that was measured is the live one.")
     measured_at: datetime
-    data: str = Field(description="Name of the data set: the end of its path.")
+    data: str = Field(description="Name of the data set, the last part of its path.")
     split: str | None
     images: int
     texts: int
-    figures: dict[str, Any] = Field(description="As `aladin evaluate --json` prints them.")
+    figures: dict[str, Any] = Field(description="In the form of `aladin evaluate --json`.")
     curve: dict[str, Any] | None = Field(
-        description="As `aladin evaluate --curve FILE.json` writes it; null: not measured."
+        description="In the form of `aladin evaluate --curve FILE.json`; null if not measured."
     )
 
 
 class FittedOnState(CalibratedOn):
     """The queries whose scores the probabilities were fitted to."""
 
-    prior: float = Field(description="Share of queries that have a match, as assumed.")
+    prior: float = Field(description="Assumed share of queries that have a match.")
 
 
 class CalibrationState(_Part):
-    """What the probabilities of hits were fitted on, and how far they can be believed."""
+    """Data of the probability fit, and the reliability of the probabilities."""
 
     fitted_on: FittedOnState
     figures: CalibrationFigures
     unreliable: UnreliableDirections
     fitted_photos_indexed: float | None = Field(
         default=None,
-        description="Estimated share of the photos fitted to that this index has; null: fitted to"
-        " this index, not recorded, or an index without photos.",
+        description="Estimated share of the fitted photos that are in this index; null if fitted to"
+        " this index, not recorded, or without photos.",
     )
 
 
@@ -203,36 +205,36 @@ class PartSize(_Part):
 
 
 class DamagedPart(_Part):
-    """A file of the index that cannot be read; what it tells is missing here."""
+    """An index file that cannot be read; its data are missing in this answer."""
 
     name: str
     reason: str
 
 
 class IndexStateAnswer(_Part):
-    """The live generation, those before it, and what was measured of them."""
+    """The live generation, the earlier ones, and their measurements."""
 
     generation: int
     live_since: datetime | None = Field(
-        description="Null where the newest generation was refused and this one answers instead, or"
-        " where an engine does not tell."
+        description="Null if the newest generation was refused and this one answers instead, and"
+        " for an engine."
     )
     engine: str | None = Field(
-        default=None, description="That keeps the index, such as milvus; null: it is in files."
+        default=None, description="Engine that stores the index, such as milvus; null for files."
     )
     model_id: str
     default_candidates: int
     images: SideState | None
     texts: SideState | None
-    disk: list[PartSize] = Field(description="Every file counts once, the largest part first.")
-    generations: list[GenerationState] = Field(description="The newest first.")
+    disk: list[PartSize] = Field(description="Each file is counted once; the largest part first.")
+    generations: list[GenerationState] = Field(description="Newest first.")
     calibration: CalibrationState | None
-    evaluations: list[EvaluationState] = Field(description="The newest first.")
+    evaluations: list[EvaluationState] = Field(description="Newest first.")
     damaged: list[DamagedPart]
 
 
 def build_state(report: IndexReport) -> IndexStateAnswer:
-    """Turn what a worker found into the answer."""
+    """Convert a worker's report into the answer."""
     live, history = report.manifest, report.history
     is_current = history.current == live.generation
     return IndexStateAnswer(
@@ -339,7 +341,7 @@ def _calibration(manifest: Manifest) -> CalibrationState | None:
 
 
 def _name(data: str) -> str:
-    """Return the end of a path, which tells data sets apart; the rest is nobody's business."""
+    """Return the last part of a path, which identifies the data set; the rest stays private."""
     return "/".join(data.split("/")[-2:])
 
 

@@ -21,7 +21,7 @@ from aladin_service.http.errors import (
 )
 from aladin_service.work.workers import Workers
 
-# What a number of more digits comes to: of thousands of them `int` would make an error.
+# Value for numbers with more digits: `int` would raise an error for thousands of them.
 ENDLESS_BYTES = 10**18
 _DIGITS = 18
 
@@ -30,7 +30,7 @@ def declared_length(scope: Scope) -> int | None:
     """Read the header Content-Length.
 
     Args:
-        scope: of an HTTP request.
+        scope: Scope of an HTTP request.
 
     Returns:
         Bytes, at most `ENDLESS_BYTES`; None where it is not told, or is no number.
@@ -41,14 +41,14 @@ def declared_length(scope: Scope) -> int | None:
     return int(text) if len(text) <= _DIGITS else ENDLESS_BYTES
 
 
-# A client that still sends when the connection closes may never see the answer, so the rest of a
-# body that is too large is read and thrown away: at most this long, and this many limits' worth.
+# A client that still sends when the connection closes may never see the answer, so the rest of an
+# oversized body is read and discarded: for at most this long, and up to this multiple of the limit.
 _DRAIN_S = 5.0
 _DRAIN_LIMITS = 8
 
 
 class BodyLimit:
-    """Stops reading a request's body as soon as it is over a limit, declared or not."""
+    """Stops reading a request's body as soon as it exceeds a limit, declared or not."""
 
     def __init__(
         self, app: ASGIApp, max_bytes: int, max_bytes_in_all: int, timeout_s: float
@@ -56,13 +56,13 @@ class BodyLimit:
         """Wrap an application.
 
         Args:
-            app: whose requests may have bodies.
-            max_bytes: of a body.
-            max_bytes_in_all: of the bodies of all requests that are not answered yet; what came
-                counts, and not what was declared, which costs whoever declares it nothing. A body
-                that is alone is read whatever this is.
-            timeout_s: for all of it to come, from when it is first asked for. A least rate would
-                do as well, but nobody could tell from it how long a slow client can stay.
+            app: Application whose requests may have bodies.
+            max_bytes: Largest size of a body.
+            max_bytes_in_all: Largest total size of the bodies of all unanswered requests. Received
+                bytes count, not the declared length, which costs a client nothing. A single body is
+                read regardless of this limit.
+            timeout_s: Time limit of the whole body, from the first read. A minimum rate would also
+                work, but would not show how long a slow client can stay connected.
         """
         self._app = app
         self._max_bytes = max_bytes
@@ -86,7 +86,7 @@ class BodyLimit:
             if whole:
                 return await receive()  # waits for the client to hang up, as long as it stays
             if over:
-                # A client that asked before sending has sent nothing yet.
+                # A client that waits for 100 Continue has sent nothing yet.
                 if headers.get("expect", "").lower() != "100-continue":
                     await self._drain(receive)
                 raise BodyTooLargeError(self._max_bytes)
@@ -128,19 +128,19 @@ class BodyLimit:
 
 
 _PATHS = frozenset({"/v1/search/images", "/v1/search/texts"})
-# A shorter body holds no photo, so it is a text or the id of an item, which wait for the same
-# slots. A longer one is read first: it may be of a lane that has room.
+# A shorter body contains no photo, so it is a text or the id of an item, which wait for the same
+# slots. A longer one is read first: it may belong to a lane with free slots.
 _TEXT_BYTES = 2048
 
 
 class OverloadGate:
-    """Answers 429 or 503 in place of the routes when a text would be refused."""
+    """Answers 429 or 503 before the routes if a text query would be rejected."""
 
     def __init__(self, app: ASGIApp, workers: Workers) -> None:
         """Wrap an application.
 
         Args:
-            app: whose searches the workers answer.
+            app: Application whose searches the workers answer.
             workers: know what waits.
         """
         self._app = app

@@ -21,7 +21,7 @@ from aladin_service.http.error_responses import error_docs
 _REF = "#/components/schemas/"
 _REQUEST_ID_REF = "#/components/parameters/RequestId"
 
-# Keywords of a schema whose values are no schemas.
+# Schema keywords whose values are not schemas.
 _VALUES = {"const", "default", "enum", "example", "examples"}
 
 OPENAPI_TAGS = [
@@ -32,7 +32,7 @@ OPENAPI_TAGS = [
     {"name": "clip-retrieval", "description": "Routes for the clients of clip-retrieval."},
 ]
 
-# Without a pattern: other values are replaced, not refused.
+# Without a pattern: other values are replaced, not rejected.
 _REQUEST_ID = {
     "name": "X-Request-ID",
     "in": "header",
@@ -105,7 +105,7 @@ def _share(node: Any, schemas: dict[str, Any]) -> Any:
 
 
 def _point(node: Any, names: dict[str, str]) -> None:
-    """Have the references within a part of the document name their schemas by new names."""
+    """Rename the schemas in the references within a part of the document."""
     if isinstance(node, list):
         for each in cast(list[Any], node):
             _point(each, names)
@@ -134,7 +134,7 @@ _SCHEMES = {
 
 
 def describe_access(app: FastAPI, policy: AccessPolicy) -> None:
-    """Serve an application's document, which names the keys and scopes that its requests need.
+    """Serve an application's document with the required keys and scopes of its requests.
 
     The schemes are described for a service without keys too, so that a client generated from it
     can send a key to another one. The document is sent as it was written at the first request:
@@ -168,7 +168,7 @@ def _describe(operation: dict[str, Any], path: str, method: str, policy: AccessP
     if row is None or row.scope == "open":
         return
     refusals = [401, 403, 429]
-    # What OpenAPI calls scopes belongs to OAuth 2; for keys it takes no more than their names.
+    # OpenAPI's own scopes apply to OAuth 2 only; for keys it accepts only their names.
     ways: list[dict[str, list[str]]] = [{name: [row.scope]} for name in _SCHEMES]
     if row.scope in policy.anonymous:
         refusals.append(421)

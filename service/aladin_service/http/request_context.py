@@ -1,4 +1,4 @@
-"""What is kept of every request: its id, its line in the log, its counts, its trace."""
+"""Data recorded for every request: its id, log line, counts and trace."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ACCESS = logging.getLogger("service.access")
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
-# Of requests that meet no route of ours: pages of the framework, unknown paths, refused keys.
+# Label of requests without a route of ours: framework pages, unknown paths, rejected keys.
 _OTHER = "other"
-# Asked for every few seconds by machines; as long as they are answered, nobody reads of it.
+# Polled every few seconds by machines; successful requests are not logged.
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
-# A longer path is nobody's that uses this service.
+# No legitimate path is longer.
 _SHOWN_PATH_CHARS = 500
 
 
@@ -38,7 +38,7 @@ class _Sent:
 
 
 class RequestContext:
-    """Gives every request an id, and every unforeseen error a plain 500 that tells no internals.
+    """Gives every request an id, and unexpected errors a plain 500 without internal details.
 
     When the answer is out, or the client gone, the request is counted and logged in one line.
     """
@@ -48,8 +48,8 @@ class RequestContext:
 
         Args:
             app: all of it: this is the outermost middleware.
-            metrics: where requests are counted.
-            tracing: where their traces go.
+            metrics: Metrics that count the requests.
+            tracing: Receiver of the traces.
         """
         self._app = app
         self._metrics = metrics
@@ -105,7 +105,7 @@ class RequestContext:
         seconds: float,
         trace: RequestTrace | None,
     ) -> None:
-        """Count a request whose answer is out, end its trace and write its line."""
+        """Count a request after its answer is sent, end its trace and write its log line."""
         route = _route(scope)
         self._metrics.request(scope["method"], route, sent.status, seconds)
         if sent.status == 429:
@@ -121,7 +121,7 @@ class RequestContext:
 
 
 def _route(scope: Scope) -> str:
-    """Return the template of the route that was met, such as ``/v1/items/{target}/{item_id}``."""
+    """Return the template of the matched route, such as ``/v1/items/{target}/{item_id}``."""
     route = scope.get("route")
     if route is None:  # one that was refused before its route was looked for may still tell it
         return scope["state"].get("route", _OTHER)
@@ -129,7 +129,7 @@ def _route(scope: Scope) -> str:
 
 
 def _shown_path(scope: Scope) -> str:
-    """Return the path as it was sent, without the query: nothing in it can break a line."""
+    """Return the path as sent, without the query; no character in it can break a log line."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     shown = path[:_SHOWN_PATH_CHARS].decode("ascii", "backslashreplace")
     return shown if shown.isprintable() else ascii(shown)[1:-1]
@@ -138,7 +138,7 @@ def _shown_path(scope: Scope) -> str:
 def _fields(
     scope: Scope, route: str, seconds: float, sent: _Sent, record: RequestRecord
 ) -> dict[str, Any]:
-    """Gather what the access line tells of a request.
+    """Return the fields of the access log line of a request.
 
     Keys, other headers and what was searched for are left out: they are secrets and user data.
     """

@@ -1,4 +1,4 @@
-"""Search requests: from the body to a query and its options, and on to the answer."""
+"""Search requests: conversion of the request body to a query and options; the response."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REGIONS_DESCRIPTION = (
     " `image_size`) and perhaps `labels` and `detector`."
 )
 
-# Longest id in a request: builds take ids of any length, such as paths and URLs.
+# Longest ID in a request: builds accept IDs of any length, such as paths and URLs.
 MAX_ASKED_ID_CHARS = 4096
 
 
@@ -51,13 +51,13 @@ class _QueryFields:
     image_url: str | None = Field(
         default=None,
         max_length=MAX_URL_CHARS,
-        description="Where a picture file is, on a host that the service fetches photos from;"
-        " there is none unless it was set up so.",
+        description="URL of a picture file, on a host that the service may fetch photos from;"
+        " by default, there are none.",
     )
     regions: Upload | None = Field(default=None, description=REGIONS_DESCRIPTION)
 
 
-# The dataclass is frozen, the model that takes its fields over need not be.
+# The dataclass is frozen; the model that takes over its fields need not be.
 class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[reportGeneralTypeIssues]
     """What to search for, exactly one of the first five fields, and the options."""
 
@@ -109,7 +109,7 @@ async def read_search_body(request: Request, service: Service) -> SearchBody:
     body = await read_body(request, service, json_fields=("filter",))
     validate, strict = SearchBody.model_validate, body.kind == "json"
     try:
-        # Strict: the text "10" is no number in JSON.
+        # Strict: the text "10" is not accepted as a number in JSON.
         return await run_sized(service, body.num_bytes, validate, body.fields, strict=strict)
     except ValidationError as error:
         raise invalid_input(error) from None
@@ -123,13 +123,13 @@ SEARCH_REQUEST_DOCS = request_docs(SearchBody.model_json_schema(), form_title="S
 async def run_search(
     service: ServiceState, query: Query, target: Target, options: SearchOptions
 ) -> Answered:
-    """Have a worker answer one query, and count it; cancelling it withdraws the query.
+    """Let a worker answer one query, and count it; cancelling it withdraws the query.
 
     Raises:
         InputError: If the text is too long, or the filter is too large or malformed.
         AladinError: See `Workers.search`.
     """
-    # Before the query waits for a worker, and is sent to its process.
+    # Checked before the query waits for a worker and is sent to the worker's process.
     most = service.settings.max_text_chars
     if isinstance(query, TextQuery) and len(query.text) > most:
         raise TextTooLongError(len(query.text), most, "characters")

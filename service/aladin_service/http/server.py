@@ -206,7 +206,7 @@ def _log_address(listener: socket.socket) -> None:
 
 
 def check_address(host: str, port: int) -> None:
-    """Check that a service without keys can listen on an address, before long work.
+    """Check that a service without keys may listen on an address, before long work.
 
     Args:
         host: Address to listen on.

@@ -25,27 +25,28 @@ from aladin_service.observe.slow_queries import SlowQueries
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 
-# Requests that may be under way: each holds its queries in memory, photos too, until it is done.
+# Number of concurrent requests: each holds its queries in memory, photos included, until it is
+# done.
 _MAX_REQUESTS = 16
 _RETRY_AFTER_S = 1.0
 
 
 class BatchRoom:
-    """Places in the waiting lines for queries of batch requests."""
+    """Places in the queues for queries of batch requests."""
 
     def __init__(self, places: int) -> None:
-        """Have all places free.
+        """Start with all places free.
 
         Args:
-            places: as many as are encoded together, so that a worker that is free finds a whole
-                batch, and a query that comes alone still finds the lines short.
+            places: Number of places: as many as are encoded together, so that an idle worker finds
+                a whole batch, while a single query still finds short queues.
         """
         self.places = asyncio.Semaphore(places)
         self._requests = 0
 
     @contextmanager
     def request(self) -> Generator[None]:
-        """Hold the room of one request.
+        """Reserve the places of one request.
 
         Raises:
             OverloadedError: too many are under way.
@@ -63,14 +64,14 @@ T = TypeVar("T")
 
 
 async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
-    """Wait for something as long as the client does.
+    """Wait for a result for as long as the client stays connected.
 
     Args:
         request: its body has been read.
         work: cancelled when the client hangs up.
 
     Raises:
-        ClientDisconnect: it did.
+        ClientDisconnect: If the client disconnected.
         Exception: whatever the work raises.
     """
     waiter = asyncio.current_task()
@@ -79,8 +80,8 @@ async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
 
     def stop(listener: asyncio.Task[None]) -> None:
         nonlocal has_hung_up
-        # It may be called when the work is done: a client that leaves in that moment, as the
-        # answer is made, would cancel whatever its request does next.
+        # The callback may run when the work is already done: a client that disconnects while the
+        # response is made would otherwise cancel whatever its request does next.
         if not is_over and not listener.cancelled() and listener.exception() is None:
             has_hung_up = True
             waiter.cancel()
@@ -90,7 +91,7 @@ async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
     try:
         return await work
     except asyncio.CancelledError:
-        # The server cancels as well, when it ends; that is no client's doing.
+        # The server also cancels when it shuts down; that is not a disconnect of a client.
         if has_hung_up and waiter.uncancel() == 0:
             raise ClientDisconnect from None
         raise
@@ -100,26 +101,26 @@ async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
 
 
 async def _disconnect(request: Request) -> None:
-    """Return when the client has hung up."""
+    """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 @dataclass
 class ServiceState:
-    """The workers, the limits and what is counted.
+    """Workers, limits and metrics of the application.
 
     Attributes:
-        workers: of the index.
+        workers: Workers that serve the index.
         settings: limits.
-        metrics: where this application and its workers count.
-        fetcher: of photos that requests name by their URL.
+        metrics: Metrics of this application and its workers.
+        fetcher: Fetches photos that requests name by URL.
         policy: Access rules, which tell whether anybody can get in.
         draining: whether the service finishes what it took and is to be sent nothing more; set by
             whoever ends it, told by ``/readyz``.
         state_metrics: tells ``/metrics`` how the workers and the index are.
-        batch_room: what batch requests, all together, may take up.
-        slow_queries: of the workers, the slowest of late.
+        batch_room: Limit on the places that all batch requests together may use.
+        slow_queries: The slowest recent queries of the workers.
         large_bodies: turns of large JSON bodies to be parsed and validated, one at a time.
     """
 
@@ -135,13 +136,13 @@ class ServiceState:
     slow_queries: SlowQueries = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make what the settings say the size of."""
+        """Create the objects whose size the settings determine."""
         self.batch_room = BatchRoom(self.settings.max_batch)
         self.slow_queries = SlowQueries(self.settings.slow_queries)
 
 
-# Coroutines, though they wait for nothing: the framework runs plain functions on another thread,
-# and while others encode, a way there and back may take ten times as long as the rest.
+# Coroutines, although they wait for nothing: the framework runs plain functions on another thread,
+# and while other threads encode, the round trip may take ten times as long as the rest.
 async def service_state(request: Request) -> ServiceState:
     """Return the application's state."""
     return cast(ServiceState, request.app.state.service)
@@ -151,7 +152,7 @@ Service = Annotated[ServiceState, Depends(service_state)]
 
 
 async def writable_service(service: Service) -> ServiceState:
-    """Return the application's state to a route that changes the index.
+    """Return the application's state for a route that changes the index.
 
     Raises:
         ReadOnlyError: the service takes no changes.

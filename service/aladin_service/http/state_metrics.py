@@ -27,10 +27,10 @@ _PROC = Path("/proc")
 
 
 class ProcessMemory(NamedTuple):
-    """Memory of a process that is in RAM now, in bytes.
+    """Memory of a process that is currently in RAM, in bytes.
 
     Attributes:
-        own: what nobody else has: its objects, its buffers. A leak shows here.
+        own: Memory not shared with other processes, such as objects and buffers. A leak shows here.
         shared: files that it maps, the index above all; processes that map the same file share
             it, so a sum over processes counts it more than once.
     """
@@ -43,7 +43,7 @@ def process_memory(pid: int) -> ProcessMemory | None:
     """Measure a process.
 
     Args:
-        pid: of the process.
+        pid: ID of the process.
 
     Returns:
         None where it cannot be told: the process has ended, or this system has no ``/proc``.
@@ -57,16 +57,17 @@ def process_memory(pid: int) -> ProcessMemory | None:
     return ProcessMemory(own=resident - shared, shared=shared)
 
 
-# A worker that adds a hundred photos does not hold a scrape up: it gets what was known before.
+# A worker that is adding a hundred photos does not delay a scrape: the scrape then reports the last
+# known values.
 _DESCRIBE_S = 0.2
 
 
 class StateNow(NamedTuple):
-    """What one scrape found.
+    """State found by one scrape.
 
     Attributes:
         ready: whether the service is, as ``/readyz`` tells.
-        workers: how they are.
+        workers: State of the workers.
         max_waiting: queries that may wait for a worker.
         live: the live generation; None where there is none.
     """
@@ -78,17 +79,17 @@ class StateNow(NamedTuple):
 
 
 class StateMetrics:
-    """Describes an application's state; remembers the index for when no worker has time."""
+    """Renders the application's state; caches the index state for when no worker is free."""
 
     def __init__(self) -> None:
-        """Know of no index."""
+        """Start without any known index state."""
         self._index: IndexState | None = None
 
     async def render(self, workers: Workers, *, max_waiting: int, draining: bool) -> bytes:
-        """Look at the service and write how it is, in Prometheus' text form.
+        """Collect the state of the service and render it in Prometheus' text format.
 
         Args:
-            workers: of the service.
+            workers: Workers of the service.
             max_waiting: queries that may wait for one.
             draining: whether the service is being ended.
         """
@@ -105,7 +106,7 @@ class StateMetrics:
 
 
 def render_state(now: StateNow) -> bytes:
-    """Write a state in Prometheus' text form."""
+    """Render a state in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_StateCollector(now))
     return generate_latest(registry)
@@ -119,7 +120,7 @@ class _StateCollector(Collector):
         now = self._now
         build = GaugeMetricFamily(
             "aladin_build_info",
-            "Versions of what serves; the value is 1.",
+            "Versions of the service and its libraries; the value is 1.",
             labels=("version", "python", "torch", "faiss"),
         )
         build.add_metric(
@@ -133,21 +134,23 @@ class _StateCollector(Collector):
         )
         yield build
         yield GaugeMetricFamily(
-            "aladin_ready", "Whether the service can answer, as /readyz tells.", int(now.ready)
+            "aladin_ready", "Whether the service is ready, as reported by /readyz.", int(now.ready)
         )
         yield GaugeMetricFamily(
-            "aladin_queue_limit", "Queries that may wait for a worker.", now.max_waiting
+            "aladin_queue_limit", "Maximum number of queries waiting for a worker.", now.max_waiting
         )
         yield from _worker_families(now.workers)
         yield from _index_families(now.live)
 
 
 def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
-    yield GaugeMetricFamily("aladin_workers_wanted", "Workers there should be.", workers.wanted)
-    yield GaugeMetricFamily("aladin_workers_alive", "Workers that take jobs.", workers.alive)
+    yield GaugeMetricFamily(
+        "aladin_workers_wanted", "Configured number of workers.", workers.wanted
+    )
+    yield GaugeMetricFamily("aladin_workers_alive", "Workers that accept jobs.", workers.alive)
     yield GaugeMetricFamily(
         "aladin_index_generation_refused",
-        "1 while a newer generation is published that cannot be served.",
+        "1 while a newer published generation is invalid.",
         int(workers.refused is not None),
     )
     if workers.generation is not None:
@@ -157,15 +160,15 @@ def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
     if workers.engine is not None:
         yield GaugeMetricFamily(
             "aladin_engine_up",
-            "Whether the engine that keeps the index answers.",
+            "Whether the vector database responds.",
             int(workers.engine == "up"),
         )
     memory = GaugeMetricFamily(
         "aladin_process_memory_bytes",
-        "Memory in RAM by process: its own, and files that it shares with others.",
+        "Resident memory by process: private, and files shared with others.",
         labels=("process", "kind"),
     )
-    # By place and not by pid: a worker that takes another's place goes on with its series.
+    # Labelled by place and not by pid: a worker that replaces another one continues its series.
     pids = {"front": os.getpid()}
     pids |= {f"worker-{place}": pid for place, pid in workers.pids.items()}
     for name, pid in pids.items():
@@ -178,11 +181,11 @@ def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
 
 def _index_families(index: IndexState | None) -> Iterator[Metric]:
     items = GaugeMetricFamily(
-        "aladin_index_items", "Items that a search may find.", labels=("side",)
+        "aladin_index_items", "Items that a search may return.", labels=("side",)
     )
     size = GaugeMetricFamily(
         "aladin_index_size_bytes",
-        "Files of the live generation and of its model, without what was added since it was built.",
+        "Files of the live generation and of its model, without items added since it was built.",
         labels=("part",),
     )
     if index is not None:

@@ -24,19 +24,19 @@ MAX_URL_CHARS = 2000
 
 PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-# All that may stand in a path or a query; what is escaped already stays so.
+# All characters that may occur in a path or a query; existing escapes are kept.
 _UNESCAPED = "/?:@!$&'()*+,;=-._~%"
 
 
 class ImageUrlRefusedError(AladinError):
-    """A URL that this service does not fetch from, whatever is there."""
+    """A URL that this service never fetches, regardless of its content."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"image_url: {reason}")
 
 
 class PhotoUrl(NamedTuple):
-    """Where a photo is.
+    """Location of a photo.
 
     Attributes:
         scheme: http or https.
@@ -54,51 +54,51 @@ class PhotoUrl(NamedTuple):
         return f"{self.scheme}://{self.host}:{self.port}{self.target}"
 
     def after_redirect(self, location: str, hosts: Sequence[str]) -> PhotoUrl:
-        """Return where an answer sends us on to, checked like the first URL.
+        """Return the target of a redirect, checked like the first URL.
 
         Raises:
-            ImageUrlRefusedError: as `parse_photo_url`.
+            ImageUrlRefusedError: If the target is refused; see `parse_photo_url`.
         """
         try:
             url = urljoin(str(self), location)
         except ValueError:
-            raise ImageUrlRefusedError("redirected to what is no URL") from None
+            raise ImageUrlRefusedError("redirected to an invalid URL") from None
         return parse_photo_url(url, hosts)
 
 
 def parse_photo_url(url: str, hosts: Sequence[str]) -> PhotoUrl:
-    """Take a URL apart and check all of it that needs no network.
+    """Parse a URL and check everything that needs no network.
 
     Args:
-        url: as the client gave it.
+        url: URL as given by the client.
         hosts: names that photos may be fetched from; ``*.example.com`` stands for all names
             under example.com.
 
     Raises:
-        ImageUrlRefusedError: it is none, or of a scheme, host or port that is not allowed.
+        ImageUrlRefusedError: If the text is not a URL, or its scheme, host or port is not allowed.
     """
     if not hosts:
-        raise ImageUrlRefusedError("this service fetches no photos")
+        raise ImageUrlRefusedError("this service does not fetch photos")
     if len(url) > MAX_URL_CHARS:
         raise ImageUrlRefusedError(f"expected at most {MAX_URL_CHARS} characters, got {len(url)}")
-    # Parsers differ in what they make of these.
+    # Parsers interpret these characters differently.
     if any(char <= " " or char in "\\\x7f" for char in url):
-        raise ImageUrlRefusedError("a URL has no spaces, control characters and backslashes")
+        raise ImageUrlRefusedError("a URL cannot contain spaces, control characters or backslashes")
     try:
         parts = urlsplit(url)
         port = parts.port
         host = (parts.hostname or "").rstrip(".").encode("idna").decode("ascii").lower()
     except ValueError:
-        raise ImageUrlRefusedError("not a URL") from None
+        raise ImageUrlRefusedError("invalid URL") from None
     if parts.scheme not in PORTS:
         raise ImageUrlRefusedError("expected a URL that begins with http:// or https://")
     if "@" in parts.netloc:
-        raise ImageUrlRefusedError("a URL with a user name is not fetched")
+        raise ImageUrlRefusedError("URLs with a user name are not allowed")
     port = PORTS[parts.scheme] if port is None else port
     if port not in PORTS.values():
         raise ImageUrlRefusedError("expected port 80 or 443")
     if not _HOST.fullmatch(host) or not _is_listed(host, hosts):
-        raise ImageUrlRefusedError("the host is not one that this service fetches photos from")
+        raise ImageUrlRefusedError("this service does not fetch photos from this host")
     query = f"?{parts.query}" if parts.query else ""
     return PhotoUrl(parts.scheme, host, port, quote((parts.path or "/") + query, safe=_UNESCAPED))
 
@@ -114,7 +114,7 @@ def _is_listed(host: str, hosts: Sequence[str]) -> bool:
 _MAX_REDIRECTS = 3
 _REDIRECTS = (301, 302, 303, 307, 308)
 
-# Photos that are fetched at the same time, and requests that may wait for that.
+# Number of photos fetched at the same time, and of requests that may wait for that.
 _MAX_FETCHES = 8
 _MAX_REQUESTS = 32
 _RETRY_AFTER_S = 1.0
@@ -140,7 +140,7 @@ class ImageUrlFailedError(InputError):
 
 
 class _Allowance:
-    """Bytes that the photos of one request may still have together."""
+    """Bytes that the photos of one request may still use together."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -156,18 +156,20 @@ class PhotoFetcher:
         network: httpcore.AsyncNetworkBackend | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Open nothing yet.
+        """Create a fetcher without opening connections.
 
         Args:
             settings: hosts, bytes and seconds.
             resolve: finds the addresses of a host.
-            network: connects to one of them; None: the machine's own.
-            tls: checks certificates; None: against the public authorities.
+            network: Network backend that connects to one of the addresses, or None for the
+                machine's own network.
+            tls: TLS context that checks certificates, or None to check against the public
+                authorities.
         """
         self._hosts = settings.image_url_hosts
         self._timeout_s = settings.image_url_timeout_s
         self._max_photo_bytes = settings.max_image_bytes
-        # What is fetched for a request counts like a body that it might have sent.
+        # Fetched data counts like a request body of the same size.
         self._max_request_bytes = settings.max_body_bytes
         if network is None:
             network = cast(httpcore.AsyncNetworkBackend, httpcore.AnyIOBackend())
@@ -181,10 +183,10 @@ class PhotoFetcher:
         return self._given_tls or httpx.create_ssl_context()
 
     async def fetch(self, urls: Sequence[str]) -> list[bytes]:
-        """Fetch the photos of one request; all of them or, where one is at fault, none.
+        """Fetch the photos of one request: all of them or, if one fails, none.
 
         Args:
-            urls: as the client gave them.
+            urls: URLs as given by the client.
 
         Returns:
             Their bytes, which nobody has looked at yet.
@@ -212,7 +214,7 @@ class PhotoFetcher:
             self._requests -= 1
 
     async def _fetch_one(self, url: PhotoUrl, allowance: _Allowance) -> bytes:
-        # One of its own for each photo: no connection, cookie or address outlives the fetch.
+        # A separate pool for each photo: no connection, cookie or address outlives the fetch.
         async with (
             self._slots,
             httpcore.AsyncConnectionPool(
@@ -232,7 +234,7 @@ class PhotoFetcher:
     async def _ask(
         self, pool: httpcore.AsyncConnectionPool, url: PhotoUrl, allowance: _Allowance
     ) -> bytes | PhotoUrl:
-        """Return the photo, or where it is instead."""
+        """Return the photo, or the URL that the response redirects to."""
         address = httpcore.URL(
             scheme=url.scheme.encode(),
             host=url.host.encode(),
@@ -263,6 +265,6 @@ class PhotoFetcher:
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return one of several errors; the others came of its making the rest end."""
+    """Return the first of several errors; the others result from cancelling the rest."""
     first = errors.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -14,11 +14,12 @@ import httpcore
 
 IpAddress = IPv4Address | IPv6Address
 
-# Where a translator turns an address of the new kind into one of the old; the last four bytes.
+# NAT64 prefix, under which a translator maps IPv6 addresses to IPv4; the last four bytes are the
+# IPv4 address.
 _TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"), IPv6Network("::ffff:0:0:0/96"))
-# Of networks that have a translator of their own; there is no telling where it leads.
+# Local-use NAT64 prefix of networks with a translator of their own; its target is unknown.
 _LOCAL_TRANSLATED = IPv6Network("64:ff9b:1::/48")
-# Global unicast: all that is handed out of the IPv6 address space.
+# Global unicast: all of the IPv6 address space that has been assigned.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
 
@@ -43,7 +44,7 @@ def is_public(address: IpAddress) -> bool:
 
 
 def _inner(address: IPv6Address) -> IPv4Address | None:
-    """Return the address of the old kind that one of the new kind stands for; None for none."""
+    """Return the IPv4 address that an IPv6 address embeds, or None."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
@@ -60,10 +61,10 @@ Resolver = Callable[[str], Awaitable[Sequence[IpAddress]]]
 
 
 async def system_addresses(host: str) -> Sequence[IpAddress]:
-    """Find the addresses of a host as this machine does, without waiting in its event loop.
+    """Resolve a host with the resolver of this machine, without blocking its event loop.
 
     Raises:
-        OSError: it has none, or nobody can tell.
+        OSError: If the host has no address, or it cannot be resolved.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -71,14 +72,14 @@ async def system_addresses(host: str) -> Sequence[IpAddress]:
 
 
 class PinnedNetwork(httpcore.AsyncNetworkBackend):
-    """Looks a host up once, and connects to an address that it has checked.
+    """Resolves a host once, and connects to an address that it has checked.
 
     A host that has any address of another kind is refused altogether: it would be a matter of luck
     which one the next look-up gives. Certificates are still checked against the host's name.
     """
 
     def __init__(self, resolve: Resolver, network: httpcore.AsyncNetworkBackend) -> None:
-        """Open nothing.
+        """Create the network without opening connections.
 
         Args:
             resolve: finds the addresses of a host.
@@ -95,7 +96,7 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first of a host's addresses that answers.
+        """Connect to the first of a host's addresses that responds.
 
         Raises:
             httpcore.ConnectError: the host has no address or a forbidden one, or none answers.
@@ -125,7 +126,7 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
             httpcore.ConnectError: always.
         """
         del timeout, socket_options
-        raise httpcore.ConnectError(f"{path} is no public address")
+        raise httpcore.ConnectError(f"{path} is not a public address")
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

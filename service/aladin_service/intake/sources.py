@@ -1,4 +1,4 @@
-"""From data files to the items of an index, one by one: a source may be larger than memory."""
+"""Conversion of data files to index items, one by one: a source may exceed memory."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ def image_items(
     """Read the photos of a data set.
 
     Args:
-        source: of any format that `aladin_training.data` knows.
-        split: only this one; None: all photos.
-        regions: of the photos, for a network that reads these; before the first photo is
-            returned, the source is read through to see that each has its regions.
-        places: looks where each photo lies; None: it does not matter, for nobody will be shown
-            the photos.
+        source: Source of any format that `aladin_training.data` supports.
+        split: Split to read, or None for all photos.
+        regions: Regions of the photos, for a network that reads regions; before the first photo is
+            returned, the source is read through to check that each photo has regions.
+        places: Looks up where each photo is stored, or None if no photo will be shown to anyone.
 
     Returns:
         The photos, and among them what looks like a photo and is left out.
@@ -40,7 +39,7 @@ def image_items(
     if regions is not None:
         records = iter_records(source, split, require_captions=False, on_skip=ignore_skipped)
         region_keys(records, regions)
-    # Opened here, not with the first photo: a source that is not there is found at once.
+    # Opened here, not with the first photo, so that a missing source is detected at once.
     skipped: list[SkippedPhoto] = []
     records = iter_records(source, split, require_captions=False, on_skip=skipped.append)
 
@@ -67,10 +66,10 @@ def image_items(
 
 
 def photo_places(source: Path, root: Path | None) -> PhotoPlaces:
-    """Return what looks where the photos of a data set lie.
+    """Return an object that looks up where the photos of a data set are stored.
 
     Args:
-        source: of any format that `aladin_training.data` knows.
+        source: Source of any format that `aladin_training.data` supports.
         root: folder outside of which no photo is taken, or None to take photos from anywhere.
     """
     return PhotoPlaces(source if source.is_dir() else common_folder(source), root)
@@ -83,7 +82,7 @@ def text_items(
 
     Args:
         source: JSONL or a table of texts, or any source of photos with captions.
-        split: only the captions of this one; None: all.
+        split: Split whose captions are read, or None for all captions.
         on_skip: called with each file that looks like a photo and cannot be read; its captions
             are not among the texts.
 
@@ -97,7 +96,7 @@ def text_items(
 
 
 def _left_out(skipped: list[SkippedPhoto]) -> Iterator[SkippedItem]:
-    """Hand on what a reader has skipped so far."""
+    """Yield the photos that a reader has skipped so far."""
     while skipped:
         photo = skipped.pop(0)
         yield SkippedItem(photo.name, photo.reason)

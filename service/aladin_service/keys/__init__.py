@@ -1,1 +1,1 @@
-"""API keys, and the file of them."""
+"""API keys and the file that stores them."""

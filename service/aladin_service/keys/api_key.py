@@ -1,4 +1,4 @@
-"""API keys: what one is, and what is kept of it."""
+"""API keys: their format, and what is stored of a key."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Literal, get_args
 Scope = Literal["read", "write", "metrics"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
-# So that people and scanners of leaked secrets see at once what they look at.
+# Prefix by which people and secret scanners recognize a key at once.
 PREFIX = "aladin_"
 _SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApiKey:
-    """One key as the service knows it; the key itself is known to its user alone.
+    """A key as the service knows it; the secret itself is known to its user alone.
 
     Attributes:
         name: tells keys apart in logs and in the file.
         sha256: digest of the key, in hex.
-        scopes: what its user may do. None implies another.
-        requests_per_s: what its user may ask for in the long run; None: any number.
+        scopes: Operations permitted to the user of the key. No scope implies another.
+        requests_per_s: Request rate permitted in the long run, or None for no limit.
         burst: requests that may come at once after a pause; None where there is no rate.
-        created: when, in ISO 8601.
+        created: Creation time in ISO 8601.
     """
 
     name: str
@@ -42,7 +42,7 @@ def new_secret() -> str:
 
 
 def digest(secret: str) -> str:
-    """Return what is kept of a key.
+    """Return the digest that is stored of a key.
 
     A plain SHA-256 will do: slow, salted hashes protect passwords, which can be guessed. Nobody
     guesses 256 random bits, and every request has to be checked.

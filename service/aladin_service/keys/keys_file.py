@@ -1,4 +1,4 @@
-"""The file of API keys: read whole or not at all, replaced in one step."""
+"""The file of API keys: read completely or not at all, replaced atomically."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aladin_network.files import atomic_file
 from aladin_service.keys.api_key import ApiKey, Scope, digest, new_secret
 
 _OWNER_ONLY = 0o600
-# It can go into a log line as it is.
+# The name can be written to a log line without escaping.
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -73,7 +73,7 @@ def read_keys(file: Path) -> tuple[ApiKey, ...]:
     """Read a file of keys.
 
     Raises:
-        ConfigError: it is missing, cannot be read, or is not such a file.
+        ConfigError: If the file is missing, cannot be read, or is not a valid keys file.
     """
     try:
         data = file.read_bytes()
@@ -98,17 +98,19 @@ def add_key(
     requests_per_s: float | None = None,
     burst: int | None = None,
 ) -> str:
-    """Add a key to a file, which is made if it is not there.
+    """Add a key to a file, which is created if it does not exist.
 
     Args:
-        file: of keys.
-        name: of the new key.
-        scopes: what its user may do.
-        requests_per_s: that its user may send in the long run, above 0; None: any number.
+        file: File of keys.
+        name: Name of the new key.
+        scopes: Operations permitted to the user of the key.
+        requests_per_s: Requests per second permitted in the long run, above 0, or None for no
+            limit.
         burst: requests that may come at once, at least 1; None where there is no rate.
 
     Returns:
-        The key. The file keeps its digest alone: it cannot be shown again.
+        The key. The file keeps its digest alone: The secret key. The file stores only its digest,
+            so it cannot be shown again.
 
     Raises:
         ConfigError: the name is taken or impossible, or the file is not one of keys.
@@ -138,7 +140,7 @@ def remove_key(file: Path, name: str) -> None:
     """Remove a key from a file.
 
     Raises:
-        ConfigError: it is not there, or the file is not one of keys.
+        ConfigError: If the key does not exist, or the file is not a valid keys file.
     """
     with _only_writer(file):
         keys = read_keys(file)
@@ -151,9 +153,9 @@ def remove_key(file: Path, name: str) -> None:
 
 @contextmanager
 def _only_writer(file: Path) -> Generator[None]:
-    """Let writers take turns: of two that read and replace at once, one would undo the other."""
+    """Serialize writers: of two that read and replace at once, one would undo the other."""
     try:
-        # The file itself is replaced, so the lock has to be another one.
+        # The file itself is replaced, so the lock has to be a different file.
         descriptor = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise ConfigError(f"{file}: cannot write the keys: {error.strerror}") from None
@@ -177,7 +179,7 @@ def _write_keys(file: Path, keys: Sequence[ApiKey]) -> None:
         partial.touch(mode=_OWNER_ONLY)
         partial.write_text(text, encoding="utf-8")
         if before is not None:
-            # Somebody may have opened the file to the service's group.
+            # The file may have been made readable to the service's group.
             with contextlib.suppress(PermissionError):
                 os.chown(partial, -1, before.st_gid)
             partial.chmod(stat.S_IMODE(before.st_mode))

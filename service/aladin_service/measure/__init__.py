@@ -1,1 +1,1 @@
-"""Evaluation, calibration and tuning queries with the data sets of training."""
+"""Queries for evaluation, calibration and tuning, taken from training data sets."""

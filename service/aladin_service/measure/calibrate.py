@@ -1,4 +1,4 @@
-"""Fits probabilities to scores, and stores them with the checkpoint or with an index."""
+"""Fits probabilities to scores, and stores them with the checkpoint or an index."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ from aladin_training.data.regions import RegionStore
 def ask_images(
     side: Collection, split: EncodedSplit, num_candidates: int, progress: Progress
 ) -> list[AskedQuery]:
-    """Ask an index's images for the photo of every caption.
+    """Search an index's images for the photo of every caption.
 
     A photo that the index has is found by its id, and what the index stores of it is scored; one
     that it does not have is scored directly, as if it were there.
 
     Args:
         side: the images.
-        split: whose captions ask.
-        num_candidates: of a search's first stage.
+        split: Split whose captions are the queries.
+        num_candidates: Number of candidates of a search's first stage.
         progress: advanced caption by caption.
     """
     ids = [record.id for record in split.records]
@@ -68,12 +68,12 @@ def ask_images(
 def ask_texts(
     side: Collection, split: EncodedSplit, num_candidates: int, progress: Progress
 ) -> list[AskedQuery]:
-    """Ask an index's texts for the captions of every photo; see `ask_images`.
+    """Search an index's texts for the captions of every photo; see `ask_images`.
 
     Args:
         side: the texts.
-        split: whose photos ask.
-        num_candidates: of a search's first stage.
+        split: Split whose photos are the queries.
+        num_candidates: Number of candidates of a search's first stage.
         progress: advanced photo by photo.
     """
     direction = _Direction(side, "image", split.texts, split.caption_ids, num_candidates)
@@ -87,7 +87,7 @@ def ask_texts(
 
 
 class _Direction:
-    """Queries of one modality, and the side of an index that they search."""
+    """Queries of one modality, and the collection of an index that they search."""
 
     def __init__(
         self,
@@ -97,21 +97,21 @@ class _Direction:
         ids: Sequence[str],
         num_candidates: int,
     ) -> None:
-        """Look up which answers the side has.
+        """Look up which answers the collection contains.
 
         Args:
-            side: that is searched.
-            modality: of the queries.
+            side: Collection to be searched.
+            modality: Modality of the queries.
             answers: the split's own items of the other modality.
             ids: theirs.
-            num_candidates: of a search's first stage.
+            num_candidates: Number of candidates of a search's first stage.
         """
         self._side = side
         self._modality: Modality = modality
         self._answers = answers
         self._num_candidates = num_candidates
         found = side.items.by_ids(ids)
-        # (answers,) rows in the index; -1 where it does not have them.
+        # (answers,) rows in the index; -1 for answers that it does not contain.
         self._rows = np.array([-1 if item is None else item.row for item in found], dtype=np.int64)
 
     def ask(self, photo: int, query: Encoding, right: NDArray[np.int64]) -> AskedQuery:
@@ -131,7 +131,7 @@ class _Direction:
         return asked_query(photo, scores, np.isin(scores.rows, there), self._num_candidates)
 
     def _stored(self, query: Encoding, count: int) -> CandidateScores:
-        """Score what the first stage finds in the index."""
+        """Score the candidates that the first stage finds in the index."""
         side = self._side
         tokens = query.item_tokens(0)
         second_stage = SecondStageQuery(tokens, self._modality) if side.has_tokens else None
@@ -140,7 +140,7 @@ class _Direction:
         return CandidateScores(rows, match, align, self._words(query, side.lengths(rows)))
 
     def _missing(self, query: Encoding, places: NDArray[np.int64]) -> CandidateScores:
-        """Score answers that the index does not have; their rows are below 0."""
+        """Score answers that the index does not contain; their rows are negative."""
         answers = self._answers.rows(torch.from_numpy(places))
         images, texts = (answers, query) if self._modality == "text" else (query, answers)
         align = alignment_scores(images, texts) if self._side.has_tokens else None
@@ -152,21 +152,21 @@ class _Direction:
         )
 
     def _words(self, query: Encoding, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the words of each pair's text, given the tokens of the items."""
+        """Return the number of words of each pair's text, given the token counts of the items."""
         if self._modality == "text":
             return np.full(len(lengths), int(query.mask.sum()))
-        # Of texts that the index has no tokens of, it cannot tell the words either.
+        # If the index has no tokens of the texts, the number of words is unknown as well.
         return lengths if self._side.has_tokens else np.zeros_like(lengths)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrateOptions:
-    """What is asked for.
+    """Options of a calibration.
 
     Attributes:
-        split: of the data, to fit to; None: all photos.
-        report_split: of the data, to report on; None: the photos of `split`, each judged by
-            models that were fitted without it.
+        split: Split of the data to fit to, or None for all photos.
+        report_split: Split of the data to report on, or None for the photos of `split`, each judged
+            by models that were fitted without it.
         prior: share of queries that have a match.
         false_alarms: share of the queries with a match whose answer may say that there is none.
     """
@@ -191,16 +191,18 @@ class CalibrateOptions:
             )
         if self.report_split is not None and self.split in (None, self.report_split):
             raise ConfigError(
-                f"report_split: expected another split than is fitted to, got {self.report_split!r}"
+                "report_split: expected a split other than the fitted one, got "
+                f"{self.report_split!r}"
             )
 
 
 class CalibrateReport(NamedTuple):
-    """What was fitted, and where it is.
+    """Result of a calibration, and where it is stored.
 
     Attributes:
-        calibration: with its figures.
-        generation: of the index, now live; None where the checkpoint keeps the calibration.
+        calibration: Calibration with its quality figures.
+        generation: Generation of the index that is now live, or None if the calibration is stored
+            with the checkpoint.
     """
 
     calibration: Calibration
@@ -215,16 +217,16 @@ def calibrate_system(
     progress: Progress,
     regions: RegionStore | None = None,
 ) -> CalibrateReport:
-    """Ask a data set's queries with and without their right answers, fit, and store.
+    """Search with and without the right answers of a data set's queries, fit, and store.
 
     Args:
-        checkpoint_folder: of the network.
+        checkpoint_folder: Checkpoint folder of the network.
         data: photos with captions.
-        options: see there.
-        index: whose items are searched, and that keeps the calibration; None: the photos and
-            captions of the split are searched, and the checkpoint keeps it.
-        progress: told of photos, captions, queries and models.
-        regions: of the photos, for a network that reads these.
+        options: Options; see `CalibrateOptions`.
+        index: Index whose items are searched and that stores the calibration, or None to search the
+            photos and captions of the split and store it with the checkpoint.
+        progress: Receives the progress over photos, captions, queries and models.
+        regions: Regions of the photos, for a network that reads regions.
 
     Raises:
         AladinError: one of the three cannot be used, they do not belong together, or there are
@@ -234,7 +236,7 @@ def calibrate_system(
     with contextlib.ExitStack() as stack:
         opened = None
         if index is not None:
-            # Opened first: an index of another network is refused before the long work.
+            # Opened first, so that an index of another network is refused before the long work.
             opened = stack.enter_context(open_index(index, checkpoint=checkpoint))
         split = _encoded(checkpoint, data, options.split, progress, regions)
         asked = _ask(checkpoint, split, opened, progress)
@@ -282,7 +284,7 @@ def _encoded(
 def _ask(
     checkpoint: Checkpoint, split: EncodedSplit, index: SearchIndex | None, progress: Progress
 ) -> Mapping[Direction, AskedDirection]:
-    """Ask the queries of both directions.
+    """Run the queries of both directions.
 
     A side that the index lacks answers nothing; there the split's own items stand in.
     """

@@ -1,4 +1,4 @@
-"""The encoded photos and captions of a split, and queries among them with all pairs scored."""
+"""Encoded photos and captions of a split, and queries among them with all pairs scored."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from aladin_training.evaluation import encode_records
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedSplit:
-    """The photos of a split that have a caption, and their captions, encoded as users' are.
+    """Photos of a split that have a caption, and their captions, encoded like user queries.
 
     Attributes:
         records: the photos.
         images: their encodings, in the same order.
         texts: encodings of their captions, photo by photo.
         photo_of_text: (texts,) int64, the row of each caption's photo.
-        caption_ids: of the captions in an index of the same data.
+        caption_ids: IDs of the captions in an index of the same data.
     """
 
     records: Sequence[Record]
@@ -55,11 +55,11 @@ def encode_split(
     Args:
         model: the network.
         records: photos; those without a caption are left out.
-        progress: told of photos, then of captions.
-        regions: of the photos, for a network that reads these.
+        progress: Receives the progress over photos, then over captions.
+        regions: Regions of the photos, for a network that reads regions.
 
     Raises:
-        InputError: no photo has a caption; or see `encode_records`.
+        InputError: If no photo has a caption; for other cases see `encode_records`.
     """
     asking = [record for record in records if record.captions]
     if not asking:
@@ -87,7 +87,7 @@ def ask_split(
     Args:
         model: the network.
         split: encoded.
-        num_candidates: of a search's first stage.
+        num_candidates: Number of candidates of a search's first stage.
 
     Returns:
         What asks the queries of a direction.
@@ -115,13 +115,13 @@ def ask_split(
 def asked_query(
     photo: int, scores: CandidateScores, right: NDArray[np.bool_], num_candidates: int
 ) -> AskedQuery:
-    """Keep what the first stage finds, with the right answers and without them.
+    """Keep the candidates of the first stage, with the right answers and without them.
 
     Args:
         photo: number of the photo that asks, or whose caption asks.
-        scores: of items, in any order.
-        right: of them; whether each belongs together with the query.
-        num_candidates: of a search's first stage.
+        scores: Scores of items, in any order.
+        right: Whether each of the items belongs to the query.
+        num_candidates: Number of candidates of a search's first stage.
     """
     count = candidates_kept(num_candidates, int(right.sum()))
     best = np.argsort(-scores.match, kind="stable")[:count]

@@ -40,13 +40,13 @@ def evaluate_served(
     progress: Progress,
     fusion: float | None = None,
 ) -> ServedEvaluation:
-    """Ask an index for the photo of every caption, and for the captions of every photo.
+    """Search an index for the photo of every caption, and for the captions of every photo.
 
     Args:
-        searcher: of an index of these photos and captions.
+        searcher: Searcher of an index of these photos and captions.
         records: photos with captions.
-        progress: told of queries.
-        fusion: weight of the alignment score; None: the one fitted on validation.
+        progress: Receives the progress over queries.
+        fusion: Weight of the alignment score, or None for the one fitted on validation data.
 
     Raises:
         InputError: a photo or a caption is not in the index.
@@ -68,11 +68,11 @@ def _queries(
 
 
 class FoldedEvaluation(NamedTuple):
-    """The mean over contiguous blocks of photos, each evaluated among itself.
+    """Mean over contiguous blocks of photos, each evaluated separately.
 
     Attributes:
         folds: number of blocks.
-        metrics: by score name.
+        metrics: Metrics by score name.
     """
 
     folds: int
@@ -81,12 +81,12 @@ class FoldedEvaluation(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class IndexEvaluation:
-    """How one generation of an index serves a data set.
+    """Evaluation of one generation of an index on a data set.
 
     Attributes:
-        generation: that was asked.
-        images: that were evaluated.
-        texts: that were evaluated.
+        generation: Generation that was searched.
+        images: Number of images that were evaluated.
+        texts: Number of texts that were evaluated.
         served: the two stages through the index.
         gain: rsum of the two stages minus that of matching.
         curve: against the number of candidates; None where not asked for.
@@ -107,10 +107,10 @@ class SystemEvaluation:
     Attributes:
         model_id: sha256 of the network's weights.
         exhaustive: metrics by score name: those of the network's heads, and fused.
-        mean_difference: by head, the mean score of pairs that belong together minus all others'.
-        cross_ranks: by head, of the pairs that belong together in both directions at once.
+        mean_difference: Mean score of matching pairs minus that of all other pairs, by head.
+        cross_ranks: Ranks of the matching pairs in both directions at once, by head.
         folded: the exhaustive metrics in blocks; None where not asked for.
-        index: of the index; None without one.
+        index: Evaluation of the index, or None without an index.
     """
 
     model_id: str
@@ -141,14 +141,15 @@ def evaluate_system(
     """Evaluate a network on a data set, and the index that was built with it.
 
     Args:
-        checkpoint_folder: of the network.
+        checkpoint_folder: Checkpoint folder of the network.
         data: photos with captions; a photo without one is found by none, but competes.
-        split: of the data; None: all photos.
-        index: of the same photos and captions; None: the network alone.
-        progress: told of photos, captions and queries.
+        split: Split of the data, or None for all photos.
+        index: Index of the same photos and captions, or None to evaluate the network alone.
+        progress: Receives the progress over photos, captions and queries.
         folds: blocks for a further evaluation of the network; 0 or 1: the whole split only.
-        curve_candidates: numbers of candidates of the index's curve, ascending; None: no curve.
-        regions: of the photos, for a network that reads these.
+        curve_candidates: Numbers of candidates of the index's curve, ascending, or None for no
+            curve.
+        regions: Regions of the photos, for a network that reads regions.
 
     Raises:
         AladinError: one of the three cannot be used, or they do not belong together.
@@ -160,7 +161,7 @@ def evaluate_system(
     if index is None:
         exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
         return _report(checkpoint.model_id, exhaustive, folds)
-    # Opened first: an index of another network is refused before the long work.
+    # Opened first, so that an index of another network is refused before the long work.
     engine = engine_options(index)
     with closing(open_backend(index, checkpoint=checkpoint, engine=engine)) as opened:
         exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
@@ -208,7 +209,7 @@ def _report(model_id: str, exhaustive: ExhaustiveEvaluation, folds: int) -> Syst
 
 
 def _without_index(metrics: dict[str, RetrievalMetrics]) -> dict[str, RetrievalMetrics]:
-    """Drop the two stages without an index: here that name means the two stages as served."""
+    """Drop the two-stage metrics without an index: here the name means two stages as served."""
     return {name: each for name, each in metrics.items() if name != "two_stage"}
 
 
@@ -221,22 +222,23 @@ def keep_evaluation(
     figures: dict[str, Any],
     curve: dict[str, Any] | None,
 ) -> str | None:
-    """Store an evaluation with its index, where that can be written.
+    """Store an evaluation with its index if the index is writable.
 
     Args:
         index: folder.
-        data: that was evaluated.
-        split: of the data; None: all of it.
-        evaluation: of the network.
-        of_index: of the generation.
-        figures: as ``--json`` prints them, without the curve.
-        curve: as ``--json`` prints it; None: not measured.
+        data: Data that were evaluated.
+        split: Split of the data, or None for all data.
+        evaluation: Evaluation of the network.
+        of_index: Evaluation of the generation.
+        figures: Figures as printed by ``--json``, without the curve.
+        curve: Curve as printed by ``--json``, or None if not measured.
 
     Returns:
-        Why it is not kept: what was measured is worth having all the same. None: it is kept.
+        Why it is not kept: Reason why the evaluation was not stored (the measurements are valid all
+            the same), or None if it was stored.
     """
     if location_of(index) is not None:
-        return "the evaluation is not kept with the index: an engine keeps that"
+        return "the evaluation is not stored with the index, which is in an engine"
     try:
         store_evaluation(
             index,
@@ -253,5 +255,5 @@ def keep_evaluation(
             ),
         )
     except SearchIndexError as error:
-        return f"the evaluation is not kept with the index: {error}"
+        return f"the evaluation is not stored with the index: {error}"
     return None

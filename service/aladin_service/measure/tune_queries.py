@@ -27,13 +27,14 @@ T = TypeVar("T")
 def queries_of(
     source: Path, count: int, regions: RegionStore | None = None
 ) -> Callable[[AladinModel], Mapping[Modality, TuneQueries]]:
-    """Return what reads and encodes queries.
+    """Return a function that reads and encodes queries.
 
     Args:
         source: lines of text (``.txt``), or any source that an index is built from; captions
             ask for photos, and photos for texts.
-        count: of each modality, drawn evenly from the file; all where there are fewer.
-        regions: of the photos, for a network that reads these.
+        count: Number of queries of each modality, drawn evenly from the file; all if there are
+            fewer.
+        regions: Regions of the photos, for a network that reads regions.
 
     Returns:
         A function of the network, which raises InputError where the file has no query, or one
@@ -69,7 +70,7 @@ def _texts(source: Path) -> Iterable[str]:
 
 
 def _items(read: Callable[[], Iterable[T]]) -> Iterable[T]:
-    """Yield items; nothing where the source holds none of the kind."""
+    """Yield items; nothing if the source contains none of this kind."""
     try:
         yield from read()
     except DataError:
@@ -77,7 +78,7 @@ def _items(read: Callable[[], Iterable[T]]) -> Iterable[T]:
 
 
 def _sample(items: Iterable[T], count: int) -> list[T]:
-    """Draw `count` items, each as likely as any other, holding no more of them in memory."""
+    """Draw `count` items with equal probability, keeping at most that many in memory."""
     generator = random.Random(0)
     sample: list[T] = []
     for place, item in enumerate(items):

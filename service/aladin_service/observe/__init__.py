@@ -1,1 +1,1 @@
-"""What tells of the service at work: its log, its traces, and what both know of a request."""
+"""Observability of the service: log, traces, and the request data that both use."""

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class SearchRecord(NamedTuple):
-    """A search that a request had done.
+    """A search executed for a request.
 
     Attributes:
-        queue: where it waited.
-        job: when it came, and what for.
-        answered: what became of it.
+        queue: Queue in which the search waited.
+        job: The job, including when it was received.
+        answered: Outcome of the search.
     """
 
     queue: QueueName
@@ -34,13 +34,13 @@ class SearchRecord(NamedTuple):
 
 @dataclass(slots=True)
 class RequestRecord:
-    """One request, from its headers to the end of its answer.
+    """One request, from its headers to the end of its response.
 
     Attributes:
-        request_id: also the answer's header.
-        trace_id: of its trace, 32 hexadecimal digits; None where there is none.
-        error_code: of an answer that is an error.
-        searches: that were answered; a request may hold several.
+        request_id: Request ID, also sent as a header of the response.
+        trace_id: ID of the request's trace, 32 hexadecimal digits, or None if there is no trace.
+        error_code: Error code, if the response is an error.
+        searches: Searches that were answered; a request may contain several.
         failed_parts: searches of a request with several that were not; the others were.
     """
 
@@ -55,33 +55,33 @@ class RequestRecord:
 # threads do not.
 CURRENT_REQUEST: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
 
-# The attribute of a record, set by ``extra``, that holds further fields of its JSON object.
+# Attribute of a log record, set by ``extra``, with further fields of its JSON object.
 FIELDS = "fields"
 
 
 class TextFormatter(logging.Formatter):
-    """Time of day, level and message; within a request, its id."""
+    """Formats time of day, level and message; within a request, also its ID."""
 
     def __init__(self) -> None:
-        """Write local time."""
+        """Create a formatter with local time."""
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802, logging's own name
-        """Write all but a traceback."""
+        """Format everything except a traceback."""
         line = super().formatMessage(record)
         request = CURRENT_REQUEST.get()
         return line if request is None else f"{line} [{request.request_id}]"
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time (UTC), level, logger, pid, message, and what else there is.
+    """Formats one object per line: time (UTC), level, logger, pid, message and other fields.
 
     Within a request also request_id and trace_id; with a failure, `exception` holds the whole
     traceback.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one record."""
+        """Format one record."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
             "time": f"{seconds}.{int(record.msecs):03d}Z",
@@ -105,7 +105,7 @@ class JsonFormatter(logging.Formatter):
 
 LogFormat = Literal["text", "json"]
 
-# Loggers that log from INFO on; third parties log warnings and errors alone. `service.access` and
+# Loggers that log from INFO on; third parties log only warnings and errors. `service.access` and
 # `service.audit` are the names of the access log and the audit log.
 _OURS = (
     "aladin_network",
@@ -118,11 +118,11 @@ _OURS = (
 
 
 class LogSetup(NamedTuple):
-    """How a process writes its log; it may travel to another process.
+    """Log configuration of a process; it may be sent to another process.
 
     Attributes:
         debug: show everything.
-        format: for people, or for programs.
+        format: Format for people or for programs.
     """
 
     debug: bool = False
@@ -130,10 +130,10 @@ class LogSetup(NamedTuple):
 
 
 class StderrHandler(logging.Handler):
-    """Writes to what stderr is at that moment: a progress bar puts itself in its place."""
+    """Writes to the current stderr, which a progress bar may replace."""
 
     def __init__(self, setup: LogSetup) -> None:
-        """Write as `setup` says."""
+        """Create a handler configured by `setup`."""
         super().__init__()
         self.setup = setup
         self.setFormatter(JsonFormatter() if setup.format == "json" else TextFormatter())
@@ -154,7 +154,7 @@ def log_to_stderr(setup: LogSetup) -> None:
     `log_setup` returned in the process that started it.
 
     Args:
-        setup: how.
+        setup: Log configuration.
     """
     root = logging.getLogger()
     root.handlers = [each for each in root.handlers if not isinstance(each, StderrHandler)]
@@ -162,11 +162,11 @@ def log_to_stderr(setup: LogSetup) -> None:
     root.setLevel(logging.WARNING)
     for name in _OURS:
         logging.getLogger(name).setLevel(logging.DEBUG if setup.debug else logging.INFO)
-    # Whoever reads JSON lines expects nothing else between them.
+    # A reader of JSON lines expects nothing else between them.
     logging.captureWarnings(setup.format == "json")
 
 
 def log_setup() -> LogSetup:
-    """Return how this process writes its log; the default where nothing set it up."""
+    """Return the log configuration of this process; the default if none was set."""
     handlers = logging.getLogger().handlers
     return next((each.setup for each in handlers if isinstance(each, StderrHandler)), LogSetup())

@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus: one registry an application.
+"""Metrics of the service for Prometheus: one registry per application.
 
 The process that answers HTTP is the only one that counts: workers tell it what they did with
 their answers. So the figures are right whatever the number of worker processes is, and
@@ -24,15 +24,15 @@ from prometheus_client import (
 from aladin_index.engines.guard import CallError, EngineCall
 from aladin_service.search.job import Answered, QueueName
 
-# Of a search, in their order; "queue" is from the request to when a slot takes it.
+# Stages of a search, in order; "queue" lasts from the request until a slot takes it.
 STAGES = ("queue", "decode", "encode", "retrieve", "rerank", "total")
-# Why a request was refused though nothing was wrong with it: codes of errors with status 429.
+# Reasons for refusing a valid request: codes of errors with status 429.
 REJECTIONS = ("overloaded", "rate_limited")
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
-# What is not one of these is counted as "other": a client may invent methods without end.
+# Other methods are counted as "other": a client may invent any number of methods.
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -40,14 +40,14 @@ class Metrics:
     """Counters, gauges and histograms of one application."""
 
     def __init__(self) -> None:
-        """Count from nothing."""
-        # When each series began is of no use to anybody here, and a third of a scrape.
+        """Start all counts at zero."""
+        # The creation time of each series is not needed, and would make up a third of a scrape.
         disable_created_metrics()
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # processor time, files and age of this process
         self._requests = Counter(
             "aladin_http_requests",
-            "Requests that were answered.",
+            "Answered requests.",
             ("method", "route", "status"),
             registry=self.registry,
         )
@@ -60,30 +60,30 @@ class Metrics:
         )
         self._rejected = Counter(
             "aladin_rejected_requests",
-            "Requests that were refused for lack of room, by the code of the error.",
+            "Requests rejected for overload, by error code.",
             ("reason",),
             registry=self.registry,
         )
         self._deaths = Counter(
             "aladin_worker_deaths",
-            "Workers that ended though nobody had asked them to.",
+            "Workers that ended unexpectedly.",
             registry=self.registry,
         )
         self._restarts = Counter(
             "aladin_worker_restarts",
-            "Workers that were started in the place of one that ended.",
+            "Workers started to replace one that ended.",
             registry=self.registry,
         )
         self._engine_s = Histogram(
             "aladin_engine_call_duration_seconds",
-            "Time of the calls of the engine that keeps the index, further tries included.",
+            "Time of calls of the vector database, including retries.",
             ("operation",),
             buckets=_SECONDS,
             registry=self.registry,
         )
         self._engine_errors = Counter(
             "aladin_engine_errors",
-            "Calls of the engine without an answer: it was not to be had, or refused.",
+            "Failed calls of the vector database: unavailable, or rejected by it.",
             ("reason",),
             registry=self.registry,
         )
@@ -103,39 +103,39 @@ class Metrics:
     def _add_search_metrics(self) -> None:
         stage_s = Histogram(
             "aladin_search_stage_duration_seconds",
-            "Time of a search by stage; total is all of it, waiting included.",
+            "Time of a search by stage; total includes waiting.",
             ("stage",),
             buckets=_SECONDS,
             registry=self.registry,
         )
         self._degraded = Counter(
             "aladin_degraded_answers",
-            "Answers to searches that lack something that was asked for.",
+            "Search answers without something that was requested.",
             ("reason",),
             registry=self.registry,
         )
         judged = Counter(
             "aladin_judged_answers",
-            "Answers that a calibration judged, by whether they say that anything matches.",
+            "Calibrated answers, by whether anything matches.",
             ("result",),
             registry=self.registry,
         )
         cache = Counter(
             "aladin_encoding_cache_lookups",
-            "Texts and photos searched for, by whether their encoding was remembered.",
+            "Encoded queries, by whether the encoding was cached.",
             ("result",),
             registry=self.registry,
         )
         batch = Histogram(
             "aladin_batch_size",
-            "Queries that a worker takes together.",
+            "Queries per batch of a worker.",
             ("lane",),
             buckets=_SIZES,
             registry=self.registry,
         )
         waiting = Gauge(
             "aladin_queue_depth",
-            "Queries that wait for a worker.",
+            "Queries waiting for a worker.",
             ("lane",),
             registry=self.registry,
         )
@@ -151,17 +151,17 @@ class Metrics:
         """Count a request that was answered.
 
         Args:
-            method: of the request.
+            method: Method of the request.
             route: its template, never a path: each value is a series of its own.
-            status: of the answer.
-            seconds: that it took.
+            status: Status of the response.
+            seconds: Duration of the request in seconds.
         """
         known = method if method in METHODS else "other"
         self._requests.labels(known, route, str(status)).inc()
         self._request_s.labels(known, route).observe(seconds)
 
     def rejected(self, reason: str) -> None:
-        """Count a request that was refused for lack of room.
+        """Count a request that was refused because of overload.
 
         Args:
             reason: the code of the error.
@@ -169,15 +169,15 @@ class Metrics:
         self._rejected.labels(reason).inc()
 
     def rate_counted_alone(self) -> None:
-        """Count a request whose rate the shared store was not there to count."""
+        """Count a request rate-limited locally because the shared store was unavailable."""
         self._counted_alone.inc()
 
     def answered(self, queue: QueueName, answered: Answered) -> None:
         """Count a search.
 
         Args:
-            queue: where it waited.
-            answered: what became of it.
+            queue: Queue in which the search waited.
+            answered: Outcome of the search.
         """
         took_ms = answered.took_ms
         self._stage_s["queue"].observe(answered.queue_ms / 1000)
@@ -194,7 +194,7 @@ class Metrics:
             (self._hits if answered.cached else self._misses).inc()
 
     def batch(self, queue: QueueName, size: int) -> None:
-        """Count queries that go to a worker together."""
+        """Count queries that are sent to a worker together."""
         self._batch[queue].observe(size)
 
     def watch_queue(self, queue: QueueName, depth: Callable[[], int]) -> None:
@@ -207,19 +207,19 @@ class Metrics:
         self._waiting[queue].set_function(depth)
 
     def engine_call(self, call: EngineCall) -> None:
-        """Count a call of the engine; may be called from any thread."""
+        """Count a call of the vector database; thread-safe."""
         self._engine_s.labels(call.operation).observe(call.seconds)
         if call.error is not None:
             self._engine_errors.labels(call.error).inc()
 
     def worker_died(self) -> None:
-        """Count a worker that ended though nobody had asked it to."""
+        """Count a worker that ended unexpectedly."""
         self._deaths.inc()
 
     def worker_restarted(self) -> None:
-        """Count a worker that was started in the place of one that ended."""
+        """Count a worker that was started to replace one that ended."""
         self._restarts.inc()
 
     def render(self) -> bytes:
-        """Write all in Prometheus' text form."""
+        """Render all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry's SDK; imported only where they are switched on.
+"""Traces by OpenTelemetry's SDK; imported only if tracing is enabled.
 
 The event loop process makes all spans. Those of a search are made when its answer is there, from
 the times that the answer carries: no worker knows of traces.
@@ -33,17 +33,18 @@ from aladin_service.search.job import Answered
 
 _LOG = logging.getLogger(__name__)
 
-# What the SDK calls a service that nothing names.
+# Name that the SDK gives to a service without a configured name.
 _NAMELESS = "unknown_service"
-# For the collector to take what is left when the service ends; it may have ended before.
+# Time for the collector to accept the remaining spans when the service ends; the collector may have
+# ended before.
 _CLOSE_S = 3.0
 
 
 class OtelTracing:
-    """A tracer of requests, and what sends their spans on."""
+    """Traces requests and exports their spans."""
 
     def __init__(self, processor: SpanProcessor) -> None:
-        """Trace every request, or the share that OTEL_TRACES_SAMPLER says.
+        """Trace every request, or the share given by OTEL_TRACES_SAMPLER.
 
         Args:
             processor: takes the spans that have ended.
@@ -58,7 +59,7 @@ class OtelTracing:
 
     @classmethod
     def to_collector(cls) -> OtelTracing:
-        """Send spans in batches, from a thread, to where OpenTelemetry's variables say."""
+        """Send spans in batches, from a thread, to the target in OpenTelemetry's variables."""
         return cls(BatchSpanProcessor(OTLPSpanExporter()))
 
     def begin(self, scope: Scope) -> OtelRequestTrace:
@@ -68,7 +69,7 @@ class OtelTracing:
             for name, value in scope["headers"]
             if name in (b"traceparent", b"tracestate")
         }
-        # A client may invent methods without end, and spans are grouped by their names.
+        # A client may invent any number of methods, and spans are grouped by their names.
         method = scope["method"] if scope["method"] in METHODS else "HTTP"
         attributes = {
             "http.request.method": method if method != "HTTP" else "_OTHER",
@@ -90,20 +91,22 @@ class OtelTracing:
         return OtelRequestTrace(self._tracer, span, method)
 
     def close(self) -> None:
-        """Send what is not sent yet; blocks, for some seconds at worst."""
-        # The SDK's own limits of time are not kept while it tries to reach a collector.
+        """Send the remaining spans; blocks, for some seconds at worst."""
+        # The SDK does not respect its own timeouts while it tries to reach a collector.
         last = threading.Thread(target=self._provider.shutdown, daemon=True)
         last.start()
         last.join(_CLOSE_S)
         if last.is_alive():
-            _LOG.warning("the last traces were not sent: no collector took them in %g s", _CLOSE_S)
+            _LOG.warning(
+                "the last traces were not sent: no collector accepted them within %g s", _CLOSE_S
+            )
 
 
 class OtelRequestTrace:
     """The span of one request."""
 
     def __init__(self, tracer: Tracer, span: Span, method: str) -> None:
-        """Go on with a span that has begun."""
+        """Continue a span that has begun."""
         self._tracer = tracer
         self._span = span
         self._method = method
@@ -114,7 +117,7 @@ class OtelRequestTrace:
         return format_trace_id(self._span.get_span_context().trace_id)
 
     def end(self, route: str | None, status: int | None, record: RequestRecord) -> None:
-        """End the span, with a span below it for each search, and for each stage of one."""
+        """End the span, with a child span for each search and for each stage of a search."""
         span = self._span
         if span.is_recording():
             if route is not None:
@@ -156,7 +159,7 @@ class OtelRequestTrace:
 
 
 class StageTime(NamedTuple):
-    """When one stage of a search ran, in milliseconds since the request came."""
+    """Time range of one stage of a search, in milliseconds since the request was received."""
 
     name: str
     start_ms: float
@@ -164,7 +167,7 @@ class StageTime(NamedTuple):
 
 
 def stage_times(answered: Answered) -> list[StageTime]:
-    """Put a search's stages in their places; those that took no time are left out.
+    """Arrange the stages of a search on a time line, omitting those that took no time.
 
     Waiting, decoding and encoding follow the request; retrieving and re-ranking come right before
     the answer. What lies between is the time for other queries of the same batch.

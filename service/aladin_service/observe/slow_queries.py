@@ -1,4 +1,4 @@
-"""The slowest queries of about the last hour, in little memory, for who looks after the service.
+"""The slowest queries of about the last hour, in little memory, for operators.
 
 An hour is long enough to find the query that somebody complains of, and short enough that a cold
 start, or a load that is over, does not hide what is slow now.
@@ -23,11 +23,11 @@ from aladin_service.queries import (
 )
 from aladin_service.search.job import Answered, SearchJob
 
-# Each period keeps its own slowest ones, so that what goes with the oldest period was hidden by
-# nothing that stays: the list is exact for the periods that it is of.
+# Each period keeps its own slowest queries, so that dropping the oldest period never loses entries
+# of later ones: the list is exact for the periods that it covers.
 PERIOD_S = 300.0
 PERIODS = 12
-# Longer texts are cut: the beginning tells which query it was.
+# Longer texts are cut: the beginning is enough to recognize a query.
 MAX_TEXT_CHARS = 200
 
 Clock = Callable[[], float]
@@ -35,27 +35,29 @@ Kind = Literal["text", "photo", "regions", "item", "embedding"]
 
 
 class SlowQuery(NamedTuple):
-    """A query, what it asked for, and where its time went.
+    """A query, its parameters, and where its time went.
 
     Attributes:
-        at_s: when it came, in seconds since 1970.
-        request_id: of the request that it was, or was a part of; None outside any.
-        kind: what it searched with.
+        at_s: Arrival time in seconds since 1970.
+        request_id: ID of the request that the query was or belonged to, or None outside of
+            requests.
+        kind: Kind of the query.
         asked: its text, cut, or the item's id; None for what has neither.
         photo_bytes: length of its photo; None where it had none.
-        target: what it searched.
+        target: Collection that was searched.
         k: hits wanted.
         offset: hits passed over.
-        candidates: asked for; None: the index's own number.
+        candidates: Requested number of candidates, or None for the index's own number.
         filtered: whether it had a filter.
         explain: whether it wanted the evidence.
-        status: of HTTP, that it would be answered with alone; 499: the client hung up before.
-        total_ms: from when it came to its answer.
-        queue_ms: of that, until a worker took it; None where it was not answered.
-        took_ms: by part; None where it was not answered.
+        status: HTTP status of the query, if it were answered alone; 499 if the client disconnected
+            before.
+        total_ms: Time from arrival to answer.
+        queue_ms: Part of `total_ms` until a worker took the query, or None if it was not answered.
+        took_ms: Time of each part, or None if the query was not answered.
         batch: queries that were encoded together with it; None where it was not answered.
         cached: whether its encoding was remembered.
-        degraded: what was asked for and left out.
+        degraded: Requested features that were skipped.
     """
 
     at_s: float
@@ -84,14 +86,15 @@ class _Period(NamedTuple):
 
 
 class SlowQueries:
-    """Keeps the slowest queries; what is faster costs one comparison."""
+    """Keeps the slowest queries; a faster query costs one comparison."""
 
     def __init__(self, limit: int, clock: Clock = time.monotonic, now: Clock = time.time) -> None:
-        """Know of none.
+        """Start with an empty list.
 
         Args:
             limit: the most to be told; each period keeps as many. 0: none are kept.
-            clock: by which they grow old, in seconds; the one of `SearchJob.received_s`.
+            clock: Clock for the age of queries, in seconds; the same one as for
+                `SearchJob.received_s`.
             now: seconds since 1970.
         """
         self.limit = limit
@@ -101,34 +104,34 @@ class SlowQueries:
         self._serial = 0  # among equals, the earlier stays
 
     def answered(self, job: SearchJob, answered: Answered, request_id: str | None) -> None:
-        """Take note of a query that was answered.
+        """Record a query that was answered.
 
         Args:
             job: the query.
             answered: its answer.
-            request_id: of its request.
+            request_id: ID of the request.
         """
         self._note(job, answered.took_ms.total, answered, 200, request_id)
 
     def failed(self, job: SearchJob, status: int, request_id: str | None) -> None:
-        """Take note of a query that was not answered.
+        """Record a query that failed.
 
         Args:
             job: the query.
-            status: of HTTP, for its error.
-            request_id: of its request.
+            status: HTTP status of the error.
+            request_id: ID of the request.
         """
         self._note(job, 1000 * (self._clock() - job.received_s), None, status, request_id)
 
     def slowest(self) -> list[SlowQuery]:
-        """Return those to be told of, the slowest first."""
+        """Return the recorded queries, slowest first."""
         self._forget()
         kept = [entry for period in self._periods for entry in period.slowest]
         return [query for _, _, query in sorted(kept, reverse=True)[: self.limit]]
 
     @property
     def window_s(self) -> float:
-        """Seconds that the list goes back now."""
+        """Number of seconds that the list currently covers."""
         return PERIOD_S * PERIODS + self._clock() % PERIOD_S
 
     def _note(

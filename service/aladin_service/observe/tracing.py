@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of requests: what the service needs of them, and whether it makes any.
+"""Interface of OpenTelemetry traces of requests, and whether tracing is enabled.
 
 The packages are an extra (``aladin-search[otel]``); nothing of them is imported unless traces are
 switched on.
@@ -14,7 +14,7 @@ from starlette.types import Scope
 from aladin_network.errors import ConfigError
 from aladin_service.observe.logs import RequestRecord
 
-# OpenTelemetry's own variables; the exporter reads them again, with the others of their kind.
+# OpenTelemetry's own variables; the exporter reads these and its other variables itself.
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _DISABLED = "OTEL_SDK_DISABLED"
 
@@ -24,34 +24,34 @@ class RequestTrace(Protocol):
 
     @property
     def trace_id(self) -> str:
-        """32 hexadecimal digits: the caller's, or a new one."""
+        """32 hexadecimal digits: the caller's trace ID, or a new one."""
         ...
 
     def end(self, route: str | None, status: int | None, record: RequestRecord) -> None:
-        """Say what became of the request; its searches become spans of their own.
+        """Record the outcome of the request; its searches become spans of their own.
 
         Args:
-            route: the template of the route that was met; None: none was.
-            status: of the answer; None: the client went away before there was one.
-            record: what else is known.
+            route: Template of the matched route, or None if no route matched.
+            status: Status of the response, or None if the client disconnected before the response.
+            record: Further data about the request.
         """
         ...
 
 
 class Tracing(Protocol):
-    """Makes traces and sends them on."""
+    """Creates and exports traces."""
 
     def begin(self, scope: Scope) -> RequestTrace:
         """Begin the trace of a request, as a part of the caller's if its headers name one."""
         ...
 
     def close(self) -> None:
-        """Send what is not sent yet; blocks, for some seconds at worst."""
+        """Send the remaining spans; blocks, for some seconds at worst."""
         ...
 
 
 def open_tracing(*, wanted: bool) -> Tracing | None:
-    """Begin to trace, if the setting or OpenTelemetry's variables say so.
+    """Enable tracing if the setting or OpenTelemetry's variables request it.
 
     Args:
         wanted: trace even where no variable says where to: to a collector on this machine.
@@ -60,7 +60,7 @@ def open_tracing(*, wanted: bool) -> Tracing | None:
         None where traces are switched off.
 
     Raises:
-        ConfigError: they are switched on, but the packages are not installed.
+        ConfigError: If tracing is enabled, but the packages are not installed.
     """
     if os.environ.get(_DISABLED, "").strip().lower() == "true":
         return None
@@ -72,7 +72,7 @@ def open_tracing(*, wanted: bool) -> Tracing | None:
     except ModuleNotFoundError as error:
         cause = named or "ALADIN_TRACES"
         raise ConfigError(
-            f"{cause} asks for traces, but the module {error.name} is not installed: "
+            f"{cause} enables traces, but the module {error.name} is not installed: "
             "install aladin-search[otel]"
         ) from None
     return OtelTracing.to_collector()

@@ -1,1 +1,1 @@
-"""Photos of the index on their way to a client."""
+"""Delivery of an index's photos to clients."""

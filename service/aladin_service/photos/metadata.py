@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 
 _HEADER_BYTES, _ENTRY_BYTES = 128, 12
-# Profiles of scanners and printers have tables of up to some hundred kB each.
+# Profiles of scanners and printers contain tables of up to some hundred kB each.
 _MOST_BYTES, _MOST_TAGS = 4 * 2**20, 100
 
 _COLOUR_TAGS = {
@@ -31,7 +31,7 @@ _NAME = "colours"
 
 
 def bare_profile(profile: bytes) -> bytes | None:
-    """Return a profile with the same colours that tells nothing else.
+    """Return a profile with the same colours and no other information.
 
     Args:
         profile: An ICC profile, untrusted.
@@ -69,7 +69,7 @@ def _reduced(profile: bytes) -> bytes | None:
 
 
 def _is_numbers(value: bytes) -> bool:
-    """Whether a tag's value is of a type, and of the size of it, that has no room for text."""
+    """Whether a tag's value has a type and a size that leave no room for text."""
     kind = value[:4]
     if kind in _TABLES:
         return True
@@ -87,7 +87,7 @@ def _description() -> bytes:
 
 def _old_description() -> bytes:
     text = _NAME.encode("ascii") + b"\0"
-    # Followed by the same in Unicode and in a code of old Macintoshes: both are left empty.
+    # Followed by the same text in Unicode and in a legacy Macintosh encoding: both are left empty.
     return struct.pack(">4s4xI", b"desc", len(text)) + text + bytes(4 + 4 + 2 + 1 + 67)
 
 
@@ -100,20 +100,21 @@ def _written(profile: bytes, tags: dict[bytes, bytes]) -> bytes:
             places[value] = start + len(values)
             values += value + bytes(-len(value) % 4)
         table += struct.pack(">4sII", name, places[value], len(value))
-    # Version, class, spaces; mark; intent and white point. Dates, devices and makers are zero.
+    # Version, class, colour spaces; signature; intent and white point. Dates, devices and makers
+    # are zero.
     header = bytes(4) + profile[8:24] + bytes(12) + b"acsp" + bytes(24) + profile[64:80]
     header = struct.pack(">I", start + len(values)) + header + bytes(48)
     return header + table + values
 
 
-# Segments that say how the pixels are coded: tables, frames, scans, restarts.
+# Segments needed to decode the pixels: tables, frames, scans, restarts.
 _JPEG_CODING = {0xC4, 0xCC, 0xDA, 0xDB, 0xDD} | (set(range(0xC0, 0xD0)) - {0xC8})
-# JFIF, and the mark that tells how Adobe's programs code colours: what they begin with, and the
-# length of what is kept.
+# JFIF, and the Adobe marker that gives the colour transform: their first bytes, and the length of
+# what is kept.
 _JPEG_PLAIN = {0xE0: (b"JFIF\0", 16), 0xEE: (b"Adobe", 14)}
 _JPEG_PROFILE, _JPEG_PROFILE_NAME = 0xE2, b"ICC_PROFILE\0"
 _JPEG_MOST_SEGMENT = 65_533
-# In the coded pixels a zero byte, or the number of a restart, follows each 0xFF.
+# In the entropy-coded data, each 0xFF is followed by a zero byte or the number of a restart marker.
 _JPEG_NEXT = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 
 _PNG_PIXELS = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"acTL", b"fcTL", b"fdAT"}
@@ -126,7 +127,7 @@ _WEBP_PROFILE_FLAG, _WEBP_TELLING_FLAGS = 0x20, 0x08 | 0x04
 
 
 class _UnknownError(Exception):
-    """The file is not built as it should be, or as is known here."""
+    """The structure of the file is invalid or not supported."""
 
 
 def without_metadata(data: bytes, format: str) -> bytes | None:

@@ -28,28 +28,28 @@ from aladin_network.photos.memory import (
 from aladin_service.lru_cache import LruCache
 from aladin_service.photos.metadata import bare_profile, without_metadata
 
-# Visibly lossless for photos at the sizes of a page of hits.
+# Visibly lossless for photos at the sizes used on a page of hits.
 _SMALL_JPEG_QUALITY = 87
-# Of a photo that takes the place of its original.
+# Quality of a photo that replaces its original.
 _FULL_QUALITY = 95
 
-# Of a photo that is written anew, its encoder's buffers and its file, for each pixel.
+# Memory per pixel for re-encoding a photo: the encoder's buffers and its file.
 _WRITTEN_BYTES = 6
-# A third of the time of the default, for a file that is a tenth larger.
+# A third of the default's time, for a file that is a tenth larger.
 _PNG_EFFORT = 1
 
-# Media types of what metadata can be cut out of, by the format.
+# Media types of the formats from which metadata can be removed without re-encoding.
 _CUT = {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png", "WEBP": "webp"}
-# How a photo is written anew, by the format it had; a format without an entry, of which no browser
-# shows all, becomes a PNG.
+# How a photo is re-encoded, by its original format; formats without an entry, which not all
+# browsers can show, become PNG.
 _LOSSY = {"JPEG": "JPEG", "MPO": "JPEG", "WEBP": "WEBP"}
 
-# Errors that say nothing of the photo itself, or more than that it is gone.
+# Errors whose text says nothing about the photo itself, or more than that it is missing.
 _PASSED_ON = (MemoryLimitError, OverloadedError, WithdrawnError)
 
 
 class PhotoGoneError(AladinError):
-    """The photo of an item cannot be read any more; says nothing of where it was."""
+    """The photo of an item cannot be read any more; the message does not reveal its location."""
 
     def __init__(self, item_id: str) -> None:
         super().__init__(f"the photo of item {item_id!r} can no longer be read")
@@ -63,18 +63,18 @@ class PhotoBytes(NamedTuple):
 
 
 def photo_version(photo: PhotoFile, item_id: str, size_px: int | None) -> str:
-    """Name what a photo looks like now: another name as soon as its file is another.
+    """Return an identifier of a photo's current appearance, which changes with its file.
 
     Args:
-        photo: where its bytes are, as the index knows it.
+        photo: Location of the photo's bytes, as stored in the index.
         item_id: named in the error.
-        size_px: as it is asked for.
+        size_px: Requested size.
 
     Returns:
         64 hexadecimal digits, that tell nothing.
 
     Raises:
-        PhotoGoneError: there is no file.
+        PhotoGoneError: If the file does not exist.
     """
     try:
         state = photo.path.stat()
@@ -86,23 +86,24 @@ def photo_version(photo: PhotoFile, item_id: str, size_px: int | None) -> str:
 
 
 def cut_photo(photo: PhotoFile, item_id: str, limits: ImageLimits) -> PhotoBytes | None:
-    """Read a photo at its full size, its file without what tells more than the picture.
+    """Read the file of a photo at full size, with its metadata removed.
 
     Args:
-        photo: where its bytes are, as the index knows it.
+        photo: Location of the photo's bytes, as stored in the index.
         item_id: named in the error.
-        limits: what the photo may cost.
+        limits: Limits for the photo.
 
     Returns:
         The photo; None if it has to be written anew: it is not upright, or of a format out of
         which nothing can be cut.
 
     Raises:
-        PhotoGoneError: it is gone, or no picture any more, or over the limits.
+        PhotoGoneError: If the photo is missing, is not a picture any more, or exceeds the limits.
     """
     try:
         data = photo.read(limits.max_bytes)
-        # The header alone: a file that has become something else since must not be handed out.
+        # Checks only the header: a file that has been replaced by something else must not be
+        # delivered.
         with Image.open(BoundedReader(data), formats=FORMATS) as picture:
             format = picture.format or ""
             is_upright = _is_upright(picture)
@@ -115,16 +116,16 @@ def cut_photo(photo: PhotoFile, item_id: str, limits: ImageLimits) -> PhotoBytes
 def rewritten_photo(
     photo: PhotoFile, item_id: str, limits: ImageLimits, memory: DecodingMemory
 ) -> PhotoBytes:
-    """Read a photo at its full size and write it anew, upright and without metadata.
+    """Re-encode a photo at full size, upright and without metadata.
 
     Args:
-        photo: where its bytes are, as the index knows it.
+        photo: Location of the photo's bytes, as stored in the index.
         item_id: named in the error.
-        limits: what the photo may cost.
+        limits: Limits for the photo.
         memory: Where the memory to decode and to write it is reserved.
 
     Raises:
-        PhotoGoneError: it is gone, or no picture any more, or over the limits.
+        PhotoGoneError: If the photo is missing, is not a picture any more, or exceeds the limits.
         MemoryLimitError: It takes more memory than there is.
         OverloadedError: The memory did not become free in time.
         WithdrawnError: Nobody waits for it any more.
@@ -147,24 +148,24 @@ def rewritten_photo(
 def resized_photo(
     photo: PhotoFile, item_id: str, size_px: int, limits: ImageLimits, memory: DecodingMemory
 ) -> PhotoBytes:
-    """Read a photo, upright, as a JPEG that fits into a square.
+    """Return a photo, upright, as a JPEG that fits into a square.
 
     Args:
-        photo: where its bytes are, as the index knows it.
+        photo: Location of the photo's bytes, as stored in the index.
         item_id: named in the error.
-        size_px: of the square's side; a smaller photo keeps its size.
-        limits: what the photo may cost.
+        size_px: Side of the square in pixels; a smaller photo keeps its size.
+        limits: Limits for the photo.
         memory: Where the memory to decode it is reserved.
 
     Raises:
-        PhotoGoneError: it is gone, damaged or over the limits.
+        PhotoGoneError: If the photo is missing, damaged or exceeds the limits.
         MemoryLimitError: It takes more memory than there is.
         OverloadedError: The memory did not become free in time.
         WithdrawnError: Nobody waits for it any more.
     """
-    # Twice as large as wanted: decoders that can skip pixels then leave nothing to be seen.
+    # Twice as large as requested, so that decoders which skip pixels leave no visible artefacts.
     least_px = 2 * size_px
-    # Pillow shrinks by way of a picture of up to twice the size.
+    # Pillow resizes through an intermediate picture of up to twice the size.
     room_bytes = 4 * least_px**2
     try:
         data = photo.read(limits.max_bytes)
@@ -181,7 +182,8 @@ def resized_photo(
 
 def _is_upright(picture: Image.Image) -> bool:
     try:
-        # Not the method of a PNG, which decodes all pixels to find what stands behind them.
+        # Not the method of the PNG class, which decodes all pixels to find the data that follow
+        # them.
         noted = Image.Image.getexif(picture).get(ExifTags.Base.Orientation, 1)
     except Exception:  # a broken note is common in old photos, and does not spoil them
         return True
@@ -189,7 +191,7 @@ def _is_upright(picture: Image.Image) -> bool:
 
 
 def _rgb_profile(profile: object) -> bytes | None:
-    """Return what tells the colours of a photo that was decoded to RGB, if anything does."""
+    """Return the colour profile of a photo that was decoded to RGB, or None."""
     if not isinstance(profile, bytes) or profile[16:20] != b"RGB ":
         return None
     return bare_profile(profile)
@@ -210,11 +212,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def served_photo(index: Path, item: StoredItem, root: PhotosRoot | None) -> PhotoFile | None:
-    """Find the bytes of an item's photo, unless they lie where none may be shown from.
+    """Locate the bytes of an item's photo, unless they are outside of the permitted folder.
 
     Args:
         index: folder of the index; photos that it keeps itself are always shown.
-        item: of the index.
+        item: Item of the index.
         root: folder outside of which no photo is shown, or None to show photos from anywhere.
 
     Returns:
@@ -226,16 +228,16 @@ def served_photo(index: Path, item: StoredItem, root: PhotosRoot | None) -> Phot
         return photo
     if root.holds(photo.path):
         return photo
-    _LOG.warning("photo of item %r lies outside of %s and is not shown", item.id, root.folder)
+    _LOG.warning("photo of item %r is outside %s and is not served", item.id, root.folder)
     return None
 
 
-# What the cache itself needs for a photo, about: its name, and its place in the order.
+# Approximate overhead of the cache for each photo: its key and its entry in the order.
 _OVERHEAD_BYTES = 300
 
 
 class ThumbnailCache(LruCache[str, PhotoBytes]):
-    """Keeps the photos that were asked for last, by their `photo_version`; see `LruCache`."""
+    """Keeps the most recently requested photos, by their `photo_version`; see `LruCache`."""
 
     def entry_bytes(self, key: str, entry: PhotoBytes) -> int:
         """Return the memory that a photo takes."""

@@ -1,4 +1,4 @@
-"""The figures of a calibration: JSON data, tables and reliability diagrams."""
+"""Output of a calibration: JSON data, tables and reliability diagrams."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _THRESHOLDS = {
 
 
 def calibration_data(report: CalibrateReport) -> dict[str, Any]:
-    """Return what ``--json`` prints: shares of 1, intervals of 95 %."""
+    """Return the data that ``--json`` prints: fractions of 1, 95 % intervals."""
     calibration = report.calibration
     return {
         "fitted_on": _without_sample(asdict(calibration.fitted_on)),
@@ -55,7 +55,7 @@ def calibration_data(report: CalibrateReport) -> dict[str, Any]:
 
 
 def calibration_tables(calibration: Calibration) -> list[Table]:
-    """Lay out how far the probabilities can be believed, and how well "no match" is told."""
+    """Build tables of how reliable the probabilities and the detection of "no match" are."""
     tables: list[Table] = []
     for direction, figures in of_directions(calibration).items():
         tables += [_reliability_table(direction, figures), _auroc_table(direction, figures)]
@@ -63,7 +63,7 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
 
 
 def calibration_lines(report: CalibrateReport, stored_in: Path) -> Iterator[str]:
-    """Say what the figures are of, and where the calibration is."""
+    """Describe the data behind the figures, and where the calibration is stored."""
     calibration = report.calibration
     fitted_on, figures = calibration.fitted_on, calibration.figures
     searched = "its own photos and captions" if fitted_on.searched == "split" else "the index"
@@ -93,7 +93,7 @@ def calibration_lines(report: CalibrateReport, stored_in: Path) -> Iterator[str]
 
 
 def of_directions(calibration: Calibration) -> Mapping[str, DirectionFigures]:
-    """Return the figures by the direction's name for people."""
+    """Return the figures by the readable name of the direction."""
     figures = calibration.figures
     return {"text to image": figures.text_to_image, "image to text": figures.image_to_text}
 
@@ -157,12 +157,12 @@ def _interval(estimate: Estimate, sign: str) -> str:
 
 
 def _without_sample(fitted_on: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the hashes of photos, which tell people nothing."""
+    """Remove the hashes of photos, which are of no use to people."""
     return {name: value for name, value in fitted_on.items() if name != "photo_sample"}
 
 
 def _rounded(data: Any) -> Any:
-    """Round to what a million queries could tell apart."""
+    """Round to the precision that a million queries could resolve."""
     if isinstance(data, dict):
         return {name: _rounded(value) for name, value in data.items()}
     if isinstance(data, list):
@@ -171,10 +171,10 @@ def _rounded(data: Any) -> Any:
 
 
 def check_plot(path: Path) -> None:
-    """Refuse a name that nothing can be drawn to, before the long work.
+    """Reject a file name that no plot can be written to, before the long work.
 
     Raises:
-        InputError: no PNG, or it cannot be written.
+        InputError: If the file is not a PNG or cannot be written.
     """
     if path.suffix.lower() != ".png":
         raise InputError(f"--plot: expected the name of a .png file, got {path}")
@@ -182,16 +182,16 @@ def check_plot(path: Path) -> None:
 
 
 def draw_reliability(path: Path, calibration: Calibration) -> None:
-    """Draw the share that was right against the probability, of each direction and question.
+    """Plot the share of right answers against the probability, by direction and question.
 
     Args:
-        path: of the picture, PNG.
-        calibration: whose figures are drawn.
+        path: File of the plot, PNG.
+        calibration: Calibration whose figures are drawn.
 
     Raises:
-        InputError: no PNG, or it cannot be written.
+        InputError: If the file is not a PNG or cannot be written.
     """
-    # The classes themselves: pyplot would keep every figure and choose a window system.
+    # The classes are used directly: pyplot would keep every figure and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -212,7 +212,7 @@ def draw_reliability(path: Path, calibration: Calibration) -> None:
 
 def _draw(axis: Any, title: str, question: str, figures: DirectionFigures) -> None:
     axis.set_title(title)
-    # As far as the probabilities go: a page's hits are seldom likely.
+    # Up to the highest probability: the hits of a page rarely have high ones.
     most = 0.0
     for (stage, name), colour in zip(STAGES.items(), ("tab:blue", "tab:orange"), strict=True):
         measured: Reliability = getattr(getattr(figures, stage), question)

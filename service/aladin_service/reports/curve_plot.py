@@ -20,14 +20,14 @@ from aladin_network.types import Direction
 from aladin_service.reports.evaluation_report import curve_data
 
 _WIDTH_INCH, _HEIGHT_INCH = 9.0, 9.6
-# Of an axis: labels that are nearer to each other cannot be read.
+# Smallest distance of two labels, as a fraction of the axis: closer labels cannot be read.
 _LINE_HEIGHT = 0.085
 _GREY = "#555555"
 _BAND = 0.13
 
 
 class _Style(NamedTuple):
-    """How a rule's curve looks: told from the other by colour, darkness, line and marker."""
+    """Style of a rule's curve; curves differ by colour, darkness, line and marker."""
 
     colour: str
     line: str
@@ -36,7 +36,8 @@ class _Style(NamedTuple):
     exhaustive: str
 
 
-# Blue and vermilion stay apart for every kind of colour blindness, and one is far darker in grey.
+# Blue and vermilion are distinguishable with every kind of colour blindness, and one is much darker
+# in grey.
 _STYLES: dict[Rule, _Style] = {
     "fitted": _Style("#00457C", "-", "o", "two-stage, fusion as fitted", "exhaustive fused"),
     "papers": _Style(
@@ -46,37 +47,37 @@ _STYLES: dict[Rule, _Style] = {
 
 
 class _Measure(NamedTuple):
-    """A row of the drawing.
+    """A row of the figure.
 
     Attributes:
-        title: of the row.
-        direction: whose R@1 it shows; None: the rsum of both.
+        title: Title of the row.
+        direction: Direction whose R@1 is plotted, or None for the rsum of both.
     """
 
     title: str
     direction: Direction | None
 
     def value(self, quality: Quality) -> Estimate:
-        """Return the number itself."""
+        """Return the value of the measure."""
         if self.direction is None:
             return quality.rsum
         return self._side(quality).r1
 
     def gain(self, quality: Quality) -> Estimate:
-        """Return what it gains over matching alone."""
+        """Return the gain over matching alone."""
         if self.direction is None:
             return quality.rsum_gain
         return self._side(quality).r1_gain
 
     def ms(self, times: SearchTimes) -> float:
-        """Return the time of a search; of both directions, the mean."""
+        """Return the time of a search; for both directions, the mean."""
         if self.direction is None:
             return times.mean_ms
         of_texts = self.direction == "text_to_image"
         return (times.text_to_image if of_texts else times.image_to_text).median_ms
 
     def default(self, curve: CandidateCurve) -> int | None:
-        """Return the candidates of a search that does not say; None: the directions differ."""
+        """Return the default number of candidates, or None if the directions differ."""
         if self.direction is not None:
             return curve.default_candidates[self.direction]
         both = set(curve.default_candidates.values())
@@ -95,16 +96,16 @@ _MEASURES = (
 
 
 def curve_figure(curve: CandidateCurve, title: str) -> Any:
-    """Draw rsum and R@1 of each direction, on the left by candidates, on the right by time.
+    """Plot rsum and R@1 of each direction: on the left by candidates, on the right by time.
 
     Args:
-        curve: to be drawn.
-        title: of the figure.
+        curve: Curve to plot.
+        title: Title of the figure.
 
     Returns:
         A matplotlib figure, to be saved.
     """
-    # The classes themselves: pyplot would keep every figure and choose a window system.
+    # The classes are used directly: pyplot would keep every figure and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
@@ -160,7 +161,7 @@ def _qualities(curve: CandidateCurve, rule: Rule) -> list[Quality]:
 
 
 def _references(curve: CandidateCurve, measure: _Measure) -> list[tuple[str, float, str]]:
-    """Return the lines that the curves run between: name, value and colour."""
+    """Return the reference lines of the curves: name, value and colour."""
     matching = measure.value(curve.points[0].fitted).value
     return [
         ("matching alone", matching, _GREY),
@@ -181,8 +182,8 @@ def _draw_curves(axis: Any, curve: CandidateCurve, measure: _Measure, x: Sequenc
     for rule, style in _STYLES.items():
         qualities = _qualities(curve, rule)
         gains = [measure.gain(quality) for quality in qualities]
-        # Around matching alone: photos that are hard are hard for both, so the gain is far surer
-        # than either number.
+        # Relative to matching alone: photos that are hard are hard for both, so the gain is far
+        # more certain than either value.
         axis.fill_between(
             x,
             [matching + gain.low for gain in gains],
@@ -204,12 +205,12 @@ def _draw_curves(axis: Any, curve: CandidateCurve, measure: _Measure, x: Sequenc
 
 
 def _mark_default(axis: Any, curve: CandidateCurve, measure: _Measure, x: Sequence[float]) -> None:
-    """Ring the point of a search that does not say how many candidates."""
+    """Mark the point of the default number of candidates."""
     default = measure.default(curve)
     if default is None:
         return
     numbers = _numbers(curve)
-    # An index of fewer items than the default has all of them for candidates.
+    # In an index with fewer items than the default, all items are candidates.
     place = numbers.index(min(default, numbers[-1]))
     value = measure.value(_qualities(curve, "fitted")[place]).value
     axis.plot(x[place], value, "o", markersize=11, markerfacecolor="none", markeredgecolor="black")
@@ -224,7 +225,7 @@ def _mark_default(axis: Any, curve: CandidateCurve, measure: _Measure, x: Sequen
 
 
 def _name_ends(axis: Any, curve: CandidateCurve, measure: _Measure) -> None:
-    """Say at the ends of the curve by time how many candidates they have."""
+    """Label the ends of the time curve with their numbers of candidates."""
     x = _times(curve, measure)
     for place, name in ((0, "1 candidate"), (-1, "all")):
         value = measure.value(_qualities(curve, "fitted")[place]).value
@@ -241,7 +242,7 @@ def _name_ends(axis: Any, curve: CandidateCurve, measure: _Measure) -> None:
 
 
 def _label_references(axis: Any, curve: CandidateCurve, measure: _Measure) -> None:
-    """Name the lines at their right end, as near to their height as there is room."""
+    """Label the reference lines at their right end, as close to their height as possible."""
     low, high = axis.get_ylim()
     references = sorted(_references(curve, measure), key=lambda each: each[1])
     heights = _apart([(value - low) / (high - low) for _, value, _ in references], _LINE_HEIGHT)
@@ -260,7 +261,7 @@ def _label_references(axis: Any, curve: CandidateCurve, measure: _Measure) -> No
 
 
 def _apart(places: Sequence[float], least: float) -> list[float]:
-    """Move ascending places so that they are `least` apart, and on average where they were."""
+    """Move ascending positions so that they are `least` apart, keeping their mean."""
     moved: list[float] = []
     for place in places:
         moved.append(place if not moved else max(place, moved[-1] + least))
@@ -269,12 +270,12 @@ def _apart(places: Sequence[float], least: float) -> list[float]:
 
 
 _FORMATS = (".json", ".pdf", ".png", ".svg")
-# Of a PNG: 9 inches are as wide as a page of text on a screen.
+# Resolution of a PNG: 9 inches are as wide as a page of text on a screen.
 _DOTS_PER_INCH = 110
 
 
 def check_curve_file(path: Path) -> None:
-    """Refuse a file that `write_curve` could not write.
+    """Reject a file that `write_curve` could not write.
 
     Raises:
         InputError: its name ends otherwise, or it cannot be written.
@@ -285,15 +286,15 @@ def check_curve_file(path: Path) -> None:
 
 
 def write_curve(path: Path, curve: CandidateCurve, title: str) -> None:
-    """Write the curve in the format that the file's name says.
+    """Write the curve in the format given by the file's suffix.
 
     Args:
-        path: of a picture, or of a .json.
-        curve: to be written.
+        path: Path of a picture or a .json file.
+        curve: Curve to write.
         title: above the picture.
 
     Raises:
-        InputError: another format, or the file cannot be written.
+        InputError: If the format is not supported or the file cannot be written.
     """
     check_curve_file(path)
     kind = path.suffix.lower()

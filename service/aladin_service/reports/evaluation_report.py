@@ -23,7 +23,7 @@ from aladin_service.reports.tables import MetricsRow, metrics_table
 
 
 def evaluation_data(evaluation: SystemEvaluation) -> dict[str, Any]:
-    """Return what ``--json`` prints: percent, ranks counted from 1, milliseconds."""
+    """Return the data that ``--json`` prints: percent, ranks counted from 1, milliseconds."""
     data: dict[str, Any] = {name: _metrics_data(each) for name, each in evaluation.metrics.items()}
     for name, ranks in evaluation.cross_ranks.items():
         data[name]["mean_difference"] = _rounded(evaluation.mean_difference[name])
@@ -54,7 +54,7 @@ def evaluation_data(evaluation: SystemEvaluation) -> dict[str, Any]:
 
 
 def evaluation_table(title: str, evaluation: SystemEvaluation) -> Table:
-    """Lay out the metrics of an evaluation."""
+    """Build a table of the metrics of an evaluation."""
     ms = None
     if evaluation.index is not None:
         served = evaluation.index.served
@@ -72,7 +72,7 @@ def evaluation_table(title: str, evaluation: SystemEvaluation) -> Table:
 
 
 def evaluation_lines(evaluation: SystemEvaluation) -> Iterator[str]:
-    """Say what has no column in the table: of the pairs, and of the index if there was one."""
+    """Describe what has no table column: the matching pairs and, if given, the index."""
     for name, ranks in evaluation.cross_ranks.items():
         yield (
             f"{name}: mean difference of positive pairs to others "
@@ -112,7 +112,7 @@ def _direction_data(direction: DirectionMetrics) -> dict[str, float]:
 
 
 def _rounded(value: float) -> float:
-    """Round to what 100,000 queries could tell apart."""
+    """Round to the precision that 100,000 queries could resolve."""
     return round(value, 3)
 
 
@@ -151,7 +151,7 @@ def curve_data(curve: CandidateCurve) -> dict[str, Any]:
 
 
 def curve_tables(curve: CandidateCurve) -> list[Table]:
-    """Lay the curve out, a table for each rule of the second stage."""
+    """Build tables of the curve, one for each rule of the second stage."""
     return [_table(curve, rule) for rule in RULES]
 
 

@@ -1,4 +1,4 @@
-"""The facts printed by `aladin index info`, of an index of files or in an engine."""
+"""The facts printed by `aladin index info`, for an index in files or a vector database."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, Fit
 from aladin_network.calibration.measures import DirectionFigures
 from aladin_service.reports.search_text import unreliable_reason
 
-# The best of ten times as many others scores half a deviation higher: so much less does the same
-# gap to it say.
+# With ten times as many non-matching items, the best of them scores half a standard deviation
+# higher, so the same score gap means that much less.
 _FAR = 10
 
-# Share of the photos fitted to that an index has, from which on it is one of these photos.
+# If an index contains at least this share of the photos of the calibration, it counts as an index
+# of those photos.
 _MOST = 0.5
 
 
@@ -34,7 +35,7 @@ def index_data(info: IndexInfo) -> dict[str, Any]:
 
 
 def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
-    """Return the facts as names and values for people."""
+    """Return the facts as readable names and values."""
     facts = [
         ("index", str(info.path)),
         ("generation", f"{info.generation}, built {_built_at(info)}"),
@@ -61,7 +62,7 @@ def _built_at(info: IndexInfo) -> str:
 
 
 def recall_warnings(info: IndexInfo) -> list[str]:
-    """Say which first stages find less than was asked for when they were built."""
+    """List the first stages whose recall is below the one requested at their build."""
     return [
         f"{target}: {side.ann.factory} finds {side.ann.recall:.4f} of the nearest "
         f"{side.ann.recall_at}, {side.ann.recall_wanted} was wanted; allow it more memory, or "
@@ -72,7 +73,7 @@ def recall_warnings(info: IndexInfo) -> list[str]:
 
 
 def calibration_warnings(info: IndexInfo) -> list[str]:
-    """Say which sides have far more or fewer items than the probabilities were fitted among."""
+    """List the collections with far more or fewer items than the calibration was fitted on."""
     if info.calibration is None or info.calibration.fitted_on.searched != "split":
         return []
     fitted_on = info.calibration.fitted_on
@@ -87,7 +88,7 @@ def calibration_warnings(info: IndexInfo) -> list[str]:
 
 
 def calibration_data(calibration: Calibration | None) -> dict[str, Any] | None:
-    """Return a calibration as JSON data, with the directions that it may not judge."""
+    """Return a calibration as JSON data, with the directions that it is not reliable for."""
     if calibration is None:
         return None
     data: dict[str, Any] = asdict(calibration)
@@ -99,7 +100,7 @@ def calibration_data(calibration: Calibration | None) -> dict[str, Any] | None:
 def calibration_facts(
     calibration: Calibration | None, photos_indexed: float | None
 ) -> list[tuple[str, str]]:
-    """Return what the probabilities of hits are worth, as names and values.
+    """Return the reliability of the probabilities of hits, as names and values.
 
     Args:
         calibration: calibration of the index, if it has one.
@@ -126,7 +127,7 @@ def calibration_facts(
 
 
 def taken_over_line(info: IndexInfo) -> str | None:
-    """Say that a generation's calibration was fitted on other photos than it has.
+    """Report that a generation's calibration was fitted on photos other than its own.
 
     Returns:
         None where the calibration was fitted to this index, or where at least half of the photos
@@ -149,7 +150,7 @@ def taken_over_line(info: IndexInfo) -> str | None:
 
 
 def lengths_fact(fitted_on: FittedOn) -> str:
-    """Say how long the texts were that a calibration was fitted on."""
+    """Describe the lengths of the texts that a calibration was fitted on."""
     lengths = fitted_on.text_lengths
     if lengths is None:
         return "their lengths were not recorded"
@@ -157,7 +158,7 @@ def lengths_fact(fitted_on: FittedOn) -> str:
 
 
 def unreliable_directions(calibration: Calibration) -> Iterator[tuple[str, str]]:
-    """Yield the name of each direction that is never judged, and why."""
+    """Yield the name of each direction that has no reliable probabilities, and the reason."""
     for direction, code in calibration.unreliable.items():
         if code is not None:
             reason = unreliable_reason(code)
@@ -187,7 +188,7 @@ def _probability_figures(figures: DirectionFigures) -> str:
 
 
 def side_facts(side: CollectionEntry, default_candidates: int) -> list[tuple[str, str]]:
-    """Return what is kept of each item of a side and how it is searched, as names and values."""
+    """Return how a collection stores and searches its items, as names and values."""
     tokens = f"{side.token_count:,} of {side.token_dim} dimensions, {side.token_dtype}"
     return [
         ("  embeddings", f"{side.embedding_dim} dimensions"),
@@ -198,7 +199,7 @@ def side_facts(side: CollectionEntry, default_candidates: int) -> list[tuple[str
 
 
 def first_stage_fact(ann: AnnEntry) -> str:
-    """Say what the first stage is and what it finds."""
+    """Describe the first stage and its recall."""
     width = "" if ann.search_width is None else f", search width {ann.search_width}"
     more = "" if ann.oversample == 1 else f", {ann.oversample:g} times as many compared exactly"
     wanted = "" if ann.recall >= ann.recall_wanted else f", {100 * ann.recall_wanted:g} % wanted"
@@ -209,7 +210,7 @@ def first_stage_fact(ann: AnnEntry) -> str:
 
 
 def _candidates_fact(tuning: Tuning | None, default: int) -> str:
-    """Say how many candidates a search takes."""
+    """Describe the number of candidates of a search."""
     if tuning is None:
         return f"{default}, not tuned"
     return (
@@ -237,7 +238,7 @@ def engine_index_data(info: EngineInfo) -> dict[str, Any]:
 
 
 def engine_index_facts(info: EngineInfo) -> list[tuple[str, str]]:
-    """Return the facts as names and values for people."""
+    """Return the facts as readable names and values."""
     location = info.location
     there = ", ".join(map(str, info.generations))
     changed = "changed since it was pushed" if info.changed else "as it was pushed"

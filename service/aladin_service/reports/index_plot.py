@@ -16,10 +16,10 @@ from aladin_network.types import Target
 
 
 def check_plot(path: Path) -> None:
-    """Refuse a file that `draw_curves` could not draw to, before the long work.
+    """Reject a file that `draw_curves` could not write, before the long work.
 
     Raises:
-        InputError: no PNG, or it cannot be written.
+        InputError: If the file is not a PNG or cannot be written.
     """
     if path.suffix.lower() != ".png":
         raise InputError(f"--plot: expected the name of a .png file, got {path}")
@@ -27,16 +27,16 @@ def check_plot(path: Path) -> None:
 
 
 def draw_curves(path: Path, sides: Mapping[Target, CollectionEntry]) -> None:
-    """Draw a row of two curves for each side: ann_recall, and fidelity where it was measured.
+    """Plot two curves for each collection: ann_recall, and fidelity if it was measured.
 
     Args:
-        path: of the picture, PNG.
-        sides: of the index.
+        path: File of the plot, PNG.
+        sides: Collections of the index.
 
     Raises:
-        InputError: no PNG, or it cannot be written.
+        InputError: If the file is not a PNG or cannot be written.
     """
-    # The classes themselves: pyplot would keep every figure and choose a window system.
+    # The classes are used directly: pyplot would keep every figure and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -122,13 +122,13 @@ def _draw(
 
 
 def curves_data(side: CollectionEntry) -> dict[str, Any]:
-    """Return the first stage and the tuning of a side as JSON data."""
+    """Return the first stage and the tuning of a collection as JSON data."""
     tuning = None if side.tuning is None else asdict(side.tuning)
     return {"ann": asdict(side.ann), "tuning": tuning}
 
 
 def curve_tables(target: Target, side: CollectionEntry) -> list[Table]:
-    """Lay out the curves of a side that were measured; the chosen points are marked."""
+    """Build tables of the measured curves of a collection, with the chosen points marked."""
     tables: list[Table] = []
     ann, tuning = side.ann, side.tuning
     if ann.curve:

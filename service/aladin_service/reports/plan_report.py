@@ -70,7 +70,7 @@ def plan_data(plan: CapacityPlan) -> dict[str, Any]:
 
 
 def plan_table(plan: CapacityPlan) -> Table:
-    """Lay both ways to keep the index out side by side."""
+    """Build a table that compares both ways to store the index."""
     workload, embedded, cluster = plan.workload, plan.embedded, plan.cluster
     table = Table(title=f"{workload.items:,} photos", title_justify="left")
     table.add_column("", no_wrap=True)
@@ -131,7 +131,7 @@ def plan_table(plan: CapacityPlan) -> Table:
 
 
 def plan_notes(plan: CapacityPlan) -> list[str]:
-    """Say what the numbers stand on, and how far."""
+    """Describe what the numbers are based on, and their limits."""
     workload, constants = plan.workload, plan.constants
     machine = constants.machine
     notes = [
@@ -164,7 +164,7 @@ def plan_notes(plan: CapacityPlan) -> list[str]:
 
 
 def _latency_data(latency: Latency) -> dict[str, float | None]:
-    """Return milliseconds; None where the queries never come to an end."""
+    """Return milliseconds, or None where the queue of queries would grow without bound."""
     return {
         "p50": 1000 * latency.p50_s if isfinite(latency.p50_s) else None,
         "p95": 1000 * latency.p95_s if isfinite(latency.p95_s) else None,

@@ -17,7 +17,7 @@ _REASONS = {
 
 
 def unreliable_reason(code: str | None) -> str:
-    """Return the words for the `unreliable_because` of an answer.
+    """Return the explanation for the `unreliable_because` of an answer.
 
     Args:
         code: the reason; one that is not known, of a newer service, is returned as it is.
@@ -26,14 +26,14 @@ def unreliable_reason(code: str | None) -> str:
 
 
 def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[str]:
-    """Write an answer as lines: a hit each, its words below it where there is evidence.
+    """Format an answer as lines: one for each hit, followed by its words if given evidence.
 
     Where the probabilities are reliable, hits have theirs, and the last line says how likely there
     is a match at all. Where they are not, they are left out, and a last line says so only if a
     least probability was asked for and could not be applied.
 
     Args:
-        answer: of a search.
+        answer: Answer of a search.
         filtered: Whether the search had a filter. Where nothing passes it, that is all that is
             said.
     """

@@ -17,8 +17,8 @@ class MetricsRow(NamedTuple):
     """One system in a table of metrics.
 
     Attributes:
-        name: of the system.
-        metrics: of both directions.
+        name: Name of the system.
+        metrics: Metrics of both directions.
         ms_a_query: time of a search, the query's encoding aside; None where not measured.
     """
 
@@ -28,7 +28,7 @@ class MetricsRow(NamedTuple):
 
 
 def metrics_table(title: str, rows: Sequence[MetricsRow]) -> Table:
-    """Lay out recalls in percent, median and mean ranks and rsum of several systems.
+    """Build a table of recalls in percent, median and mean ranks and rsum of several systems.
 
     Args:
         title: above the table.
@@ -37,7 +37,8 @@ def metrics_table(title: str, rows: Sequence[MetricsRow]) -> Table:
     timed = any(row.ms_a_query is not None for row in rows)
     table = Table(title=title, title_justify="left")
     table.add_column("", no_wrap=True)
-    # A header cannot span columns, so the direction's words are spread over its recalls.
+    # A header cannot span columns, so its words are spread over the recall columns of the
+    # direction.
     for start, end in (("text", "image"), ("image", "text")):
         for words in (f"{start}\nR@1", "to\nR@5", f"{end}\nR@10", "median\nrank", "mean\nrank"):
             table.add_column(words, justify="right")
@@ -58,7 +59,7 @@ def metrics_table(title: str, rows: Sequence[MetricsRow]) -> Table:
 
 
 def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
-    """Lay out names and values."""
+    """Build a table of names and values."""
     table = Table(show_header=False, box=None)
     for name, value in facts:
         table.add_row(name, value)
@@ -66,7 +67,7 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
 
 
 def print_table(table: Table, *, stderr: bool = False) -> None:
-    """Print a table in full wherever it goes: nobody scrolls a file sideways.
+    """Print a table without truncation, because files are not scrolled sideways.
 
     Args:
         table: laid out.
@@ -78,12 +79,12 @@ def print_table(table: Table, *, stderr: bool = False) -> None:
 
 def _direction_cells(metrics: DirectionMetrics) -> list[str]:
     recalls = (f"{each:.1f}" for each in metrics[:3])
-    # Over folds a median rank is a mean of medians: it may be a fraction.
+    # Over folds, the median rank is a mean of medians, which may be a fraction.
     return [*recalls, f"{round(metrics.median_rank, 1):g}", f"{metrics.mean_rank:.1f}"]
 
 
 def conversion_data(report: ConversionReport) -> dict[str, Any]:
-    """Lay a report out for programs."""
+    """Return a report as JSON data."""
     return {
         "source": str(report.source),
         "out": str(report.out),
@@ -95,7 +96,7 @@ def conversion_data(report: ConversionReport) -> dict[str, Any]:
 
 
 def conversion_table(report: ConversionReport) -> Table:
-    """Lay a report out for people: all that was left, and in short what was taken and is new."""
+    """Build a table of a report: everything that was skipped, and a summary of the rest."""
     table = Table(title=str(report.source), title_justify="left")
     table.add_column("", no_wrap=True)
     table.add_column("what")

@@ -1,1 +1,1 @@
-"""What the service answers, as JSON and as text."""
+"""Search requests and answers of the service, as JSON and as text."""

@@ -1,4 +1,4 @@
-"""From queries to what the searcher takes: those that come together go through the network once."""
+"""Encoding of queries: concurrent queries pass through the network together."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class _Input(NamedTuple):
     """A query that the network has to encode.
 
     Attributes:
-        modality: which of its towers.
+        modality: Modality, which selects the tower.
         value: a text, or what the image encoder's `preprocess` made of a photo.
-        key: under which the encoding will be remembered; None: it will not.
-        text: of a text query.
-        size_px: of a photo query.
-        boxes: of a photo query's regions.
-        decode_ms: of a photo query.
+        key: Cache key of the encoding, or None if it is not cached.
+        text: Text of a text query.
+        size_px: Size of the photo of a photo query.
+        boxes: Boxes of the regions of a photo query.
+        decode_ms: Decoding time of a photo query.
     """
 
     modality: Modality
@@ -74,12 +74,12 @@ class _Input(NamedTuple):
 
 
 def always(_: int) -> bool:
-    """Say that someone waits for the query at a place."""
+    """Report that every query is still wanted, whatever its position."""
     return True
 
 
 class QueryEncoder:
-    """Encodes queries; one that cannot be encoded is nobody's trouble but its own.
+    """Encodes queries in batches; a query that fails does not affect the others.
 
     Outlives the indexes that it is used with. Safe to use from any number of threads.
     """
@@ -92,16 +92,16 @@ class QueryEncoder:
         precision: QueryPrecision = "float32",
         detector: Detector | None = None,
     ) -> None:
-        """Encode nothing yet.
+        """Create an encoder without encoding anything.
 
         Args:
-            limits: what a query may cost.
-            cache: remembers encodings; None: nothing is remembered.
+            limits: Limits for a query.
+            cache: Cache of encodings, or None to cache nothing.
             decode_threads: photos that are decoded at the same time at most, whoever asks; fewer
                 where the memory of the limits does not allow so many.
-            precision: in which texts are encoded.
-            detector: finds the regions of photos, for indexes whose model reads regions; None:
-                none does.
+            precision: Precision in which texts are encoded.
+            detector: Finds the regions of photos, for indexes whose model reads regions, or None if
+                not available.
         """
         self._limits = limits
         self._detector = detector
@@ -114,7 +114,7 @@ class QueryEncoder:
 
     @property
     def memory(self) -> DecodingMemory:
-        """The memory that is shared by all photos that are decoded at the same time."""
+        """The memory budget shared by all photos that are decoded at the same time."""
         return self._limits.memory
 
     def close(self) -> None:
@@ -136,11 +136,11 @@ class QueryEncoder:
         """Encode queries, all texts together and all photos together.
 
         Args:
-            searcher: of the index that is to be searched; its model encodes.
-            queries: at least one.
+            searcher: Searcher of the index to be searched; its model encodes.
+            queries: Queries, at least one.
             is_wanted: whether someone still waits for the query at a place.
-            until_s: By place, how long a photo may wait for the memory to decode it, by
-                `time.monotonic`; empty: as long as the memory's own limit says.
+            until_s: Deadline of each query, by `time.monotonic`, for a photo to wait for memory to
+                be decoded in; empty for the memory's own limit.
 
         Returns:
             By place the encoded query, or why there is none: an `AladinError` about the query,
@@ -149,7 +149,7 @@ class QueryEncoder:
         has_photos = any(isinstance(query, PhotoQuery | RegionsQuery) for query in queries)
         prepare = partial(self._prepare, searcher, is_wanted)
         each = self._decoders.map if has_photos else map
-        # All photos of a batch together wait no longer than one that comes alone.
+        # All photos of a batch together wait no longer than a single photo would.
         last_s = time.monotonic() + self.memory.patience_s
         limits_s = [min(own_s, last_s) for own_s in until_s] or [last_s] * len(queries)
         prepared = list(each(prepare, range(len(queries)), queries, limits_s))
@@ -170,12 +170,13 @@ class QueryEncoder:
         """Encode one query by itself.
 
         Args:
-            searcher: see `encode`.
-            query: what to encode.
+            searcher: Searcher; see `encode`.
+            query: Query to encode.
 
         Raises:
             AladinError: the query cannot be encoded.
-            WithdrawnError: nobody waits for it any more; see `aladin_network.photos.memory`.
+            WithdrawnError: If no client waits for the query any more; see
+                `aladin_network.photos.memory`.
         """
         is_wanted = is_still_wanted()
         (encoded,) = self.encode(searcher, [query], lambda _: is_wanted())
@@ -193,7 +194,7 @@ class QueryEncoder:
         query: Query,
         until_s: float,
     ) -> _Input | EncodedQuery | Exception | None:
-        """Do for a query what does not need the network; never raises."""
+        """Do the part of a query's encoding that does not need the network; never raises."""
         if not is_wanted(place):
             return None
         try:
@@ -213,7 +214,7 @@ class QueryEncoder:
     def _prepare_text(self, searcher: TwoStageSearcher, text: str) -> _Input | EncodedQuery:
         if len(text) > self._limits.max_text_chars:
             raise TextTooLongError(len(text), self._limits.max_text_chars, "characters")
-        # The text as it came: for some tokenizers capitals and white space count.
+        # The text is not normalized: for some tokenizers, capitals and white space matter.
         key = self._key(searcher, text)
         remembered = self._cache.get(key) if key else None
         if remembered is not None:
@@ -240,7 +241,7 @@ class QueryEncoder:
     def _run_network(
         self, model: AladinModel, inputs: Sequence[_Input]
     ) -> list[EncodedQuery | Exception]:
-        """Encode inputs of one modality together; where that fails, without those at fault."""
+        """Encode inputs of one modality together; if that fails, without the faulty ones."""
         started = time.perf_counter()
         try:
             encoding = _encode(model, inputs).to("cpu")
@@ -294,7 +295,7 @@ def _encode(model: AladinModel, inputs: Sequence[_Input]) -> Encoding:
 
 
 def _fault(model: AladinModel, item: _Input) -> InputError | None:
-    """Say why the network does not take a query; it takes every photo that was decoded."""
+    """Return why the network rejects a query, if it does; it accepts every decoded photo."""
     if not isinstance(item.value, str):
         return None
     try:

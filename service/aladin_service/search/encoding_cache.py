@@ -1,4 +1,4 @@
-"""Encodings of queries that may come again: the network need not run twice for the same words."""
+"""A cache of query encodings: repeated queries need no second pass through the network."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from aladin_network.scoring.scores import Encoding
 from aladin_service.lru_cache import LruCache
 from aladin_service.queries import PhotoQuery, RegionsQuery
 
-# What an entry takes beside its numbers and its key: tensors, tuples and the table's own.
+# Overhead of an entry besides its numbers and its key: tensors, tuples and the table itself.
 _ENTRY_BYTES = 1500
 
 
 class CacheKey(NamedTuple):
-    """What an encoding depends on.
+    """Key that determines an encoding.
 
     Attributes:
-        model_id: of the network.
+        model_id: ID of the network's model.
         content: the text as it came, or the sha256 of the bytes of a photo or its regions.
     """
 
@@ -30,10 +30,10 @@ class CacheKey(NamedTuple):
 
     @classmethod
     def of(cls, model_id: str, content: str | bytes) -> CacheKey:
-        """Return the key of a text, or of a file.
+        """Return the key of a text or of a file.
 
         Args:
-            model_id: of the network.
+            model_id: ID of the network's model.
             content: the text, or the bytes of the file.
         """
         is_photo = isinstance(content, bytes)
@@ -44,9 +44,9 @@ class CachedEncoding(NamedTuple):
     """The encoding of one query.
 
     Attributes:
-        encoding: of the one item, without padding.
+        encoding: Encoding of a single item, without padding.
         size_px: width and height of a photo; None for a text.
-        boxes: of a photo's regions, where they came with it.
+        boxes: Boxes of a photo's regions, if they were given.
     """
 
     encoding: Encoding
@@ -55,11 +55,11 @@ class CachedEncoding(NamedTuple):
 
 
 class EncodingCache(LruCache[CacheKey, CachedEncoding]):
-    """Keeps the encodings that were used last; see `LruCache`."""
+    """Keeps the most recently used encodings; see `LruCache`."""
 
     def entry_bytes(self, key: CacheKey, entry: CachedEncoding) -> int:
         """Return the memory that an entry takes, its key included."""
-        # A text is at most four bytes a character in memory.
+        # A text takes at most four bytes per character in memory.
         content = key.content
         of_key = len(content) if isinstance(content, bytes) else 4 * len(content)
         boxes = 0 if entry.boxes is None else entry.boxes.nbytes
@@ -67,16 +67,16 @@ class EncodingCache(LruCache[CacheKey, CachedEncoding]):
 
 
 def content_of(query: PhotoQuery | RegionsQuery) -> bytes:
-    """Return what an encoding is remembered under: no file may pass for one of the other kind."""
+    """Return the cache key's content, which differs for files of different kinds."""
     if isinstance(query, PhotoQuery):
         return query.data
-    # The photo that regions came with has its part, too: it says the size.
+    # The photo given with regions is part of the content, too, because it determines the size.
     files = (b"regions", query.data, query.photo or b"")
     return b"".join(hashlib.sha256(each).digest() for each in files)
 
 
 def without_padding(encoding: Encoding, row: int) -> Encoding:
-    """Copy one item, so that it does not keep its whole batch in memory."""
+    """Copy one item, so that it does not keep the whole batch in memory."""
     tokens = encoding.item_tokens(row)
     return Encoding(
         embedding=encoding.embedding[row : row + 1].clone(),

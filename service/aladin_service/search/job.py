@@ -1,4 +1,4 @@
-"""One search, as it waits for a worker, and its answer, as it comes back."""
+"""A search as it waits for a worker, and its answer as it comes back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aladin_index.search.results import TookMs
 from aladin_network.types import Target
 from aladin_service.queries import Query
 
-# Who waits together: texts and photos are encoded apart, the rest is not encoded at all.
+# Queues: texts and photos are encoded separately, other queries are not encoded at all.
 QueueName = Literal["text", "photo", "encoded"]
 
 
@@ -20,10 +20,10 @@ class SearchJob:
     """A query and how to answer it.
 
     Attributes:
-        query: what to search for.
-        target: where.
-        options: how.
-        received_s: when the request came, by `time.monotonic`, which all processes share.
+        query: Query to search for.
+        target: Collection to search.
+        options: Options of the search.
+        received_s: Arrival time of the request, by `time.monotonic`, which all processes share.
     """
 
     query: Query
@@ -33,23 +33,23 @@ class SearchJob:
 
     @property
     def until_s(self) -> float:
-        """When the time for the answer is over, by `time.monotonic`."""
+        """Deadline of the answer, by `time.monotonic`."""
         timeout_ms = self.options.timeout_ms
         return math.inf if timeout_ms is None else self.received_s + timeout_ms / 1000
 
 
 class Answered(NamedTuple):
-    """An answer, ready to be sent, and what is counted of it.
+    """An answer ready to be sent, and its metrics.
 
     Attributes:
         body: a `SearchAnswer` as JSON; written by the worker, so that the event loop does not.
-        generation: of the index that answered.
-        degraded: what was asked for and left out.
-        took_ms: by part, as in the body.
+        generation: Generation of the index that answered.
+        degraded: Requested features that were skipped.
+        took_ms: Time of each part, as in the body.
         no_match: whether it says that nothing matches; None where nothing says so.
         cached: whether the query's encoding was remembered from an earlier one.
         batch: queries that were encoded together with this one, itself included.
-        queue_ms: from the request to when a slot took it; known where it waited.
+        queue_ms: Time from the request until a slot took it; known where the query waited.
     """
 
     body: bytes

@@ -1,1 +1,1 @@
-"""The work behind the HTTP service: jobs, and the workers that do them beside the event loop."""
+"""The work behind the HTTP service: jobs, and workers that run them off the event loop."""

@@ -1,4 +1,4 @@
-"""The generations of an index that is kept by an engine."""
+"""The generations of an index that is stored in a vector database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _END_S = 2.0
 
 
 class EngineSource:
-    """An `IndexSource`: a thread polls the engine, and requests use the result of its last poll.
+    """An `IndexSource`: a thread polls the database, and requests use its latest result.
 
     While the engine is unavailable, only that thread calls it. Once the engine responds again, and
     answers a search of the live generation, calls by requests are permitted again.
@@ -43,7 +43,7 @@ class EngineSource:
         poll_s: float,
         on_call: OnCall,
     ) -> None:
-        """Prepare; nothing is asked of the engine yet.
+        """Create a source without contacting the vector database.
 
         Args:
             path: Folder with the index's model.
@@ -129,11 +129,12 @@ class EngineSource:
             except EngineError:
                 pass  # logged by the circuit
             except Exception:
-                # Whatever it was, the thread goes on: nothing else would notice a recovery.
+                # Whatever the error was, the thread continues: nothing else would notice a
+                # recovery.
                 _LOG.exception("polling the vector database failed")
 
     def _poll(self) -> None:
-        """Find out whether the engine responds, and which generation is live.
+        """Find out whether the vector database responds, and which generation is live.
 
         Raises:
             EngineError: If the engine refuses a call.
@@ -142,7 +143,7 @@ class EngineSource:
             self._client.check_health()
             live = self._client.live_generation()
             was_unavailable, opened = self._circuit.is_open, self._opened
-            # The engine may respond before it has loaded the collections; a generation that is no
+            # The database may respond before it has loaded the collections; a generation that is no
             # longer live may have been removed.
             if was_unavailable and opened is not None and opened.generation == live:
                 _search_once(self._client, opened)

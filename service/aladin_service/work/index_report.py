@@ -1,4 +1,4 @@
-"""What is told of an index to whoever looks after it, be it in files or in an engine."""
+"""Report about an index for its operators, for an index in files or a vector database."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from aladin_network.types import Target
 
 
 class IndexReport(NamedTuple):
-    """All that is told of an index.
+    """Complete report about an index.
 
     Attributes:
-        manifest: of the generation that answers.
+        manifest: Manifest of the generation that is served.
         counts: items of each of its sides.
-        left_out: of each of its sides, some of the items that the build could not use; none
-            where their list is damaged, which the history then names, or was not pushed.
+        left_out: Some of the items of each collection that the build skipped; none if their list is
+            damaged, which the history then reports, or was not pushed.
         offset: the first of these among all that were left out.
         disk: bytes by part, see `aladin_index.generations.info`; of an index in an engine what is
             here.
         history: all generations.
-        engine: which one keeps the index; None: it is in files.
+        engine: Vector database that stores the index, or None if it is in files.
     """
 
     manifest: Manifest
@@ -43,10 +43,10 @@ class IndexReport(NamedTuple):
 
 
 def report_index(index: SearchBackend, offset: int, limit: int) -> IndexReport:
-    """Look at an index from all sides; opens few of its files.
+    """Collect all facts about an index; opens few of its files.
 
     Args:
-        index: that answers.
+        index: Index that is served.
         offset: items that were left out to pass over.
         limit: the most of them to be told of each side.
 

@@ -13,7 +13,7 @@ from aladin_service.work.worker import Job, JobQueueName, without_traceback
 
 T = TypeVar("T")
 
-# Sent with a refusal: most jobs are look-ups on disk, an upload takes seconds.
+# Sent with a refusal: most jobs are look-ups on disk, while an upload takes seconds.
 _RETRY_AFTER_S = 1.0
 
 

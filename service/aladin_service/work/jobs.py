@@ -31,10 +31,10 @@ from aladin_service.work.worker import Job, JobQueueName, Worker
 
 
 class IndexState(NamedTuple):
-    """The live generation as it is now.
+    """The current state of the live generation.
 
     Attributes:
-        manifest: of the generation as it was built.
+        manifest: Manifest of the generation as it was built.
         counts: items of each side that a search may find, added ones included.
     """
 
@@ -47,7 +47,7 @@ class DescribeIndex(Job[IndexState]):
     """Describe the live generation, with what was added and deleted since it was built."""
 
     def run(self, worker: Worker) -> IndexState:
-        """Return its manifest and counts."""
+        """Return the manifest and the counts."""
         index = worker.searcher().index
         return IndexState(
             index.manifest, {target: index.side(target).count for target in index.manifest.targets}
@@ -56,7 +56,7 @@ class DescribeIndex(Job[IndexState]):
 
 @dataclass(frozen=True)
 class ReportIndex(Job[IndexReport]):
-    """Look at the index from all sides; takes a look at every file, and opens few.
+    """Report on the whole index; checks every file, but opens few.
 
     Attributes:
         offset: items that were left out to pass over.
@@ -67,19 +67,19 @@ class ReportIndex(Job[IndexReport]):
     limit: int
 
     def run(self, worker: Worker) -> IndexReport:
-        """Return what there is to tell."""
+        """Return the report."""
         return report_index(worker.searcher().index, self.offset, self.limit)
 
 
 @dataclass(frozen=True)
 class GetItem(Job[StoredItem]):
-    """Look an item up."""
+    """Look up an item."""
 
     target: Target
     item_id: str
 
     def run(self, worker: Worker) -> StoredItem:
-        """Return what the index knows of it."""
+        """Return the stored item."""
         return _item(worker.searcher().index, self.target, self.item_id)
 
 
@@ -93,7 +93,7 @@ class AddItems(Job[TimedAddReport]):
 
     @property
     def queue(self) -> JobQueueName:
-        """Changes of the index have a queue of their own."""
+        """Queue for changes of the index."""
         return "write"
 
     def run(self, worker: Worker) -> TimedAddReport:
@@ -111,11 +111,11 @@ class DeleteItem(Job[DeleteReport]):
 
     @property
     def queue(self) -> JobQueueName:
-        """Changes of the index have a queue of their own."""
+        """Queue for changes of the index."""
         return "write"
 
     def run(self, worker: Worker) -> DeleteReport:
-        """Return what became of it."""
+        """Return a report of the deletion."""
         return worker.changer().delete(self.target, self.item_id)
 
 
@@ -123,7 +123,7 @@ class PhotoRead(NamedTuple):
     """An item's photo.
 
     Attributes:
-        version: another one as soon as the photo is another.
+        version: Version of the photo, which changes with the photo.
         photo: None for a client that has this version.
     """
 
@@ -136,8 +136,8 @@ class ReadPhoto(Job[PhotoRead]):
     """Read an item's photo.
 
     Attributes:
-        item_id: of the images.
-        size_px: longest side; None: as large as it is.
+        item_id: ID of an image.
+        size_px: Longest side, or None for the original size.
         known: versions that the client has.
     """
 
@@ -147,11 +147,11 @@ class ReadPhoto(Job[PhotoRead]):
 
     @property
     def queue(self) -> JobQueueName:
-        """Photos of full size may take long, and do not hold up smaller ones."""
+        """Queue by size: photos of full size may take long, and must not delay smaller ones."""
         return "original" if self.size_px is None else "picture"
 
     def run(self, worker: Worker) -> PhotoRead:
-        """Return its bytes."""
+        """Return the bytes of the photo."""
         index = worker.searcher().index
         item = _item(index, "images", self.item_id)
         file = served_photo(index.path, item, worker.live.photos_root)
@@ -160,7 +160,7 @@ class ReadPhoto(Job[PhotoRead]):
         version = photo_version(file, self.item_id, self.size_px)
         if version in self.known:
             return PhotoRead(version, None)
-        # The index's own: what its building could decode, it can hand out.
+        # Uses the index's own limits: a photo that the build could decode can also be delivered.
         if self.size_px is None:
             return PhotoRead(version, self._original(worker, file, version))
         photo = worker.thumbnails.get(version)
@@ -183,7 +183,7 @@ class DrawnEvidence(NamedTuple):
     """A drawing of evidence.
 
     Attributes:
-        version: another one as soon as the drawing is another.
+        version: Version of the drawing, which changes with the drawing.
         png: None for a client that has this version.
     """
 
@@ -207,11 +207,11 @@ class DrawEvidence(Job[DrawnEvidence]):
 
     @property
     def queue(self) -> JobQueueName:
-        """Drawings wait with the smaller photos."""
+        """Drawings share the queue of the smaller photos."""
         return "picture"
 
     def run(self, worker: Worker) -> DrawnEvidence:
-        """Return it as a PNG file."""
+        """Return the drawing as a PNG file."""
         searcher = worker.searcher()
         pair = find_pair(searcher, self.query, self.item_id, worker.live.photos_root)
         version = drawing_version(searcher, pair)
@@ -222,7 +222,7 @@ class DrawEvidence(Job[DrawnEvidence]):
 
 
 def _item(index: SearchBackend, target: Target, item_id: str) -> StoredItem:
-    """Look an item up.
+    """Look up an item.
 
     Raises:
         UnknownItemError: If no item of the collection has this id.

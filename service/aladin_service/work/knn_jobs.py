@@ -20,7 +20,7 @@ from aladin_service.work.worker import Job, Worker
 def first_of_each_kind(
     embeddings: Float32[NDArray[np.float32], "hits dim"], threshold: float
 ) -> list[int]:
-    """Go through the hits from the best on and keep each that is not like one kept before.
+    """Go through the hits from the best on and keep those unlike all kept before.
 
     What is like a hit that was left out is kept: likeness does not add up over a chain of hits.
 
@@ -41,24 +41,24 @@ def first_of_each_kind(
     return kept
 
 
-# The cosine from which on clip-retrieval takes two results for duplicates.
+# Cosine similarity from which on clip-retrieval regards two results as duplicates.
 _ALIKE = 0.94
 
-# What its clients show of a result, by names that metadata may have too.
+# Fields of a result that its clients show; metadata may use the same names.
 _URL, _CAPTION = "url", "caption"
 
 
 @dataclass(frozen=True)
 class WriteKnnResults(Job[bytes]):
-    """Write the hits of a search as clip-retrieval's results.
+    """Convert the hits of a search to clip-retrieval's results.
 
     Attributes:
         answer: a `SearchAnswer` as JSON.
-        target: what was searched.
+        target: Collection that was searched.
         num_described: results that are described, from the best on; the others have an id and a
             similarity alone.
         deduplicate: leave out what looks like a better result.
-        photos_url: to which an image's id is added.
+        photos_url: URL prefix to which an image's ID is appended.
     """
 
     answer: bytes
@@ -68,7 +68,7 @@ class WriteKnnResults(Job[bytes]):
     photos_url: str
 
     def run(self, worker: Worker) -> bytes:
-        """Return a JSON list; what was deleted since the search is left out."""
+        """Return a JSON list; items deleted since the search are skipped."""
         side = worker.searcher().index.side(self.target)
         hits = SearchAnswer.model_validate_json(self.answer).hits
         items = side.items.by_ids([hit.id for hit in hits])
@@ -80,7 +80,7 @@ class WriteKnnResults(Job[bytes]):
         results: list[dict[str, Any]] = []
         for place, (hit, item) in enumerate(found):
             described = _describe(item, self.photos_url) if place < self.num_described else {}
-            # The cosine, as there: whatever the order is by.
+            # The cosine similarity, as in clip-retrieval, whatever score determines the order.
             match = {"id": hit.id, "similarity": hit.stages.match.score}
             results.append({**described, **match})
         return _write(results)
@@ -88,18 +88,18 @@ class WriteKnnResults(Job[bytes]):
 
 @dataclass(frozen=True)
 class WriteKnnMetadata(Job[bytes]):
-    """Write what is known of items, images before texts where an id is both.
+    """Return metadata of items; if an ID is both an image and a text, of the image.
 
     Attributes:
-        ids: of items.
-        photos_url: to which an image's id is added.
+        ids: IDs of items.
+        photos_url: URL prefix to which an image's ID is appended.
     """
 
     ids: tuple[str, ...]
     photos_url: str
 
     def run(self, worker: Worker) -> bytes:
-        """Return a JSON list in the order of the ids; what is not there is left out."""
+        """Return a JSON list in the order of the IDs; missing items are skipped."""
         index = worker.searcher().index
         known: dict[str, StoredItem] = {}
         for target in index.manifest.targets:
@@ -116,12 +116,12 @@ class WriteKnnMetadata(Job[bytes]):
 
 
 def _write(results: list[dict[str, Any]]) -> bytes:
-    # A table's empty cells may have become NaN in the metadata, which JSON does not have.
+    # Empty cells of a table may have become NaN in the metadata, which JSON does not have.
     return to_json(results, inf_nan_mode="null")
 
 
 def _describe(item: StoredItem, photos_url: str) -> dict[str, Any]:
-    """Return an item's metadata, with the URL of its photo and its caption where there are any.
+    """Return an item's metadata, with the URL of its photo and its caption if there are any.
 
     A URL and a caption of the metadata stay: an index of another's embeddings has its pictures
     elsewhere. Neither is ever null, which the front end cannot show.

@@ -1,4 +1,4 @@
-"""The live index: opens the generation that is published, and replaces it while requests run."""
+"""The live index: opens the published generation, and replaces it while requests run."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class LiveIndex:
 
     @property
     def state(self) -> LiveState:
-        """Generation that answers, generation that was refused, and status of the database."""
+        """The served generation, the refused generation, and the status of the database."""
         searcher, refused, source = self._searcher, self._refused, self._source
         generation = None if searcher is None else searcher.index.generation
         status: EngineStatus | None = None

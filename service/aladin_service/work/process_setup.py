@@ -28,8 +28,8 @@ def silence_decoders() -> None:
     process: it holds for all of it.
     """
     warnings.filterwarnings("ignore", module=r"PIL\.")
-    # libtiff prints by itself, where Pillow has no say. Where it is linked in without its names,
-    # as on some systems, it goes on to.
+    # libtiff prints directly, beyond Pillow's control. If it is linked statically without exported
+    # symbols, as on some systems, it continues to print.
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(_imaging.__file__)
         for handler in (library.TIFFSetErrorHandler, library.TIFFSetWarningHandler):
@@ -37,23 +37,24 @@ def silence_decoders() -> None:
             handler(None)
 
 
-# glibc's names of what can be set, from its malloc.h.
+# Parameters of glibc's mallopt, from its malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
-# Networks take their memory in large pieces, seldom: two arenas cost no time.
+# Networks allocate memory rarely and in large pieces: two arenas cost no time.
 _ARENAS = 2
-# Between the largest piece that MobileNetV2 takes for two photos, 9.6 MB, and Pillow's blocks of
-# almost 16 MB. At 8 MiB encoding photos by twos took half as much time again, to get the same
-# pages from the system and to clear them each time.
+# Between the largest piece that MobileNetV2 allocates for two photos, 9.6 MB, and Pillow's blocks
+# of almost 16 MB. At 8 MiB, encoding photos in pairs took half as much time again, because the same
+# pages were obtained from the system and cleared each time.
 _LARGE_BYTES = 12 * 2**20
-# All that a batch of photos takes in the network fits into it, so that it is there for the next.
+# Everything that a batch of photos needs in the network fits into it and is reused for the next
+# batch.
 _KEPT_BYTES = 64 * 2**20
-# Pages that are needed again have to be got and cleared again: 50 MB of them take some 20 ms.
+# Pages that were released have to be obtained and cleared again: 50 MB of them take some 20 ms.
 _TRIM_S = 10.0
 
 
 def limit_free_memory() -> None:
-    """Have the C library keep little memory that is free; call it before there are threads.
+    """Make the C library keep little free memory; call it before there are threads.
 
     By itself it learns from the first large photo to keep all such pieces for later ones, and it
     does so for each thread apart: with a dozen threads that encode, decode and read now and then,
@@ -68,7 +69,7 @@ def limit_free_memory() -> None:
 
 
 def trim_memory_regularly() -> None:
-    """Have what is free inside of the heaps go back every ten seconds, on a thread of its own.
+    """Release free memory inside the heaps every ten seconds, on a separate thread.
 
     The C library by itself gives back but the end of a heap, and pieces that live longer keep what
     lies before them: uploads left 100 MB that was free. Does nothing where it is another one.
@@ -85,7 +86,7 @@ def _trim(trim: Callable[[int], int]) -> None:
 
 
 def limit_kernel_cache() -> None:
-    """Have torch remember few of its kernels for shapes; call it before torch is imported.
+    """Make torch cache few of its kernels for shapes; call it before torch is imported.
 
     oneDNN makes one for every shape of a product in bfloat16, and queries come in all lengths and
     batches: with the usual room for a thousand, in two layers, all batches up to 16 held 630 MB
@@ -98,7 +99,7 @@ def limit_kernel_cache() -> None:
 
 
 def freeze_loaded_objects() -> None:
-    """Have the collector of circles look no more at what there is now; call it before serving.
+    """Exclude existing objects from garbage collection; call it before serving.
 
     The modules of a service are 400,000 objects. To look through them stops all threads for a
     quarter of a second, now and then while it serves and several times as it ends. What was loaded
@@ -110,7 +111,8 @@ def freeze_loaded_objects() -> None:
 
 _LOG = logging.getLogger(__name__)
 
-# Files of the index, pipes to workers, connections to an engine and to a Redis, photos being read.
+# Files of the index, pipes to workers, connections to a vector database and to a Redis, photos
+# being read.
 _OTHER_FILES = 256
 
 

@@ -47,7 +47,7 @@ def start_process(plan: WorkerPlan) -> tuple[ForkServerProcess, socket.socket]:
         OSError: If the system cannot create another process.
         EOFError: If the fork server has died.
     """
-    # The fork server imports it; to import it here would only take time.
+    # The fork server imports the module; importing it here would only take time.
     from aladin_service.work.worker_process import run_worker
 
     ours, theirs = socket.socketpair()

@@ -47,8 +47,8 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.25, 30.0
 _CHECK_S = 0.5
 # A worker that is behind for longer is replaced, because a new process may be able to catch up.
 _BEHIND_S = 5.0
-# After so long without any worker, all waiting and new requests are refused until there is one:
-# replacing a worker takes less time, and no client should wait for a worker that never comes.
+# After this time without any worker, all waiting and new requests are refused until there is one:
+# replacing a worker takes less time, and no client should wait for a worker that never starts.
 _MISSING_S = 5.0
 
 
@@ -113,7 +113,8 @@ class ProcessWorkers:
         return WorkersHealth(
             wanted=self._wanted,
             alive=sum(self._can_serve(link) for link in self._links.values()),
-            # While workers open a new generation they differ; the last change has reached it.
+            # While workers open a new generation they differ; the worker that changed last already
+            # has it.
             generation=self._generation if self._generation in generations else None,
             refused=next((state.refused for state in states if state.refused is not None), None),
             engine=_worst({state.engine for state in states}),
@@ -244,7 +245,7 @@ class ProcessWorkers:
         self._assign()
 
     def _assign(self) -> None:
-        """Let exactly those workers take work that can serve."""
+        """Let exactly those workers take work that are able to serve."""
         serving = [link for link in self._links.values() if self._can_serve(link)]
         for link in [link for link in self._slots if link not in serving]:
             stopped = self._slots.pop(link)

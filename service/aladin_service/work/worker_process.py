@@ -153,7 +153,7 @@ class _WorkerProcess:
         self._reporting = threading.Lock()
 
     def run(self, *, batch_threads: int) -> NoReturn:
-        """Work until the service is gone."""
+        """Work until the service has ended."""
         _start_threads("batch", batch_threads, self._answer_next_batch)
         _start_threads("job", JOB_THREADS, self._do_next_job)
         _start_threads("status", 1, self._send_status)
@@ -251,7 +251,7 @@ class _WorkerProcess:
 
 
 def _start_threads(name: str, count: int, work: Callable[[], None]) -> None:
-    """Start threads that call a function over and over.
+    """Start threads that call a function repeatedly.
 
     Between two calls a thread holds no reference to the last piece of work: an error's traceback
     would keep a generation open, and a photo its memory.
@@ -264,7 +264,7 @@ def _start_threads(name: str, count: int, work: Callable[[], None]) -> None:
         except OSError:  # the service is gone, as the main thread has noticed
             os._exit(0)
         except BaseException:
-            # A worker that lacks a thread would look healthy and answer fewer and fewer requests.
+            # A worker that lacks a thread would appear healthy and answer fewer and fewer requests.
             _LOG.exception("a thread of the worker process failed; the process exits")
             os._exit(1)
 
@@ -280,7 +280,7 @@ def _sendable(error: Exception) -> Exception:
 
 
 def _end_with_the_service() -> None:
-    """Have the kernel kill this process when its parent ends, which ends with the service.
+    """Make the kernel kill this process when its parent ends, which ends with the service.
 
     The end of the socket signals the same, but a process that is stuck in native code misses it.
     """

@@ -180,7 +180,7 @@ class WorkerThread:
         except Exception as error:
             task.settle(None, error)
         except BaseException:
-            # SystemExit and the like end a thread, whatever raised them.
+            # SystemExit and similar exceptions end a thread, whatever raised them.
             _LOG.exception("thread %s ends", self._thread.name)
             self.is_alive = False
             task.settle(None, WorkerDiedError())

@@ -121,7 +121,7 @@ class TokenisedTexts:
 
 PHOTOS_A_PART = 64
 TEXTS_A_PART = 512
-# A GPU is used well only by more photos at a time than suit a processor's caches.
+# A GPU needs more photos at a time than suit the caches of a CPU.
 _PHOTOS_AT_A_TIME_ON_GPU = 32
 
 

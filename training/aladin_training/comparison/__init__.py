@@ -1,4 +1,4 @@
-"""Recipes against each other: trained with several seeds, evaluated alike, reported in one table.
+"""Comparison of recipes: trained with several seeds, evaluated alike, shown in one table.
 
 OUT/runs/RECIPE/seed-S/       a run of `aladin_training.stages.run`, with its stored evaluation
 OUT/stages/                   finished stages that several runs begin with

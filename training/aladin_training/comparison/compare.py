@@ -1,4 +1,4 @@
-"""A comparison from its recipes to its report: train and evaluate what is missing, then report."""
+"""Runs a comparison: trains and evaluates what is missing, then writes the report."""
 
 from __future__ import annotations
 

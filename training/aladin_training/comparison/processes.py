@@ -172,7 +172,7 @@ def run_in_processes(
 
 
 def describe_error(error: Exception) -> str:
-    """Describe an error in one line, with its class unless it is one of ours."""
+    """Describe an error in one line, with its class unless it is an error of this project."""
     message = " ".join(str(error).split())
     if isinstance(error, AladinError) and message:
         return message

@@ -137,7 +137,7 @@ def _in_turn(our_step: Callable[[], None], their_step: Callable[[], None], round
     ours: list[float] = []
     theirs: list[float] = []
     for turn in range(-_WARM_UP, rounds):
-        # The second of a pair finds warmer caches, so they alternate.
+        # The second of a pair benefits from warmer caches, so the order alternates.
         pair = [(our_step, ours), (their_step, theirs)]
         for step, seconds in pair if turn % 2 else reversed(pair):
             begun = time.perf_counter()

@@ -91,7 +91,7 @@ TaskName = Literal[
 
 TASK_NAMES: tuple[str, ...] = get_args(TaskName)
 
-# Stands in place of a stage's name for an anchor branch that starts from new weights.
+# Used instead of a stage's name for an anchor branch that starts from new weights.
 RANDOM = "random"
 
 

@@ -198,7 +198,7 @@ def collect(entries: Iterable[LocatedRecord], *, require_photos: bool = True) ->
             before = first[record.id]
             where = before if before.file == place.file else f"{before.file}, {before}"
             raise place.error(f"id {record.id!r} repeats, first used at {where}")
-        # A member of a tar exists: its reader has seen it.
+        # A member of a tar is known to exist: its reader has found it.
         is_file = require_photos and record.photo.length is None
         if is_file and not record.photo.path.is_file():
             raise place.error(f"no such photo: {record.photo.path}")

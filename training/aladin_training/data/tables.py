@@ -142,7 +142,7 @@ def _rows(
 
 
 def _typed(cell: str) -> Any:
-    """Return the number or truth value that a cell spells, its text, or None if it is empty."""
+    """Return the number or boolean that a cell contains, its text, or None if it is empty."""
     if _INTEGER.fullmatch(cell):
         return int(cell) if len(cell.lstrip("-")) <= _MAX_INTEGER_DIGITS else cell
     if _DECIMAL.fullmatch(cell) and math.isfinite(float(cell)):

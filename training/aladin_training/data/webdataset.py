@@ -215,7 +215,7 @@ class _Tar:
         self._orphans: set[PurePosixPath] = set()
 
     def entries(self) -> Iterator[LocatedRecord]:
-        # Nothing is unpacked, so a name that starts at the root is as safe as any other.
+        # Nothing is unpacked, so an absolute name is as safe as any other.
         named = (
             (PurePosixPath(member.name.lstrip("/")), member)
             for member in walk_tar(self._path, self._file, self._skip_link)

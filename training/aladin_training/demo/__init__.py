@@ -1,1 +1,1 @@
-"""The demo's data set: drawn scenes whose captions only match if each word meets its object."""
+"""Demo data set: drawn scenes whose captions match only if each word fits its object."""

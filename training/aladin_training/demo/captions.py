@@ -1,4 +1,4 @@
-"""Captions that are true of one scene and of none of its look-alikes."""
+"""Captions that are true of one scene and of none of the similar scenes of its group."""
 
 from __future__ import annotations
 

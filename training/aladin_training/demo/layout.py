@@ -61,7 +61,7 @@ class Scene:
 
 
 def deal_group(random: Random, scenes: int) -> list[Scene]:
-    """Deal out the same attributes to the same shapes several times.
+    """Assign the same attributes to the objects of several scenes, each in another way.
 
     Colours, patterns, sizes and positions are dealt out anew for each scene: all scenes of the
     group show the same attributes, and differ only in which object has which. A bag of words

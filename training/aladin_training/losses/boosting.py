@@ -1,4 +1,4 @@
-"""Distance boosting: a target that outdoes its anchor (DBL)."""
+"""Distance boosting: trains a target to separate pairs better than its anchor (DBL)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from aladin_training.losses.negatives import check_mask, diagonal_pairs
 Form = Literal["relative", "absolute"]
 Selection = Literal["gap", "cost"]
 
-# The anchor's scores are those of a tanh: a distance is at most 2, a score at most 1 in size.
+# The anchor's scores come from a tanh: a distance is at most 2, a score at most 1 in absolute
+# value.
 MAX_DISTANCE = 2.0
 MAX_SCORE = 1.0
 

@@ -134,8 +134,8 @@ class GradientObjective(nn.Module):
         of_images, image_gaps = self._direction(scores[row], negatives[row], p)
         of_texts, text_gaps = self._direction(scores.T[column], negatives.T[column], p)
         prescribed = of_images + of_texts
-        # The difference is 0 with the gradient of `prescribed`; weights that have overflowed
-        # make it NaN, which stops the training instead of poisoning it.
+        # The difference is 0 with the gradient of `prescribed`; weights that have overflowed make
+        # it NaN, which stops the training instead of corrupting the network.
         return image_gaps + text_gaps + (prescribed - prescribed.detach())
 
     def _direction(

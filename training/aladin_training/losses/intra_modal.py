@@ -116,8 +116,8 @@ class IntraModalConstraintLoss(nn.Module):
             # neither value nor gradient becomes 0 / 0.
             directions = (embeddings / norms.masked_fill(zero, 1)).masked_fill(zero, 0)
             return 1 - directions @ directions.T
-        # cdist keeps no (batch, batch, dim) tensor, and its derivative at distance 0 is 0. The
-        # shortcut by inner products is refused: it makes noise of the distance of equal rows.
+        # cdist needs no (batch, batch, dim) tensor, and its derivative at distance 0 is 0. The
+        # shortcut by inner products is disabled: it makes the distance of equal rows noisy.
         distances = torch.cdist(
             embeddings,
             embeddings,

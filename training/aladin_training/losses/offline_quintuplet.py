@@ -125,6 +125,6 @@ class OfflineQuintupletLoss(nn.Module):
         if self.form != "triplet":
             if cross is None:
                 raise ConfigError(f"offline_quintuplet: form {self.form!r} needs cross scores")
-            # relu(-inf) is 0 and so is its derivative: a dropped term leaves no trace.
+            # relu(-inf) is 0 and so is its derivative: a dropped term has no effect.
             costs = costs + (self.offline_margin - positive + cross).relu()
         return costs.sum()

@@ -165,7 +165,7 @@ def broadcast_value(value: T) -> T:
     return values[0]
 
 
-# Gradients are exchanged in bundles: for many small messages the processes would wait each time.
+# Gradients are exchanged in bundles: with many small messages, the processes would wait for each.
 _BUNDLE_BYTES = 64 * 2**20
 
 

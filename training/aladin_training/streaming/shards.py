@@ -135,7 +135,7 @@ def _is_ended(tar: Path) -> bool:
     return end == bytes(_END_MARK_BYTES)
 
 
-# Counting terabytes takes long; a kill costs at most this much of it.
+# Counting terabytes takes long; an interruption loses at most this much of it.
 _SAVE_EVERY_S = 30.0
 
 

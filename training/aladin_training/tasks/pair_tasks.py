@@ -28,7 +28,7 @@ class PairTask(nn.Module):
 
 
 class RankingTask(PairTask):
-    """Ranks every photo's captions first, and every caption's photo.
+    """Ranking loss: each photo's own captions, and each caption's own photo, should be first.
 
     On the alignment score this trains ALADIN's teacher (eq 3), on the matching score its variants
     T. Any loss of scores and negatives fits.

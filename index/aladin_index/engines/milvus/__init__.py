@@ -1,1 +1,1 @@
-"""Milvus as an engine: a cluster, or its standalone server."""
+"""Milvus as a vector database: a cluster, or its standalone server."""

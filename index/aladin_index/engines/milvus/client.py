@@ -63,14 +63,14 @@ _TERM_BYTES = 512  # `aladin_index.engines.filter_fields` makes terms of at most
 
 
 class MilvusEngine:
-    """An `EngineClient` over Milvus's collections."""
+    """An `EngineClient` for the collections of Milvus."""
 
     def __init__(self, connection: MilvusConnection, location: EngineLocation) -> None:
         """Prepare a client for the location's name; nothing is asked of Milvus yet.
 
         Args:
             connection: closed with this.
-            location: of the index.
+            location: Location of the index.
 
         Raises:
             ConfigError: Milvus has no such kind of index or consistency, or the index has no such
@@ -316,7 +316,7 @@ def _one_of(keys: Sequence[str]) -> str:
 
 
 def connect_milvus(location: EngineLocation, options: EngineOptions) -> MilvusEngine:
-    """Make a client; Milvus need not answer yet.
+    """Create a client; Milvus need not respond yet.
 
     Raises:
         ConfigError: pymilvus is not installed, or Milvus has no such option.

@@ -1,4 +1,4 @@
-"""Collections of Milvus: created, indexed, loaded and dropped, and the one that holds a record.
+"""Collections of Milvus: created, indexed, loaded and dropped; storage of records.
 
 A generation's record is cut into texts, one per row, which are written in one request. Each row
 has the number of rows and the digest of the whole record, so that a reader detects a record that
@@ -22,22 +22,22 @@ from aladin_network.errors import EngineError
 
 # A collection of a billion items takes hours to index; after this time it is an error.
 _INDEX_S, _LOAD_S, _FLUSH_S = 24 * 3600.0, 3600.0, 600.0
-# A digest, as `aladin_index.engines.milvus.rows.key_of` makes them.
+# A digest, as `aladin_index.engines.milvus.rows.key_of` returns them.
 _KEY_LETTERS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionShape:
-    """What a collection is made of, besides its key.
+    """Fields and index of a collection, besides its key.
 
     Attributes:
         fields: names and what `pymilvus` calls their type and its options.
         vector: the field that gets an index.
         index: its kind, in Milvus's words.
-        index_params: of building it.
-        description: of the collection.
-        shards: None: the server's choice.
-        replicas: in memory; None: one.
+        index_params: Parameters of building the index.
+        description: Description of the collection.
+        shards: Number of shards, or None for the server's default.
+        replicas: Number of replicas in memory, or None for one.
     """
 
     fields: Mapping[str, tuple[str, Mapping[str, Any]]]
@@ -140,7 +140,7 @@ def _typed(types: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _TEXT, _COUNT, _DIGEST, _UNUSED = "text", "texts", "digest", "unused"
-# What one request may carry.
+# Maximum size of one request.
 _MOST_TEXTS = 500
 _TRIES, _WAIT_S = 5, 0.2
 _SHAPE = CollectionShape(

@@ -1,4 +1,4 @@
-"""The connection to Milvus: time limits, retries, errors, and the consistency of reads.
+"""Connection to Milvus: time limits, retries, errors, and the consistency of reads.
 
 `pymilvus` would retry a failing call until its time limit, which blocks a thread for as long as
 the server is down. Here an unreachable server is reported at once; this module decides what is
@@ -50,23 +50,23 @@ _PASSING_CALLS = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "U
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 1.0
 # Interval of attempts to reconnect; by default gRPC waits up to minutes.
 _FIRST_RECONNECT_MS, _RECONNECT_MS = 100, 500
-# gRPC takes a limit that a channel has from a moment before the call: 1.3 to 2 s before it on the
-# machines it was measured on. A limit of a call of its own is exact, but has `pymilvus` try again
-# for all of that time.
+# gRPC counts the time limit of a channel from a moment before the call: 1.3 to 2 s before it on the
+# machines where this was measured. A limit per call is exact, but makes `pymilvus` retry for all of
+# that time.
 _LIMIT_IS_EARLY_S = 2.0
 
 
 class MilvusConnection:
-    """Calls of `pymilvus.MilvusClient`; connects with the first of them."""
+    """Calls of `pymilvus.MilvusClient`; connects at the first call."""
 
     def __init__(self, url: str, token: str | None, timeout_s: float, retries: int) -> None:
-        """Connect to nothing yet.
+        """Store the arguments; no connection is made yet.
 
         Args:
             url: such as http://127.0.0.1:19530.
-            token: "user:password" or an API key; None: the server asks for none.
-            timeout_s: of a call, tries included.
-            retries: of a call that failed in a way that may pass.
+            token: Token "user:password" or an API key, or None if the server requires none.
+            timeout_s: Time limit of a call in seconds, retries included.
+            retries: Maximum number of retries of a call after a temporary failure.
 
         Raises:
             ConfigError: pymilvus is not installed.
@@ -87,7 +87,7 @@ class MilvusConnection:
 
     @property
     def pymilvus(self) -> Any:
-        """The package."""
+        """The package `pymilvus`."""
         return self._pymilvus
 
     def call(self, ask: Callable[[Any], Answer]) -> Answer:
@@ -141,7 +141,7 @@ class MilvusConnection:
         except self._pymilvus.MilvusException as error:
             cause = error.__cause__
             if isinstance(cause, self._grpc_error):
-                # Its message has all that gRPC knows of the call, line by line.
+                # Its message contains all that gRPC reports about the call, line by line.
                 raise _engine_error(cause.code(), cause.details()) from error
             raise _engine_error(error.code, error.message) from error
         except self._grpc_error as error:
@@ -187,7 +187,7 @@ def _engine_error(code: object, message: str) -> EngineError:
 
 LEVELS = ("session", "strong", "bounded", "eventually")
 DEFAULT_LEVEL = "session"
-# Twice the server's own bound: older writes of this process are found without asking for them.
+# Twice the bound of the server: older writes of this process are visible without requesting them.
 _OWN_WRITE_S = 10.0
 
 
@@ -196,7 +196,7 @@ class _Writes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # The server's timestamp, and when it was noted.
+        # The server's timestamp, and the local time when it was recorded.
         self._last: dict[tuple[str, str], tuple[int, float]] = {}
 
     def note(self, url: str, collection: str, timestamp: int) -> None:
@@ -219,14 +219,14 @@ class Consistency:
     """Chooses which writes a read waits for."""
 
     def __init__(self, url: str, level: str | None) -> None:
-        """Choose by one of the levels of this file.
+        """Select one of the levels of this module.
 
         Args:
-            url: of the server.
-            level: None: the default.
+            url: Address of the server.
+            level: Consistency level, or None for the default.
 
         Raises:
-            ConfigError: there is no such level.
+            ConfigError: If there is no such level.
         """
         level = level or DEFAULT_LEVEL
         if level not in LEVELS:
@@ -235,16 +235,16 @@ class Consistency:
         self._level = level
 
     def note_write(self, collection: str, timestamp: int) -> None:
-        """Say that a collection has just been written to.
+        """Record that a collection has just been written to.
 
         Args:
             collection: its name.
-            timestamp: of the server, not before the write.
+            timestamp: Timestamp of the server, not earlier than the write.
         """
         _WRITES.note(self._url, collection, timestamp)
 
     def of_read(self, collection: str) -> dict[str, Any]:
-        """Return what a read has to ask for, in Milvus's words.
+        """Return the consistency parameters of a read for Milvus.
 
         Milvus's own "Session" neither limits the delay of other processes' writes nor waits for
         deletions, whose responses have no timestamp: here a read waits for the last write of this

@@ -1,4 +1,4 @@
-"""The index kinds of Milvus that we use as first stages, and how each is built and searched."""
+"""Index kinds of Milvus that serve as first stages, and how each is built and searched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class IndexKind(NamedTuple):
     Attributes:
         name: Milvus's.
         build: parameters of building it, by the number of items.
-        width: the parameter that says how far a search looks; None: it compares with every item.
+        width: Parameter that sets how many items a search examines, or None if it compares with
+            every item.
         widths: worth trying, ascending.
         covers_hits: whether the width has to be as large as the number of hits wanted.
     """
@@ -29,19 +30,19 @@ class IndexKind(NamedTuple):
     covers_hits: bool = False
 
 
-# Powers of two: a search takes about twice as long from one to the next.
+# Powers of two: each step about doubles the time of a search.
 _LISTS_SEARCHED = tuple(2**power for power in range(3, 13))
 _GRAPH_WIDTHS = tuple(2**power for power in range(7, 13))
 _CARD_WIDTHS = tuple(2**power for power in range(6, 11))
-# A search with a filter looks so many times as far: what does not pass takes up the width, too.
-# Of the nearest 100 of 5,000 captions, of which a third to a half pass, ef=128 finds 0.95 to 0.97
-# and ef=1024 more than 0.999; of a sixth or a fifth 0.91 and 0.98, which no width of a graph goes
-# beyond. A search takes 3 ms instead of 2.
+# Factor of the width for a search with a filter, because items that do not pass use up the width,
+# too. If a third to a half of 5,000 captions pass, ef=128 finds 0.95 to 0.97 of the nearest 100,
+# and ef=1024 more than 0.999; if a sixth or a fifth pass, 0.91 and 0.98, which no width of a graph
+# exceeds. A search takes 3 ms instead of 2.
 _FILTERED = 8
 
 
 def _lists(count: int) -> dict[str, Number]:
-    """As many lists as FAISS's authors advise: a multiple of the root of the number of items."""
+    """Return the number of lists advised for FAISS: a multiple of the root of the item count."""
     return {"nlist": int(min(65_536, max(64, 4 * count**0.5)))}
 
 
@@ -71,16 +72,16 @@ INDEX_KINDS: dict[str, IndexKind] = {
     "gpu_cagra": IndexKind("GPU_CAGRA", _cagra, "itopk_size", _CARD_WIDTHS, covers_hits=True),
 }
 GRAPH, EXACT = "hnsw", "flat"
-# Milvus builds no index of fewer, whichever was asked for, but searches them by a coarse one of its
-# own that cannot be told to look further. It calls this minSegmentNumRowsToEnableIndex.
+# For fewer items Milvus does not build the requested index, but searches a coarse one of its own,
+# whose width cannot be set. Milvus calls this minSegmentNumRowsToEnableIndex.
 INDEXED_ROWS = 1024
 
 
 def kind_for(asked: str | None, count: int) -> str:
-    """Choose the kind for a side.
+    """Choose the index kind of a collection.
 
     Args:
-        asked: None: exact while that is fast, then a graph.
+        asked: Requested kind, or None for an exact search while that is fast, otherwise a graph.
         count: items of the side.
     """
     if count < INDEXED_ROWS or (asked is None and count <= EXACT_UP_TO):
@@ -89,10 +90,10 @@ def kind_for(asked: str | None, count: int) -> str:
 
 
 def index_kind(name: str) -> IndexKind:
-    """Return the kind with a name.
+    """Return the index kind with this name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: If there is no such kind.
     """
     kind = INDEX_KINDS.get(name)
     if kind is None:
@@ -101,10 +102,11 @@ def index_kind(name: str) -> IndexKind:
 
 
 def check_search_params(name: str, chosen: Mapping[str, Number]) -> None:
-    """Refuse parameters that a search of an index does not have.
+    """Check that the index kind has these search parameters.
 
     Raises:
-        ConfigError: there is no such kind, it has no such parameter, or it is no number.
+        ConfigError: If there is no such kind, it has no such parameter, or the value is not a
+            number.
     """
     width = index_kind(name).width
     for parameter, value in chosen.items():
@@ -116,11 +118,12 @@ def check_search_params(name: str, chosen: Mapping[str, Number]) -> None:
 
 
 def widths_of(kind: IndexKind, chosen: Mapping[str, Number]) -> tuple[int, ...]:
-    """Return how far a search may look.
+    """Return the widths that a search may have.
 
     Args:
-        kind: of the index.
-        chosen: by hand; what other kinds have is left out, for an older generation may be of one.
+        kind: Kind of the index.
+        chosen: Parameters set by the user; those of other kinds are ignored, because an older
+            generation may have one of these kinds.
     """
     if kind.width is None or kind.width not in chosen:
         return kind.widths
@@ -138,10 +141,10 @@ def search_params(
     """Return the parameters of one search.
 
     Args:
-        kind: of the index.
-        chosen: see `widths_of`; goes before `width`.
+        kind: Kind of the index.
+        chosen: Parameters set by the user, see `widths_of`; they take precedence over `width`.
         count: hits wanted.
-        width: that was found to be enough without a filter; None: the widest.
+        width: Width that was found sufficient without a filter, or None for the widest.
         filtered: whether there is a filter.
     """
     if kind.width is None:

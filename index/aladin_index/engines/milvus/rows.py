@@ -32,7 +32,7 @@ from aladin_network.types import TokenDtype
 
 TERMS, EXTENTS = "terms", "extents"
 
-# A bound is passed by one of a field's values where it is passed by the greatest, or the least.
+# One of a field's values satisfies a bound exactly if the greatest, or the smallest, does.
 _COMPARISONS: dict[Comparison, tuple[str, str]] = {
     "gt": ("greatest", ">"),
     "gte": ("greatest", ">="),
@@ -43,7 +43,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\"} | {chr(code): f"\\x{code:02x}" for code in
 
 
 def extent_name(field: str, kind: str, end: str) -> str:
-    """Return the key of `EXTENTS` under which an end of a field's values is kept.
+    """Return the key in `EXTENTS` of the smallest or greatest value of a field.
 
     Args:
         field: its `field_key`.
@@ -54,7 +54,7 @@ def extent_name(field: str, kind: str, end: str) -> str:
 
 
 def expression(filter: Filter) -> str:
-    """Write a filter as Milvus reads it.
+    """Write a filter as an expression of Milvus.
 
     Raises:
         InputError: a range compares with a text that is longer than what is kept of texts.
@@ -71,7 +71,7 @@ def expression(filter: Filter) -> str:
 
 
 def quoted(text: str) -> str:
-    """Write a text as a literal; what is not printable is written by its code."""
+    """Write a text as a literal; characters that are not printable are escaped."""
     return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'
 
 
@@ -83,7 +83,7 @@ def _terms(test: Equal | Exists) -> str:
 def _bound(field: str, bound: Bound) -> str:
     end, sign = _COMPARISONS[bound.comparison]
     kind = bound.value.kind
-    # Numbers are kept as texts of the same order: Milvus compares numbers in JSON as floats.
+    # Numbers are stored as texts of the same order: Milvus compares numbers in JSON as floats.
     if kind == "number":
         limit = number_key(bound.value.value).text
     else:
@@ -93,25 +93,25 @@ def _bound(field: str, bound: Bound) -> str:
 
 
 KEY, MATCH, ITEM = "key", "match", "item"
-# Milvus's own limits: bytes of a text and of a JSON field, elements of an array.
+# Limits of Milvus: bytes of a text and of a JSON field, elements of an array.
 MAX_TEXT_BYTES, MAX_JSON_BYTES, MAX_TERMS = 65_535, 65_536, 4096
-# Base64 makes four letters of three bytes.
+# Base64 writes three bytes as four letters.
 _BYTES_A_TEXT = MAX_TEXT_BYTES // 4 * 3
-# Of an item that comes later, there may be more tokens than of any in the generation.
+# Items added later may have more tokens than any item in the generation.
 _ROOM = 2
-# The server sends messages of 64 MiB at most.
+# The server sends messages of at most 64 MiB.
 _ANSWER_BYTES = 48 * 2**20
 
 
 class CollectionForm(NamedTuple):
-    """How a side is kept: the description of its collection.
+    """How a collection is stored; written as the description of the Milvus collection.
 
     Attributes:
         embedding_dim: size of an embedding.
         token_dtype: their stored form.
         token_dim: size of a token.
         token_texts: fields that a row's tokens have.
-        index_kind: of its first stage, see `aladin_index.engines.milvus.index_kinds`.
+        index_kind: Index kind of its first stage, see `aladin_index.engines.milvus.index_kinds`.
     """
 
     embedding_dim: int
@@ -122,17 +122,17 @@ class CollectionForm(NamedTuple):
 
     @classmethod
     def of(cls, schema: CollectionSchema, index_kind: str) -> CollectionForm:
-        """Choose the form for a side with a kind of index."""
+        """Choose the form of a collection with an index kind."""
         needed = _ROOM * schema.max_tokens * schema.codec.token_bytes
         texts = max(1, -(-needed // _BYTES_A_TEXT))
         return cls(schema.embedding_dim, schema.codec.dtype, schema.codec.dim, texts, index_kind)
 
     @classmethod
     def read(cls, description: str) -> CollectionForm:
-        """Read the description of a collection.
+        """Parse the description of a collection.
 
         Raises:
-            EngineError: it is of no collection of ours.
+            EngineError: If the description was not written by this program.
         """
         try:
             return cls(**json.loads(description))
@@ -141,7 +141,7 @@ class CollectionForm(NamedTuple):
 
     @property
     def description(self) -> str:
-        """What `read` reads."""
+        """The text that `read` parses."""
         return json.dumps(self._asdict())
 
     @property
@@ -151,11 +151,11 @@ class CollectionForm(NamedTuple):
 
     @property
     def rows_with_tokens(self) -> int:
-        """How many rows one answer may have where it has their tokens, too."""
+        """Maximum number of rows with tokens in one response."""
         return max(1, _ANSWER_BYTES // ((self.token_texts + 1) * MAX_TEXT_BYTES))
 
     def tokens_of(self, stored: bytes) -> PackedTokens:
-        """Take an item's stored tokens apart; what they mean is for the side's own codec."""
+        """Split an item's stored tokens into arrays; the collection's codec decodes them."""
         return tokens_of(stored, _form_codec(self.token_dtype, self.token_dim))
 
 
@@ -165,11 +165,11 @@ def key_of(item_id: str) -> str:
 
 
 def row_of(entry: EngineItem, form: CollectionForm) -> dict[str, Any]:
-    """Make the row of an item.
+    """Return the row of an item.
 
     Args:
-        entry: with its embedding and tokens.
-        form: of the side.
+        entry: Item with its embedding and tokens.
+        form: Form of the collection.
 
     Raises:
         InputError: the item is larger than what Milvus takes.
@@ -213,7 +213,7 @@ def row_of(entry: EngineItem, form: CollectionForm) -> dict[str, Any]:
 
 
 def entry_of(row: Mapping[str, Any], form: CollectionForm) -> EngineItem:
-    """Read a row; what is not in it was not asked for."""
+    """Convert a row; fields missing from it were not requested."""
     embedding = row.get(MATCH)
     tokens = None
     if form.token_fields[0] in row:
@@ -228,7 +228,7 @@ def entry_of(row: Mapping[str, Any], form: CollectionForm) -> EngineItem:
 
 @cache
 def _form_codec(dtype: TokenDtype, dim: int) -> TokenCodec:
-    """Return a codec of the form of some tokens, without what they are made of."""
+    """Return a codec of the form of some tokens, without centroids and other fitted data."""
     codebook = np.zeros((1, dim), dtype=np.float32) if dtype in CODE_BITS else None
     return TokenCodec(dtype, dim, codebook)
 
@@ -243,16 +243,16 @@ def _too_large(entry: EngineItem, what: str, most: int, found: int) -> InputErro
     )
 
 
-# The server takes messages of 64 MiB, and Pulsar, which may keep its log, 5 MB. Items are taken in
-# as fast in batches of 1 MiB as in larger ones.
+# The server accepts messages of 64 MiB, and Pulsar, which may store its log, 5 MB. Batches of 1 MiB
+# are inserted as fast as larger ones.
 _BATCH_BYTES = 4 * 2**20
 _BATCH_ROWS = 2000
-# Keys in one condition: 35 letters each.
+# Keys in one condition: 35 characters each.
 _KEYS_AT_A_TIME = 1000
 
 
 def batches(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Yield rows in batches that one message takes; their order stays."""
+    """Yield rows in batches that fit in one message, in the given order."""
     batch: list[Mapping[str, Any]] = []
     size = 0
     for row in rows:
@@ -267,14 +267,14 @@ def batches(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any
 
 
 def parts_of(keys: Sequence[str], most: int = _KEYS_AT_A_TIME) -> Iterator[Sequence[str]]:
-    """Yield keys in as many as one condition takes, and one answer: `most`."""
+    """Yield keys in parts that fit in one condition and one response, at most `most` each."""
     most = min(most, _KEYS_AT_A_TIME)
     for start in range(0, len(keys), most):
         yield keys[start : start + most]
 
 
 def _size(value: Any) -> int:
-    """Return about how many bytes a value takes in a message; a number takes four."""
+    """Return the approximate size of a value in a message in bytes; a number takes four."""
     if isinstance(value, (list, tuple)):
         return sum(_size(each) if isinstance(each, str) else 4 for each in value)
     if isinstance(value, dict):

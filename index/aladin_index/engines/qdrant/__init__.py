@@ -1,1 +1,1 @@
-"""Qdrant as an engine: a server, the local mode of its client, and Qdrant Edge."""
+"""Qdrant as a vector database: a server, the local mode of its client, and Qdrant Edge."""

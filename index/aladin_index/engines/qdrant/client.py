@@ -1,4 +1,4 @@
-"""Client of Qdrant: the collections of one index, in whichever kind of store.
+"""Client of Qdrant: the collections of one index, in any kind of store.
 
 The record collection of a generation has one point for the record, and one point per collection
 with the codec of its tokens, without which items cannot be read or written.
@@ -43,7 +43,7 @@ _PIECES = "pieces"
 
 
 class QdrantEngine:
-    """An `EngineClient` over Qdrant's collections."""
+    """An `EngineClient` for the collections of Qdrant."""
 
     def __init__(
         self,
@@ -56,10 +56,11 @@ class QdrantEngine:
         """Prepare a client for `name`; nothing is asked of the engine yet.
 
         Args:
-            kind: what the engine is called in messages and locations.
-            store: that keeps the points.
-            name: of the index.
-            token_vectors: how tokens are kept for MaxSim by sides that are made from now on.
+            kind: Name of the vector database in messages and locations.
+            store: Store that holds the points.
+            name: Name of the index.
+            token_vectors: How tokens are stored for MaxSim in collections that are created from now
+                on.
             close: lets go of the store; called once.
         """
         self._kind = kind

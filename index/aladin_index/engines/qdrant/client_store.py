@@ -35,22 +35,22 @@ from aladin_network.errors import EngineError, EngineUnavailableError
 # 40 bytes each; as many embeddings are 60 MB.
 _KEYS_A_MESSAGE = 10_000
 _LOOK_AGAIN_S = 0.3
-# A server is green until it sees that there is something to index.
+# A server is green until it notices that there is something to index.
 _GREEN_LOOKS = 3
 
 T = TypeVar("T")
 
 
 class Calls(Protocol):
-    """How calls of a client are made; raises EngineError and EngineUnavailableError."""
+    """Policy of a client's calls; raises EngineError and EngineUnavailableError."""
 
     def run(self, call: Callable[[], T]) -> T:
-        """Make a call, perhaps more than once."""
+        """Make a call, possibly with retries."""
         ...
 
 
 class ClientStore:
-    """A `PointStore` over `qdrant_client.QdrantClient`."""
+    """A `PointStore` based on `qdrant_client.QdrantClient`."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class ClientStore:
         *,
         local: bool,
     ) -> None:
-        """Work with a client, which is closed with this.
+        """Use a client, which is closed together with this object.
 
         Args:
-            engine: what it is called in messages.
-            client: of a server, or in local mode.
+            engine: Name of the vector database in messages.
+            client: Client of a server, or in local mode.
             calls: makes all calls of it.
-            settings: of collections; the local mode has no use for most of them.
+            settings: Settings of collections; the local mode ignores most of them.
             local: the client is in local mode.
         """
         self._engine = engine
@@ -102,7 +102,7 @@ class ClientStore:
         settings = self._settings
 
         def create() -> None:
-            # Asked each time: a try may have made it although its answer never came.
+            # Checked each time: a try may have created it although its response was lost.
             if self._client.collection_exists(collection):
                 return
             self._client.create_collection(
@@ -126,7 +126,7 @@ class ClientStore:
         self._calls.run(drop)
 
     def index_field(self, collection: str, path: str, kind: FieldKind) -> None:
-        """Have a field of the payload indexed, unless it is."""
+        """Index a field of the payload, unless it is indexed."""
         if not self._local:
             schema = models.PayloadSchemaType(kind)
             self._calls.run(lambda: self._client.create_payload_index(collection, path, schema))
@@ -201,19 +201,19 @@ class ClientStore:
         return points
 
     def check_health(self) -> None:
-        """Return where the engine answers."""
+        """Check that Qdrant responds."""
         self._calls.run(self._client.get_collections)
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release all resources."""
         self._client.close()
 
     @property
     def _consistency(self) -> models.ReadConsistencyType | None:
-        """How many replicas have to agree on an answer."""
+        """Return how many replicas have to agree on a response."""
         wanted = self._settings.consistency
         if wanted is None:
-            # Most replicas have acknowledged what was written, so most of them have it.
+            # A majority of the replicas has acknowledged each write, so a majority has it.
             return models.ReadConsistencyType.QUORUM if self._replicated else None
         return models.ReadConsistencyType(wanted)
 
@@ -223,8 +223,8 @@ class ClientStore:
         return models.SearchParams(hnsw_ef=self._settings.candidates(count, width))
 
     def _change(self, collection: str, change: Callable[..., models.UpdateResult]) -> None:
-        """Make a change of points and wait until searches see it."""
-        # With replicas, changes of an item by several of us have to come in one order to all.
+        """Change points and wait until the change is visible to searches."""
+        # With replicas, changes of an item by several writers must reach all replicas in one order.
         ordering = models.WriteOrdering.MEDIUM if self._replicated else None
         done = self._calls.run(lambda: change(collection, wait=True, ordering=ordering))
         if done.status != models.UpdateStatus.COMPLETED:
@@ -233,6 +233,6 @@ class ClientStore:
 
 
 def _parts(keys: Sequence[str]) -> Iterator[list[str]]:
-    """Yield keys as many at a time as go into a message."""
+    """Yield keys in parts that fit in one message."""
     for start in range(0, len(keys), _KEYS_A_MESSAGE):
         yield list(keys[start : start + _KEYS_A_MESSAGE])

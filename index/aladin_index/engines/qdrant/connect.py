@@ -20,23 +20,23 @@ from aladin_network.errors import ConfigError, EngineError
 
 
 class OpenFolders:
-    """The stores of folders, each with the number of those who use it."""
+    """The open stores of folders, each with the number of its users."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without stores."""
         self._lock = threading.Lock()
         self._open: dict[Path, _OpenFolder] = {}
 
     def open(self, engine: str, path: Path, make: Callable[[Path], PointStore]) -> PointStore:
-        """Return the store of a folder; it is open until as many have closed it as opened it.
+        """Return the store of a folder; it stays open until every user has closed it.
 
         Args:
-            engine: that is to keep it.
-            path: of the folder; it need not be there.
+            engine: Vector database that stores the folder.
+            path: Path of the folder; it need not exist.
             make: opens it.
 
         Raises:
-            EngineError: another engine has it open.
+            EngineError: If another kind of vector database has it open.
         """
         path = path.resolve()
         with self._lock:
@@ -49,7 +49,7 @@ class OpenFolders:
             return folder.store
 
     def close(self, path: Path) -> None:
-        """Close what `open` returned, once for each time."""
+        """Close a store returned by `open`; to be called once per `open`."""
         path = path.resolve()
         with self._lock:
             folder = self._open[path]
@@ -66,16 +66,16 @@ class _OpenFolder:
     users: int = 0
 
 
-# Of this process: the folders are locked against others.
+# Stores of this process: the folders are locked against other processes.
 OPEN_FOLDERS = OpenFolders()
 
 
 def connect_qdrant(location: EngineLocation, options: EngineOptions) -> QdrantEngine:
-    """Make a client of a server, or of the local mode where the address is a folder's.
+    """Create a client of a server, or of the local mode if the address is a folder.
 
     Raises:
         ConfigError: the package is not installed, or Qdrant has no such option.
-        EngineUnavailableError: another process has the folder open.
+        EngineUnavailableError: If another process has the folder open.
     """
     settings = QdrantSettings.of(location)
     try:
@@ -91,11 +91,11 @@ def connect_qdrant(location: EngineLocation, options: EngineOptions) -> QdrantEn
 
 
 def connect_edge(location: EngineLocation) -> QdrantEngine:
-    """Make a client of Qdrant Edge in this process.
+    """Create a client of Qdrant Edge in this process.
 
     Raises:
         ConfigError: the package is not installed, or it has no such option.
-        EngineUnavailableError: another process has the folder open.
+        EngineUnavailableError: If another process has the folder open.
     """
     settings = QdrantSettings.of(location)
     try:

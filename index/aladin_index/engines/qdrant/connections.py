@@ -28,9 +28,10 @@ from aladin_index.engines.qdrant.client_store import ClientStore
 from aladin_index.engines.qdrant.store import QdrantSettings
 from aladin_network.errors import EngineError, EngineUnavailableError
 
-# Doubled after each try, and up to half of it less, so that replicas do not come all at once.
+# Doubled after each try and shortened randomly by up to half, so that replicas do not retry
+# simultaneously.
 _FIRST_PAUSE_S = 0.1
-# A request gets some time even where a pause has used it up.
+# Minimum time of a request, even if a pause has used up the limit.
 _LEAST_TIME_S = 0.05
 _PASSING = {408, 429, *range(500, 600)}
 
@@ -38,15 +39,16 @@ T = TypeVar("T")
 
 
 class Retries:
-    """Runs calls of `qdrant_client`; safe to use from any number of threads."""
+    """Runs calls of `qdrant_client`; thread-safe."""
 
     def __init__(self, engine: str, timeout_s: float, retries: int) -> None:
-        """Give each call some time.
+        """Set the time limit and the number of retries.
 
         Args:
-            engine: what it is called in messages.
-            timeout_s: of one call, tries and the pauses between them included.
-            retries: after the first try.
+            engine: Name of the vector database in messages.
+            timeout_s: Time limit of one call in seconds, retries and the pauses between them
+                included.
+            retries: Maximum number of retries after the first try.
         """
         self._engine = engine
         self._timeout_s = timeout_s
@@ -54,7 +56,7 @@ class Retries:
         self._call = threading.local()
 
     def limit(self, request: httpx.Request) -> None:
-        """Give a request what is left of its call's time; a hook of the HTTP client."""
+        """Limit a request to the remaining time of its call; a hook of the HTTP client."""
         left_s = max(self._left_s(), _LEAST_TIME_S)
         request.extensions["timeout"] = httpx.Timeout(left_s).as_dict()
 
@@ -62,7 +64,7 @@ class Retries:
         """Make a call.
 
         Raises:
-            EngineUnavailableError: no answer came in time, or the server is at its limits.
+            EngineUnavailableError: If no response arrived in time, or the server is overloaded.
             EngineError: the server refuses the call.
         """
         self._call.ends = time.monotonic() + self._timeout_s
@@ -87,7 +89,7 @@ class Retries:
 
 
 def _pause_s(error: Exception) -> float | None:
-    """Return how long the server wants to be left alone; None: asking again is of no use."""
+    """Return the seconds to wait before a retry, or None if a retry is of no use."""
     if isinstance(error, ResourceExhaustedResponse):
         return float(error.retry_after_s)
     if isinstance(error, UnexpectedResponse):
@@ -98,7 +100,7 @@ def _pause_s(error: Exception) -> float | None:
 
 
 def _reason(error: Exception) -> str:
-    """Say in one line what went wrong."""
+    """Return the reason of an error in one line."""
     if isinstance(error, ResponseHandlingException):
         return f"{type(error.source).__name__}: {error.source}"
     if isinstance(error, UnexpectedResponse):
@@ -117,21 +119,21 @@ def _said_by(error: UnexpectedResponse) -> str:
 def open_server_store(
     engine: str, url: str, options: EngineOptions, settings: QdrantSettings
 ) -> ClientStore:
-    """Make a client of a server, which need not answer yet.
+    """Create a client of a server, which need not respond yet.
 
     Args:
-        engine: what it is called in messages.
+        engine: Name of the vector database in messages.
         url: ``http://host:port`` or ``https://host:port``.
-        options: how it is reached.
-        settings: of collections.
+        options: Connection options.
+        settings: Settings of collections.
     """
     tries = Retries(engine, options.timeout_s, options.retries)
     client = QdrantClient(
         url=url,
         api_key=options.token,
-        # In whole seconds, for the server; `tries` says how long an answer is waited for.
+        # In whole seconds, for the server; `tries` limits how long a response is waited for.
         timeout=math.ceil(options.timeout_s),
-        # It would be asked in a thread of its own, and its version be warned of.
+        # The check would run in a thread of its own, and warn about the server's version.
         check_compatibility=False,
         event_hooks={"request": [tries.limit]},
     )
@@ -139,16 +141,16 @@ def open_server_store(
 
 
 def open_local_store(engine: str, folder: Path, settings: QdrantSettings) -> ClientStore:
-    """Open a folder in the client's local mode; it is made, if it is not there.
+    """Open a folder in the client's local mode; it is created if it is missing.
 
     Args:
-        engine: what it is called in messages.
-        folder: that no other client has open.
-        settings: of collections.
+        engine: Name of the vector database in messages.
+        folder: Folder that no other client has open.
+        settings: Settings of collections.
 
     Raises:
-        EngineUnavailableError: another process has it open.
-        EngineError: it cannot be read.
+        EngineUnavailableError: If another process has it open.
+        EngineError: If the folder cannot be read.
     """
     try:
         client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
@@ -161,13 +163,13 @@ def open_local_store(engine: str, folder: Path, settings: QdrantSettings) -> Cli
 
 
 class InTurn:
-    """Makes calls one at a time: the local mode has no locks."""
+    """Makes calls one at a time, because the local mode has no locks."""
 
     def __init__(self, engine: str) -> None:
-        """Make the lock that calls wait for.
+        """Create the lock.
 
         Args:
-            engine: what it is called in messages.
+            engine: Name of the vector database in messages.
         """
         self._engine = engine
         self._lock = threading.Lock()
@@ -176,7 +178,7 @@ class InTurn:
         """Make a call.
 
         Raises:
-            EngineError: what was asked for is not there, or cannot be written.
+            EngineError: If the requested object is missing or cannot be written.
         """
         with self._lock:
             try:

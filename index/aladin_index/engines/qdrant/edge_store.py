@@ -36,7 +36,7 @@ from aladin_index.items.filters import Filter
 from aladin_network.errors import EngineError, EngineUnavailableError
 from aladin_network.files import make_folder, sync, write_json
 
-# Kilobytes of vectors from which on a graph is walked: Qdrant's own default.
+# Size of the vectors, in kilobytes, from which a graph is built: Qdrant's own default.
 _FULL_SCAN_KB = 10_000
 _DATATYPES = {
     "float32": edge.VectorStorageDatatype.Float32,
@@ -47,7 +47,7 @@ _DATATYPES = {
 def edge_vectors(
     shape: CollectionShape | None, settings: QdrantSettings
 ) -> dict[str, edge.EdgeVectorParams]:
-    """Describe the vectors of a collection; Edge has none without any, but points without."""
+    """Describe the vectors of a collection; Edge requires one even if points have none."""
     links = settings.m if settings.index == "hnsw" else 0
     vectors = {
         MATCH: edge.EdgeVectorParams(
@@ -62,7 +62,7 @@ def edge_vectors(
             distance=edge.Distance.Dot,
             datatype=_DATATYPES[shape.token_vectors],
             multivector_config=edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim),
-            # Tokens are scored, never searched, and too many for the memory.
+            # Tokens are scored, never searched, and too many to be kept in memory.
             hnsw_config=edge.HnswIndexConfig(0, settings.ef_construct, _FULL_SCAN_KB),
             memory=edge.Memory.Cold,
         )
@@ -70,14 +70,14 @@ def edge_vectors(
 
 
 def nearest(query: NDArray[np.float32], using: str) -> edge.Query:
-    """Ask for what is nearest to a vector, or to many."""
-    # The annotations of Edge name lists only; arrays are read without a copy for each number.
+    """Build the query for the points nearest to a vector, or to a multivector."""
+    # The annotations of Edge name only lists; arrays are read without a copy of each number.
     vectors = cast(list[float], np.ascontiguousarray(query, dtype=np.float32))
     return edge.Query.Nearest(vectors, using=using)
 
 
 def edge_point(point: Point) -> edge.Point:
-    """Make a point to be put in."""
+    """Convert a point for insertion."""
     vectors: dict[str, Any] = {}
     if point.embedding is not None:
         vectors[MATCH] = np.ascontiguousarray(point.embedding, dtype=np.float32)
@@ -90,7 +90,7 @@ def edge_filter(filter: Filter) -> edge.Filter:
     """Translate a filter.
 
     Raises:
-        InputError: it orders texts, which Qdrant cannot do.
+        InputError: If the filter compares texts by order, which Qdrant cannot do.
     """
     return _filter(conditions(filter))
 
@@ -111,7 +111,7 @@ def _condition(spec: dict[str, Any]) -> edge.Filter | edge.FieldCondition:
 
 
 _ALIASES = "aliases.json"
-# Of folders that are being made or removed.
+# Suffix of folders that are being created or removed.
 _PARTIAL = ".partial"
 _POINTS_AT_A_TIME = 500
 _LOCK_HELD = "WouldBlock"
@@ -124,15 +124,15 @@ T = TypeVar("T")
 
 
 class EdgeStore:
-    """A `PointStore` over shards of Qdrant Edge in a folder."""
+    """A `PointStore` based on shards of Qdrant Edge in a folder."""
 
     def __init__(self, engine: str, folder: Path, settings: QdrantSettings) -> None:
-        """Work in a folder; its shards are loaded when they are first asked for.
+        """Use a folder; its shards are loaded on first use.
 
         Args:
-            engine: what it is called in messages.
+            engine: Name of the vector database in messages.
             folder: need not be there.
-            settings: of collections; there are no replicas or shards to be set.
+            settings: Settings of collections; those of replicas and shards are ignored.
         """
         self._engine = engine
         self._folder = folder
@@ -187,7 +187,7 @@ class EdgeStore:
                 shutil.rmtree(partial)
 
     def index_field(self, collection: str, path: str, kind: FieldKind) -> None:
-        """Have a field of the payload indexed, unless it is."""
+        """Index a field of the payload, unless it is indexed."""
         self._update(collection, edge.UpdateOperation.create_field_index(path, _FIELD_KINDS[kind]))
 
     def optimise(self, collection: str) -> None:
@@ -272,10 +272,10 @@ class EdgeStore:
         return points
 
     def check_health(self) -> None:
-        """Return: it answers as long as this process does."""
+        """Do nothing: the store is available as long as this process runs."""
 
     def close(self) -> None:
-        """Let go of all shards; what was put in is on the disk."""
+        """Close all shards; inserted points are on disk."""
         with self._lock:
             for shard in self._shards.values():
                 self._run(shard.close)
@@ -303,7 +303,7 @@ class EdgeStore:
         self._run(lambda: shard.update(operation))
 
     def _flush(self, collection: str) -> None:
-        # The log alone outlives this process, but not the machine's power.
+        # The log alone survives the end of this process, but not a power failure.
         self._run(self._shard(collection).flush)
 
     def _run(self, call: Callable[[], T]) -> T:

@@ -20,15 +20,15 @@ from aladin_index.engines.qdrant.store import (
     ScoredPoint,
 )
 
-# A server refuses messages of more than 32 MiB unless it is told otherwise, and holds each of
-# them in memory several times over while it reads it.
+# By default a server rejects messages of more than 32 MiB; it holds each several times in memory
+# while reading it.
 _MESSAGE_BYTES = 8 * 2**20
-# Tokens are rounded, by far less than a score of float32 resolves: half the message.
+# Tokens are rounded by far less than the resolution of a float32 score, which halves the message.
 _TOKEN_DECIMALS = 8
-# Of a number in JSON, its comma included.
+# Bytes of a number in JSON, comma included.
 _EMBEDDING_CHARS, _TOKEN_CHARS = 23, 13
-# Kilobytes of vectors of a segment from which on there is a graph, which is Qdrant's default; 0
-# leaves all as it is while a collection is filled.
+# Size of a segment's vectors, in kilobytes, from which a graph is built: Qdrant's default. With 0,
+# nothing is built while a collection is filled.
 _INDEXED_FROM_KB, _NEVER = 10_000, 0
 
 
@@ -50,7 +50,7 @@ def vectors_of(shape: CollectionShape, settings: QdrantSettings) -> dict[str, mo
             multivector_config=models.MultiVectorConfig(
                 comparator=models.MultiVectorComparator.MAX_SIM
             ),
-            # Tokens are scored, never searched, and too many for the memory.
+            # Tokens are scored, never searched, and too many to be kept in memory.
             hnsw_config=models.HnswConfigDiff(m=0),
             on_disk=True,
         )
@@ -58,12 +58,12 @@ def vectors_of(shape: CollectionShape, settings: QdrantSettings) -> dict[str, mo
 
 
 def indexing(*, now: bool) -> models.OptimizersConfigDiff:
-    """Say whether graphs are to be built, or only once all items are there."""
+    """Return the configuration that builds graphs, or that defers them until the end."""
     return models.OptimizersConfigDiff(indexing_threshold=_INDEXED_FROM_KB if now else _NEVER)
 
 
 def point_structs(points: Sequence[Point]) -> Iterator[list[models.PointStruct]]:
-    """Yield points in messages of a size that a server takes, each with at least one."""
+    """Yield points in messages of a size that a server accepts, at least one point each."""
     message: list[models.PointStruct] = []
     size_bytes = 0
     for point in points:
@@ -80,7 +80,7 @@ def point_structs(points: Sequence[Point]) -> Iterator[list[models.PointStruct]]
 def search_requests(
     query: EngineQuery, fields: Sequence[str], parameters: models.SearchParams | None
 ) -> list[models.QueryRequest]:
-    """Ask for the nearest points, and with words for their MaxSim, too.
+    """Request the nearest points and, if there are words, their MaxSim scores.
 
     A query that goes on to MaxSim does not return the scores that it began with, so it comes
     beside the first: the server does the first stage twice, which costs less than a second
@@ -111,7 +111,7 @@ def search_requests(
 
 
 def scored_points(answers: Sequence[QueryResponse]) -> list[ScoredPoint]:
-    """Read the answers to `search_requests`.
+    """Convert the responses to `search_requests`.
 
     The two searches may find different points, should one be changed in between, or the graph be
     walked by another way: a point that only the second found is left out.
@@ -124,7 +124,7 @@ def scored_points(answers: Sequence[QueryResponse]) -> list[ScoredPoint]:
 
 
 def point_of_record(record: models.Record) -> Point:
-    """Read a point that was asked for by its key."""
+    """Convert a point that was requested by its key."""
     vectors = cast(dict[str, Any], record.vector or {})
     embedding = np.asarray(vectors[MATCH], np.float32) if MATCH in vectors else None
     return Point(str(record.id), dict(record.payload or {}), embedding)

@@ -1,4 +1,4 @@
-"""Items as points of Qdrant, and filters over their payload in the form of its REST interface.
+"""Items as points of Qdrant, and filters on their payload in the form of its REST API.
 
 In the payload, `id` is the user's own id, for people who use Qdrant's dashboard; `item` is the
 whole item as a text, so that it can be restored exactly. The fields for filters are beside it, see
@@ -26,14 +26,16 @@ from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import InputError
 
 VALUES, NUMBERS = "values", "numbers"
-# Of a field in `numbers`: the least and the greatest, in a list, and what rounding left of each.
+# Smallest and greatest value of a field in `numbers`, as a list, and the rounding remainder of
+# each.
 _ENDS, _LEAST_REST, _GREATEST_REST = "ends", "least_rest", "greatest_rest"
-# All integers up to here are floats, and a number rounded to less is not rounded at all.
+# All integers up to this one are exact as floats, and a number that rounds to less is not changed
+# by rounding.
 _EXACT = 2.0**53
 
 
 def filtered_payload(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a payload has for filters to look at."""
+    """Return the part of a payload that filters use."""
     fields = filter_fields(metadata)
     numbers = {
         key: {
@@ -55,7 +57,7 @@ def conditions(filter: Filter) -> dict[str, Any]:
     """Translate a filter.
 
     Raises:
-        InputError: it orders texts, which Qdrant cannot do.
+        InputError: If the filter compares texts by order, which Qdrant cannot do.
     """
     if isinstance(filter, And):
         return {"must": [conditions(part) for part in filter.parts]}
@@ -82,8 +84,8 @@ def _within(field: str, bound: Bound) -> dict[str, Any]:
     path = f"{NUMBERS}.{field_key(field)}"
     if abs(key.rounded) < _EXACT:
         return {"key": f"{path}.{_ENDS}", "range": {bound.comparison: key.rounded}}
-    # Where the other end has the same value, or the one that counts lies beyond, the first
-    # condition says so already: the rest is that of the end that is compared.
+    # If the other end has the same value, or the end in question lies beyond, the first condition
+    # is already satisfied: the remainder is that of the compared end.
     beyond = bound.comparison.removesuffix("e")
     end_rest = _GREATEST_REST if beyond == "gt" else _LEAST_REST
     same = {"key": f"{path}.{_ENDS}", "range": {"gte": key.rounded, "lte": key.rounded}}
@@ -93,21 +95,22 @@ def _within(field: str, bound: Bound) -> dict[str, Any]:
 
 
 ID, ITEM, PACKED = "id", "item", "packed"
-# Qdrant's own keys are numbers or UUIDs; this one makes a UUID of any id, always the same.
+# Qdrant's own keys are numbers or UUIDs; this namespace derives a UUID from any id, always the
+# same.
 _IDS = uuid.UUID("5d2f1c1e-6f0c-5a37-9d5e-3b1f6b6f2a10")
 
 
 def key_of(item_id: str) -> str:
-    """Return the key under which an item is kept."""
+    """Return the key of an item."""
     return str(uuid.uuid5(_IDS, item_id))
 
 
 def point_of(entry: EngineItem, codec: TokenCodec, *, with_vectors: bool) -> Point:
-    """Make a point of an item with its embedding and tokens.
+    """Convert an item with its embedding and tokens to a point.
 
     Args:
-        entry: with its embedding and its tokens.
-        codec: that packed the tokens.
+        entry: Item with its embedding and tokens.
+        codec: Codec that packed the tokens.
         with_vectors: keep the tokens as vectors, too.
     """
     assert entry.embedding is not None
@@ -118,20 +121,20 @@ def point_of(entry: EngineItem, codec: TokenCodec, *, with_vectors: bool) -> Poi
         PACKED: base64.b64encode(token_bytes(entry.tokens)).decode("ascii"),
         **filtered_payload(entry.item.metadata),
     }
-    # A multivector of no vectors is none.
+    # A multivector without vectors is stored as none.
     tokens = codec.unpack(entry.tokens) if with_vectors and entry.tokens.count else None
     return Point(key_of(entry.item.id), payload, entry.embedding, tokens)
 
 
 def entry_of(point: Point, codec: TokenCodec) -> EngineItem:
-    """Read the item of a point; tokens that were not asked for are None."""
+    """Return the item of a point; tokens that were not requested are None."""
     packed = point.payload.get(PACKED)
     tokens = None if packed is None else tokens_of(base64.b64decode(packed), codec)
     return EngineItem(item_from_text(point.payload[ITEM]), point.embedding, tokens)
 
 
 def found_entry_of(found: ScoredPoint, codec: TokenCodec) -> FoundItem:
-    """Read the item of a point that was found."""
+    """Return the item of a point found by a search."""
     entry = entry_of(Point("", found.payload), codec)
     # Qdrant calculates in float32.
     align = None if found.align is None else float(np.float32(found.align))
@@ -143,11 +146,11 @@ _CODEC, _CENTROIDS = "codec", "centroids"
 
 @dataclass(frozen=True, eq=False)
 class CollectionForm:
-    """Kept beside a side's items, and like its collection never changed.
+    """Form of a collection, stored with its items; never changed.
 
     Attributes:
-        codec: of the tokens, without feedback.
-        token_vectors: how tokens are kept for MaxSim.
+        codec: Codec of the tokens, without error feedback.
+        token_vectors: How tokens are stored for MaxSim.
         indexed_paths: fields of the payload that this process had indexed; it is not kept.
     """
 
@@ -156,7 +159,7 @@ class CollectionForm:
     indexed_paths: set[str] = field(default_factory=set[str])
 
     def pieces(self) -> dict[str, bytes]:
-        """Write this as named pieces of bytes."""
+        """Serialise the form as named pieces of bytes."""
         described = {
             "dtype": self.codec.dtype,
             "dim": self.codec.dim,
@@ -169,7 +172,7 @@ class CollectionForm:
 
     @classmethod
     def of_pieces(cls, pieces: Mapping[str, bytes]) -> CollectionForm:
-        """Read what `pieces` wrote."""
+        """Deserialise the result of `pieces`."""
         described = json.loads(pieces[_CODEC])
         centroids = pieces.get(_CENTROIDS)
         book = None

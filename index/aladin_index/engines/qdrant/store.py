@@ -21,8 +21,8 @@ from aladin_network.errors import ConfigError
 
 MATCH, TOKENS = "match", "tokens"
 FieldKind = Literal["keyword", "float"]
-# Scores of float32 equal those of our kernel; float16 halves the room that tokens take and
-# rounds scores; with "none" the engine scores no words, and our kernel re-ranks all.
+# Scores in float32 equal those of our kernel; float16 halves the size of the tokens and rounds
+# scores; with "none" Qdrant computes no alignment scores, and our kernel re-ranks all candidates.
 TokenVectors = Literal["float32", "float16", "none"]
 
 
@@ -33,7 +33,7 @@ class CollectionShape:
     Attributes:
         embedding_dim: size of an embedding.
         token_dim: size of a token.
-        token_vectors: how tokens are kept for MaxSim.
+        token_vectors: How tokens are stored for MaxSim.
     """
 
     embedding_dim: int
@@ -42,13 +42,14 @@ class CollectionShape:
 
 
 class Point(NamedTuple):
-    """An item as Qdrant keeps it.
+    """An item as Qdrant stores it.
 
     Attributes:
         key: a UUID.
-        payload: what JSON can say.
+        payload: Data in the form of JSON.
         embedding: (d_match,) float32; None where it was not asked for.
-        tokens: (tokens, d_align) float32 for MaxSim; None: it is not scored by words.
+        tokens: Array (tokens, d_align) of float32 for MaxSim, or None if Qdrant does not score the
+            item's tokens.
     """
 
     key: str
@@ -61,9 +62,10 @@ class ScoredPoint(NamedTuple):
     """A point that a search found.
 
     Attributes:
-        payload: of the fields that were asked for.
+        payload: Payload with the requested fields.
         match: dot product of the embeddings.
-        align: MaxSim with the words; None: there were none, or the point has no tokens.
+        align: MaxSim score with the words, or None if there were no words or the point has no
+            tokens.
     """
 
     payload: dict[str, Any]
@@ -72,7 +74,7 @@ class ScoredPoint(NamedTuple):
 
 
 class PointStore(Protocol):
-    """Collections of points; safe to use from any number of threads.
+    """Collections of points; thread-safe.
 
     Raises EngineUnavailableError where the engine does not answer in time, EngineError where it
     refuses.
@@ -103,7 +105,7 @@ class PointStore(Protocol):
         ...
 
     def index_field(self, collection: str, path: str, kind: FieldKind) -> None:
-        """Have a field of the payload indexed for filters, unless it is."""
+        """Index a field of the payload for filters, unless it is indexed."""
         ...
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
@@ -148,23 +150,23 @@ class PointStore(Protocol):
         ...
 
     def check_health(self) -> None:
-        """Return where the engine answers."""
+        """Check that the store responds."""
         ...
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release all resources."""
         ...
 
 
-# Candidates of a graph that are tried, until enough is found.
+# Numbers of candidates of a graph search to try until the recall is sufficient.
 _WIDTHS = (128, 256, 512, 1024, 2048, 4096)
-# What qdrant-client calls the levels of its `ReadConsistencyType`.
+# Names of the levels in qdrant-client's `ReadConsistencyType`.
 Consistency = Literal["majority", "quorum", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class QdrantSettings:
-    """How collections are made and searched; the defaults are ours where Qdrant's lose recall.
+    """How collections are created and searched; differs from Qdrant's defaults for recall.
 
     In Qdrant Edge, of 20,000 vectors of 256 numbers around 200 centres, each 1.5 times as far from
     its centre as that is from 0, searches for 100 that looked at 128, 200 and 512 candidates found
@@ -172,16 +174,16 @@ class QdrantSettings:
     and 99.6 %.
 
     Attributes:
-        shards: of a collection; None: one for each of the server's nodes.
-        replicas: of a shard.
+        shards: Number of shards of a collection, or None for one per node of the server.
+        replicas: Number of replicas of a shard.
         index: "hnsw", or "flat" compares with every item.
         m: links of a node of the graph.
         ef_construct: candidates that are looked at for the links of a node.
-        ef: candidates that a search of the graph looks at, at least; it looks at twice as many as
-            are asked for. None: as a push has found to be needed.
-        tokens: how tokens are kept for MaxSim, see `TokenVectors`.
-        consistency: how many replicas have to agree on what is read; None: with replicas,
-            "quorum", so that what most of them acknowledged is found.
+        ef: Minimum number of candidates of a graph search, which uses at least twice the number of
+            requested results; or None for the number chosen by the push.
+        tokens: How tokens are stored for MaxSim, see `TokenVectors`.
+        consistency: How many replicas have to agree on a read, or None for "quorum" if there are
+            replicas, so that a write acknowledged by a majority is found.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -196,7 +198,7 @@ class QdrantSettings:
     consistency: Consistency | None = None
 
     def __post_init__(self) -> None:
-        """Refuse impossible values.
+        """Check the values.
 
         Raises:
             ConfigError: a number below 1, or a graph without links.
@@ -208,27 +210,27 @@ class QdrantSettings:
 
     @property
     def most_replicas(self) -> int:
-        """How many replicas are the most of them."""
+        """Return the number of replicas that form a majority."""
         return self.replicas // 2 + 1
 
     @property
     def first_stage(self) -> EngineFirstStage:
-        """How collections of these settings are searched."""
+        """Return how collections with these settings are searched."""
         widths = _WIDTHS if self.ef is None else (self.ef,)
         return EngineFirstStage(self.index, widths if self.index == "hnsw" else ())
 
     def candidates(self, count: int, width: int | None) -> int:
-        """Return how many candidates a search of the graph looks at.
+        """Return the number of candidates of a graph search.
 
         Args:
             count: items wanted.
-            width: that a push has chosen; None: the widest.
+            width: Width chosen by a push, or None for the widest.
         """
         return max(self.ef or width or _WIDTHS[-1], 2 * count)
 
     @classmethod
     def of(cls, location: EngineLocation) -> QdrantSettings:
-        """Read the settings of a location.
+        """Read the settings from a location.
 
         Raises:
             ConfigError: one that Qdrant does not have, or an impossible value.

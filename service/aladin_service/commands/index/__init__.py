@@ -1,4 +1,4 @@
-"""``aladin index``: everything that is done to an index."""
+"""``aladin index``: all commands for an index."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def build(
 
 
 class _Sources(NamedTuple):
-    """What is indexed, as the options name it."""
+    """The sources to index, as given by the options."""
 
     images: Path | None
     texts: Path | None
@@ -144,7 +144,7 @@ class _Sources(NamedTuple):
 
 
 class _Cluster(NamedTuple):
-    """What encodes, as the options of a Ray cluster name it; without an address, this machine."""
+    """The encoding machines, as given by the options: a Ray cluster or this machine."""
 
     address: str | None
     workers: int | None
@@ -159,7 +159,7 @@ def _build(
     device: DeviceName,
     cluster: _Cluster,
 ) -> None:
-    """Build, and print what the new generation holds."""
+    """Build, and print the contents of the new generation."""
     from aladin_index.build.builder import build_index
     from aladin_index.cluster.pool import WorkerSettings
     from aladin_index.cluster.ray_encoding import connected, ray_encoding
@@ -178,7 +178,7 @@ def _build(
         places = None if images is None else photo_places(images, sources.photos_root)
         photos = None if images is None else image_items(images, split, store, places)
         found = _find_regions(model, sources, store, own_device, settings.device)
-        # Reported once if the captions are those of the photos.
+        # Reported only once if the captions belong to the photos.
         on_skip = ignore_skipped if texts == images else log_skipped
         lines = None if texts is None else text_items(texts, split, on_skip)
         before = live_generation(out) if (out / CURRENT).exists() else None
@@ -248,7 +248,7 @@ def _warn_of_changes(out: Path, before: int | None, generation: int) -> None:
 
 @contextmanager
 def explain_resume(out: Path) -> Generator[None]:
-    """Tell a user who stops a build how to continue it."""
+    """Tell a user who interrupts a build how to continue it."""
     from aladin_index.build.plan import can_resume
 
     try:

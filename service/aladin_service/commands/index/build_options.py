@@ -1,4 +1,4 @@
-"""Options of the commands that make an index."""
+"""Options of the commands that create an index."""
 
 from __future__ import annotations
 

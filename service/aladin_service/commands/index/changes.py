@@ -139,7 +139,7 @@ class _NewItems:
 
     @property
     def regions(self) -> RegionSource | None:
-        """Reads the regions of photos, or None if the network reads photos."""
+        """The reader of photo regions, or None if the network reads photos."""
         return self.store if self.finder is None else self.finder
 
     def read(self, target: Target, *, report: bool = True) -> Iterable[SourceItem | SkippedItem]:
@@ -158,7 +158,7 @@ class _NewItems:
 
         if target == "texts":
             assert self.texts is not None
-            # Reported once: not if the photos are added from the same source.
+            # Reported only once: not if the photos are added from the same source.
             on_skip = log_skipped if report and self.texts != self.images else ignore_skipped
             return text_items(self.texts, self.split, on_skip)
         assert self.images is not None

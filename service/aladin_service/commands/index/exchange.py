@@ -44,7 +44,7 @@ def import_(
     filter_fields: FieldsOption = None,
     photos_root: PhotosRootOption = None,
 ) -> None:
-    """Make an index of precomputed embeddings and tokens; nothing is encoded.
+    """Create an index from precomputed embeddings and tokens, without encoding.
 
     In: FOLDER, as written by aladin index export or clip-retrieval inference: img_emb/, text_emb/
     and metadata/, and optionally img_tokens/ and text_tokens/; without tokens, searches use the

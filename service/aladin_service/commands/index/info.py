@@ -57,7 +57,7 @@ def info(
 def _engine_info(
     index: Path, location: EngineLocation, *, as_json: bool, plot: Path | None
 ) -> None:
-    """Show what an engine has of an index."""
+    """Show the contents of an index in a vector database."""
     from aladin_index.engines.connect import connect
     from aladin_index.engines.engine_index import describe_engine_index
     from aladin_network.errors import InputError

@@ -16,7 +16,7 @@ from aladin_service.commands.options import JsonOption, parse_bytes
 MEMORY = "64GiB"
 
 
-# Bits of a token's value, and how `aladin index build --tokens` calls that form.
+# Bits per token value, and the name of that format in `aladin index build --tokens`.
 TokenBits = Literal["2", "4", "8", "16"]
 _TOKEN_DTYPES: dict[TokenBits, TokenDtype] = {
     "2": "2bit",
@@ -136,7 +136,7 @@ def plan(
     constants: ConstantsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate what an index of a given size takes, on one machine and in a cluster.
+    """Estimate the requirements of an index of a given size, on one machine and in a cluster.
 
     In: numbers. Out: on stdout, memory, disk, machines, build hours and expected latency of an
     index of files, and of one in an engine such as Milvus. They are computed from measured costs;

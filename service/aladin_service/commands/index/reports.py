@@ -1,4 +1,4 @@
-"""What the commands that make a generation print about it."""
+"""Printed reports of the commands that create a generation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def print_generation(
     left_out: Sequence[SkippedItem] = (),
     more: str = "",
 ) -> None:
-    """Print what the live generation holds and, on stderr, what was skipped.
+    """Print the contents of the live generation and, on stderr, the skipped items.
 
     Args:
         index: Folder of the index.

@@ -1,4 +1,4 @@
-"""Who may do what over HTTP: keys, scopes, rates, hosts, origins, and the headers of answers.
+"""Access control of the HTTP service: keys, scopes, rates, hosts, origins, and headers.
 
 For routes: `request.state.key` is the `ApiKey` of the request (see `aladin_service.keys`), None
 without one; `rate_limits.charge` takes more than one request's worth; `audit.write_record` is the

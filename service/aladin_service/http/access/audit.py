@@ -1,4 +1,4 @@
-"""One line in the log for every request that would change the index, whatever became of it."""
+"""Audit log: one line for every request that would change the index, whatever its result."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from aladin_service.observe.logs import CURRENT_REQUEST, FIELDS
 
 _LOG = logging.getLogger("service.audit")
 
-# Of a path, which whoever has no key may make as long as a head: an id and its escapes fit.
+# Longest logged path; a client without a key may send one as long as a request head. An id with its
+# escapes fits.
 _SHOWN_PATH_CHARS = 2000
 
 
 @dataclass
 class WriteRecord:
-    """What a write was about; its route fills it in as it finds out.
+    """Data of a write request for the audit log, filled in by its route.
 
     Attributes:
         target: images or texts.
-        ids: that the request names.
+        ids: Ids named in the request.
         result: ids by what became of them; empty where the write failed.
-        generation: of the index that was changed; None where the write failed.
+        generation: Generation of the changed index, or None if the write failed.
     """
 
     target: str | None = None
@@ -52,15 +53,16 @@ def log_write(
     path: str,
     status: int | None,
 ) -> None:
-    """Write the line: names and ids, never a key or what an item contains.
+    """Write the audit line: names and ids, never a key or the contents of an item.
 
     Args:
-        record: as far as the route has filled it in.
-        key_name: of the request's key; None without one.
+        record: Record as far as the route has filled it in.
+        key_name: Name of the request's key, or None without a key.
         client: its address.
-        method: of the request.
-        path: of the request, decoded; a long one is cut.
-        status: of the answer; None: there was none, the client hung up or the service failed.
+        method: HTTP method of the request.
+        path: Decoded path of the request; a long path is truncated.
+        status: Status of the answer, or None without an answer because the client disconnected or
+            the service failed.
     """
     outcome = "done"
     if status is None or status >= 500:
@@ -83,7 +85,7 @@ def log_write(
     }
     _LOG.log(
         logging.INFO if outcome == "done" else logging.WARNING,
-        # JSON: an id may hold line breaks, and must not make a line of its own.
+        # JSON: an id may contain line breaks, which must not start a new log line.
         "write %s: %s",
         outcome,
         json.dumps({name: value for name, value in fields.items() if value not in (None, [])}),

@@ -36,14 +36,14 @@ from aladin_service.keys.api_key import ApiKey
 
 
 def presented_key(headers: Headers) -> str | None:
-    """Return the secret that a request carries; None: it carries none.
+    """Return the secret that a request carries, or None if there is none.
 
     Args:
         headers: ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
 
     Raises:
-        UnauthorizedError: there is another kind of authorization, or several that differ: a proxy
-            that checks one and a service that checks the other would be no check at all.
+        UnauthorizedError: If there is another kind of authorization, or several that differ: if a
+            proxy checked one and the service another, neither check would be effective.
     """
     given = set(headers.getlist("x-api-key"))
     for value in headers.getlist("authorization"):
@@ -56,12 +56,12 @@ def presented_key(headers: Headers) -> str | None:
     return given.pop() if given else None
 
 
-# What changes nothing and is cheap enough for a page that cannot read the answer.
+# Methods that change nothing and are cheap enough for a page that cannot read the answer.
 _SAFE_METHODS = ("GET", "HEAD")
 
 
 class AccessControl:
-    """Lets a request pass to its route, or answers it.
+    """Passes a request to its route, or rejects it.
 
     It looks at, in this order: the table's row for the route; the page that sent the request; its
     key; what the key, or whoever has none, may do; without a key its host; its client's rate.
@@ -135,7 +135,7 @@ class AccessControl:
         return key
 
     async def _count_wrong_key(self, scope: Scope) -> None:
-        """Limit refused keys alone: others who share the address may have accepted ones.
+        """Count rejected keys only: other clients with the same address may have accepted keys.
 
         Raises:
             TooManyWrongKeysError: If there were too many of them lately.
@@ -195,7 +195,7 @@ class AccessControl:
 
 
 def _client(scope: Scope) -> str:
-    """Return the address of a request's client; a Unix socket has none."""
+    """Return the address of a request's client; there is none for a Unix socket."""
     client: tuple[str, int] | None = scope.get("client")
     return "" if client is None else client[0]
 
@@ -203,14 +203,14 @@ def _client(scope: Scope) -> str:
 _NOTHING = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _PAGE = (
     "script-src 'self'; style-src 'self'; connect-src 'self'; "
-    # Photos that need a key are fetched and shown as blobs, and so is a photo to search for.
+    # Photos that require a key are fetched and shown as blobs, as is a query photo.
     "img-src 'self' blob:"
 )
 _POLICIES = dict.fromkeys(("/", "/state", "/docs"), f"{_NOTHING}; {_PAGE}".encode())
 _DATA_POLICY = _NOTHING.encode()
 
 _FIXED = [
-    # A browser takes an answer for what it says it is, whatever is inside.
+    # Browsers use the declared content type of an answer, without inspecting its contents.
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     # Other sites cannot show our photos; pages of allowed origins read them with fetch.
@@ -219,7 +219,7 @@ _FIXED = [
 
 
 class AnswerHeaders:
-    """Adds the headers; the outermost layer, so that nothing is answered without them."""
+    """Adds the headers; the outermost layer, so that every answer has them."""
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         """Wrap an application."""
@@ -238,7 +238,7 @@ class AnswerHeaders:
             (b"content-security-policy", _POLICIES.get(scope["path"], _DATA_POLICY)),
         ]
         if self._origins:
-            # A cache must not give one page the answer that allows another.
+            # A cache must not give one page the answer for another origin.
             added.append((b"vary", b"Origin"))
             origin = next((value for name, value in scope["headers"] if name == b"origin"), b"")
             added += self._origins.get(origin, ())

@@ -24,12 +24,12 @@ from aladin_network.errors import ConfigError
 
 _REQUEST_HEADERS = "Authorization, Content-Type, X-API-Key, X-Request-ID"
 _ANSWER_HEADERS = "Retry-After, X-Request-ID"
-# How long a browser may keep our word; revoking an origin takes as long.
+# How long a browser may cache the permission; revoking an origin takes effect after this time.
 _MAX_AGE_S = 600
 
 
 def is_preflight(scope: Scope, headers: Headers) -> bool:
-    """Say whether a browser asks, before it sends a page's request, whether it may."""
+    """Return whether a request is a CORS preflight."""
     return (
         scope["method"] == "OPTIONS"
         and "origin" in headers
@@ -50,7 +50,7 @@ def preflight_response(methods: Iterable[str]) -> Response:
 
 
 def cors_headers(origin: str) -> list[tuple[bytes, bytes]]:
-    """Return what lets an allowed page read an answer."""
+    """Return the headers that let an allowed page read an answer."""
     return [
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-expose-headers", _ANSWER_HEADERS.encode()),
@@ -64,7 +64,7 @@ _ORIGIN = re.compile(r"https?://[^/?#@\s]+")
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a name or an address to listen on can be reached from this machine alone."""
+    """Return whether a listening name or address is reachable from this machine only."""
     if host.lower() == "localhost":
         return True
     try:
@@ -74,10 +74,10 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own_host(header: str, allowed: Collection[str]) -> bool:
-    """Say whether a Host header names this service.
+    """Return whether a Host header names this service.
 
     Args:
-        header: with or without a port.
+        header: Header value with or without a port.
         allowed: names in lower case, or `ANY_HOST`.
 
     Returns:
@@ -100,16 +100,16 @@ def is_own_host(header: str, allowed: Collection[str]) -> bool:
 
 
 def foreign_origin(headers: Headers, allowed: Collection[str]) -> str | None:
-    """Return the origin of the page that sent a request; None: ours, an allowed one, or no page.
+    """Return the foreign origin of a request; None for our own, an allowed one, or no page.
 
     Args:
-        headers: of the request.
+        headers: Headers of the request.
         allowed: origins.
     """
     origin = headers.get("origin")
     if origin is not None and origin in allowed:
         return None
-    # No page can set it, and it is right where a proxy has changed the Host header.
+    # No page can set this header, and it is correct even if a proxy has changed the Host header.
     site = headers.get("sec-fetch-site")
     if site is not None:
         return None if site in ("same-origin", "none") else origin or site

@@ -34,20 +34,20 @@ from aladin_service.settings import ServiceSettings
 
 _LOG = logging.getLogger(__name__)
 
-# A key that was removed is refused this much later at the latest.
+# Longest delay until a removed key is rejected.
 _CHECK_EVERY_S = 1.0
-# Programs that replace a file by deleting the old one leave none for a moment.
+# Programs that replace a file by deleting the old one leave a short gap without a file.
 _MISSING_S = 5.0
 
 
 class KeyRing:
-    """The keys of one file, each with its bucket; used by the event loop alone."""
+    """The keys of one file, each with its bucket; used only by the event loop."""
 
     def __init__(self, file: Path, clock: Clock = time.monotonic) -> None:
         """Read the file.
 
         Raises:
-            ConfigError: it is missing, cannot be read, or is not a file of keys.
+            ConfigError: If the file is missing, cannot be read, or is not a key file.
         """
         self._file = file
         self._clock = clock
@@ -59,7 +59,7 @@ class KeyRing:
         self._missing = False
 
     def find(self, secret: str) -> ApiKey | None:
-        """Return the key with a secret; None: there is no such key.
+        """Return the key with a secret, or None if there is no such key.
 
         How long it takes tells nothing: every digest is compared, each in constant time.
 
@@ -76,14 +76,14 @@ class KeyRing:
         return found
 
     def is_missing(self) -> bool:
-        """Return whether the file has been missing for so long that no key is accepted."""
-        # While it is missing every request looks for it: it may be back.
+        """Return whether the file has been missing for too long to accept keys."""
+        # While it is missing, every request checks whether it exists again.
         if self._missing or self._clock() - self._checked_s >= _CHECK_EVERY_S:
             self._reload()
         return self._missing
 
     def bucket(self, key: ApiKey) -> TokenBucket | None:
-        """Return what limits a key that was found; None: nothing does."""
+        """Return the rate limit of a key, or None if it has none."""
         return self._buckets.get(key.name)
 
     def _reload(self) -> None:
@@ -116,14 +116,14 @@ class KeyRing:
             if key.requests_per_s is None or key.burst is None:
                 continue
             bucket = before.get(key.name)
-            # A bucket that is as it was stays: a reload gives nobody a full one.
+            # The bucket of an unchanged key is kept: a reload does not refill it.
             if bucket is None or (bucket.per_s, bucket.burst) != (key.requests_per_s, key.burst):
                 bucket = TokenBucket(key.requests_per_s, key.burst, self._clock)
             self._buckets[key.name] = bucket
 
 
 def _version(file: Path) -> tuple[int, int, int] | None:
-    """Return what changes whenever the file does; None: it is not there."""
+    """Return a value that changes whenever the file does, or None if it does not exist."""
     try:
         found = file.stat()
     except OSError:
@@ -132,12 +132,12 @@ def _version(file: Path) -> tuple[int, int, int] | None:
 
 
 class Needed(NamedTuple):
-    """One row of the table.
+    """One row of the access table.
 
     Attributes:
-        method: of HTTP.
-        path: of the route, as the route writes it.
-        scope: that a request needs; "open": none, anybody may ask.
+        method: HTTP method.
+        path: Path of the route in the route's notation.
+        scope: Scope that a request needs, or "open" if it needs none.
     """
 
     method: str
@@ -145,8 +145,8 @@ class Needed(NamedTuple):
     scope: Scope | Literal["open"]
 
 
-# What is not here cannot be reached, whether there is a route or not: a new route that nobody
-# thought about stays closed.
+# Requests that are not listed here are rejected, even if there is a route: a new route stays closed
+# until it is listed.
 NEEDED = (
     Needed("POST", "/v1/search/images", "read"),
     Needed("POST", "/v1/search/texts", "read"),
@@ -162,12 +162,12 @@ NEEDED = (
     Needed("GET", "/v1/images/{item_id:path}", "read"),
     Needed("GET", "/v1/index", "read"),
     Needed("GET", "/v1/index/state", "read"),
-    # It tells what others searched for.
+    # It shows what others searched for.
     Needed("GET", "/v1/index/slow-queries", "metrics"),
     Needed("GET", "/healthz", "open"),
     Needed("GET", "/readyz", "open"),
     Needed("GET", "/metrics", "metrics"),
-    # The page and the description tell nothing of the index; the page asks for a key.
+    # The page and the API description disclose nothing of the index; the page asks for a key.
     Needed("GET", "/", "open"),
     Needed("GET", "/state", "open"),
     Needed("GET", "/page/limits.json", "open"),
@@ -183,35 +183,35 @@ _PATTERNS = [(compile_path(path)[0], rows) for path, rows in _BY_PATH.items() if
 
 
 def rows_of(path: str) -> dict[str, Needed]:
-    """Return the rows of a path by method; none where the service has nothing.
+    """Return the rows of a path by method; empty if the service has no such path.
 
     Args:
-        path: of a request, decoded.
+        path: Decoded path of a request.
     """
     exact = _BY_PATH.get(path)
     if exact is not None:
         return exact
-    # Not match: the router's own patterns would take "x" and a line break at the end for "x".
+    # Not match: the router's own patterns would accept "x" followed by a line break for "x".
     return next((rows for pattern, rows in _PATTERNS if pattern.fullmatch(path)), {})
 
 
-# Of one client: a key that was mistyped is tried by hand, or by a program at its start.
+# Limit per client: a mistyped key is tried by hand, or by a program at its start.
 _WRONG_KEYS_PER_S = 1.0
 _WRONG_KEYS_BURST = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccessPolicy:
-    """What holds for all requests of one service.
+    """Access rules for all requests of one service.
 
     Attributes:
-        keys: that are known; None: the service has none, and looks at none.
+        keys: Known keys, or None if the service has no keys and ignores those of requests.
         anonymous: scopes of a request without a key.
-        clients: what limits requests without a key; None: nothing does.
-        wrong_keys: what limits requests whose key is not accepted.
-        rates: where rates are counted for all replicas; None: each service counts alone.
+        clients: Rate limits of requests without a key, or None without limits.
+        wrong_keys: Rate limits of requests whose key is not accepted.
+        rates: Store of the rates of all replicas, or None if each service counts separately.
         hosts: names that a request without a key may ask for, in lower case.
-        origins: of the pages that may use the service, besides its own.
+        origins: Origins of the pages that may use the service, besides its own.
     """
 
     keys: KeyRing | None
@@ -223,7 +223,7 @@ class AccessPolicy:
     origins: frozenset[str]
 
     def is_locked(self) -> bool:
-        """Return whether every request is refused because the file of keys is missing."""
+        """Return whether every request is rejected because the key file is missing."""
         return self.keys is not None and not self.anonymous and self.keys.is_missing()
 
 
@@ -233,16 +233,16 @@ def make_policy(
     clock: Clock = time.monotonic,
     metrics: Metrics | None = None,
 ) -> AccessPolicy:
-    """Decide who gets in.
+    """Make the access rules from the settings.
 
     Without keys everybody on this machine may do everything. Where others can reach the service
     too, somebody has to have said that they may, and then they read and no more.
 
     Args:
-        settings: of the service.
-        host: that it listens on.
-        clock: of the rates, in seconds.
-        metrics: where is counted what a store of rates does not answer; None: nowhere.
+        settings: Settings of the service.
+        host: Host that the service listens on.
+        clock: Clock of the rates, in seconds.
+        metrics: Metrics that count failures of the rate store, or None to count nothing.
 
     Raises:
         ConfigError: the file of keys cannot be used, an origin is none, the store of rates is not

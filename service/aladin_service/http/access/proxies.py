@@ -1,4 +1,4 @@
-"""Proxies that stand before the service, and the address of a client that comes through them.
+"""Proxies in front of the service, and the addresses of clients behind them.
 
 Whoever connects can send `X-Forwarded-For`, so the header counts only in requests that come from a
 proxy which the environment variable FORWARDED_ALLOW_IPS names.
@@ -22,7 +22,7 @@ _SCHEMES = frozenset({"http", "https"})
 
 
 class TrustedProxies:
-    """The addresses whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed."""
+    """Addresses whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted."""
 
     def __init__(self, text: str = "") -> None:
         """Read the addresses.
@@ -104,7 +104,7 @@ class TrustedProxies:
 
 
 class ForwardedClient:
-    """Puts the client's own address and scheme into the scope of requests of trusted proxies."""
+    """Sets the client's own address and scheme in requests of trusted proxies."""
 
     def __init__(self, app: ASGIApp, proxies: TrustedProxies) -> None:
         """Wrap an application."""

@@ -23,25 +23,25 @@ from aladin_service.observe.metrics import Metrics
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-# Clients without a key that are remembered. Whoever is forgotten starts with a full bucket again,
-# so an attacker needs this many addresses to get around the limit.
+# Number of remembered clients without a key. A forgotten client starts with a full bucket again, so
+# an attacker needs this many addresses to evade the limit.
 _MAX_CLIENTS = 10_000
 
 Clock = Callable[[], float]
 
 
 class TokenBucket:
-    """Holds up to `burst` tokens and gets `per_s` new ones a second."""
+    """Holds up to `burst` tokens and gains `per_s` tokens per second."""
 
     __slots__ = ("_clock", "_filled_s", "_tokens", "burst", "per_s")
 
     def __init__(self, per_s: float, burst: int, clock: Clock = time.monotonic) -> None:
-        """Start full.
+        """Start with a full bucket.
 
         Args:
             per_s: above 0.
-            burst: at least 1.
-            clock: in seconds.
+            burst: Capacity in tokens, at least 1.
+            clock: Clock in seconds.
         """
         self.per_s = per_s
         self.burst = burst
@@ -55,12 +55,12 @@ class TokenBucket:
         What costs more than the bucket can hold waits until it is full, and leaves a debt.
 
         Args:
-            count: at least 1.
+            count: Number of tokens, at least 1.
             paid: tokens that the same request has taken before; they count as part of its cost.
 
         Raises:
-            RateLimitedError: there are too few; none is taken. The time in it is that until the
-                whole request passes if it is sent again.
+            RateLimitedError: If there are too few tokens; none is taken. The error states the time
+                until the whole request would pass if it is sent again.
         """
         self._fill()
         missing = min(count + paid, self.burst) - paid - self._tokens
@@ -69,7 +69,7 @@ class TokenBucket:
         self._tokens -= count
 
     def note(self, count: int) -> None:
-        """Take tokens that were given elsewhere, be there as many or not."""
+        """Take tokens that were granted elsewhere, even if there are too few."""
         self._fill()
         self._tokens -= count
 
@@ -80,34 +80,34 @@ class TokenBucket:
 
 
 class RateStore(Protocol):
-    """Keeps the buckets that several services share."""
+    """Stores the buckets that several services share."""
 
     async def take(self, who: str, bucket: TokenBucket, count: int, paid: int = 0) -> None:
         """Take tokens from a shared bucket.
 
         Args:
             who: names the bucket.
-            bucket: what this service counts alone; it has the rate and the burst of the shared one.
-            count: at least 1.
+            bucket: Local bucket of this service, with the rate and the burst of the shared one.
+            count: Number of tokens, at least 1.
             paid: tokens that the same request has taken before, see `TokenBucket.take`.
 
         Raises:
-            RateLimitedError: there are too few; none is taken.
+            RateLimitedError: If there are too few tokens; none is taken.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Release all resources."""
         ...
 
 
 class RateLimit(NamedTuple):
-    """What limits the client of one request.
+    """The rate limit of the client of one request.
 
     Attributes:
         who: the client, the same to all services.
-        bucket: of this service.
-        store: of all services together; None: this one counts alone.
+        bucket: Bucket of this service.
+        store: Store shared by all services, or None if this one counts separately.
     """
 
     who: str
@@ -123,10 +123,10 @@ class RateLimit(NamedTuple):
 
 
 class ClientBuckets:
-    """The buckets of clients that have no key, by their addresses."""
+    """The buckets of clients without a key, by address."""
 
     def __init__(self, per_s: float, burst: int, clock: Clock = time.monotonic) -> None:
-        """Know no client yet."""
+        """Start without clients."""
         self._per_s = per_s
         self._burst = burst
         self._clock = clock
@@ -145,7 +145,7 @@ class ClientBuckets:
 
 
 def client_network(address: str) -> str:
-    """Return whom an address stands for: one customer has a whole /64 of IPv6."""
+    """Return the network of an address: one customer has a whole /64 of IPv6."""
     if ":" not in address:
         return address
     try:
@@ -158,13 +158,13 @@ def client_network(address: str) -> str:
 
 
 async def charge(request: Request, count: int) -> None:
-    """Make a request that holds several queries or items cost as much as they would one by one.
+    """Charge a request with several queries or items as much as individual requests.
 
     The request itself has cost 1 when it reaches its route. One that costs more than its client's
     burst passes when the bucket is full, and leaves a debt.
 
     Args:
-        request: on its way through a route.
+        request: Request that is being handled by a route.
         count: queries or items in it.
 
     Raises:
@@ -177,18 +177,18 @@ async def charge(request: Request, count: int) -> None:
 
 _LOG = logging.getLogger(__name__)
 
-# What a request waits for an answer at most. One from a Redis nearby takes a millisecond.
+# Longest wait of a request for an answer. A Redis nearby answers in a millisecond.
 _TIMEOUT_S = 0.1
-# One that did not answer is asked again so much later; until then nobody waits for it.
+# Pause before a Redis that did not answer is queried again; no request waits for it meanwhile.
 _ASK_AGAIN_S = 1.0
-# Each is used by one request at a time, for a fraction of a millisecond.
+# Each connection is used by one request at a time, for a fraction of a millisecond.
 _MAX_CONNECTIONS = 8
 
 _PREFIX = "aladin:rate:"
 
-# `TokenBucket.take`, by the clock of the Redis: those of the services may differ. Nobody else is
-# served while it runs. Numbers are handed over as text, for Redis cuts them to integers. A bucket
-# that is full again is forgotten: one that is not there is full.
+# `TokenBucket.take` with the clock of the Redis, since those of the services may differ. The script
+# blocks all other clients while it runs. Numbers are passed as text, because Redis truncates them
+# to integers. A full bucket is deleted: a missing one is full.
 _TAKE = """
 local per_s, burst, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local paid = tonumber(ARGV[4])
@@ -213,7 +213,7 @@ return ''
 
 
 class RedisRates:
-    """Takes from buckets in a Redis; while it does not answer, from those of this service.
+    """Takes tokens from buckets in Redis, or from local buckets while Redis does not answer.
 
     Whoever was let in by all services together is noted in the bucket of the one that let it in, so
     that a Redis which goes away gives nobody a full bucket. Alone, each of N services gives a
@@ -221,12 +221,12 @@ class RedisRates:
     """
 
     def __init__(self, url: str, metrics: Metrics, clock: Clock = time.monotonic) -> None:
-        """Connect to nothing yet.
+        """Store the settings without connecting.
 
         Args:
             url: ``redis://[[user]:password@]host[:port][/database]``, ``rediss://`` for TLS, or
                 ``unix:///socket``.
-            metrics: where requests are counted that were counted alone.
+            metrics: Metrics that count the requests handled by local buckets only.
             clock: tells when to ask again, in seconds.
 
         Raises:
@@ -256,10 +256,11 @@ class RedisRates:
         await self._redis.aclose()
 
     async def _ask(self, who: str, bucket: TokenBucket, count: int, paid: int) -> float | None:
-        """Take tokens there.
+        """Take tokens from the bucket in Redis.
 
         Returns:
-            seconds until there are enough; 0: they were taken; None: the Redis does not answer.
+            Seconds until there are enough tokens, 0 if they were taken, or None if Redis does not
+            answer.
         """
         from redis.exceptions import RedisError
 
@@ -302,12 +303,12 @@ def _connect(url: str) -> Redis:
             timeout=_TIMEOUT_S,
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=_TIMEOUT_S,
-            # Once, at once: a connection that lay idle while the Redis was started again is dead.
+            # One immediate retry: a connection that was idle during a restart of Redis is broken.
             retry=Retry(NoBackoff(), 1),
             decode_responses=True,
         )
     except ValueError:
-        # Without the URL and without what was wrong with it: either may hold a password.
+        # Without the URL and the error message: either may contain a password.
         raise ConfigError(
             "ALADIN_RATE_STORE: expected redis://host:port/database, rediss://... or unix:///..."
         ) from None
@@ -315,6 +316,6 @@ def _connect(url: str) -> Redis:
 
 
 def _without_password(url: str) -> str:
-    """Return a URL as it may be shown."""
+    """Return a URL without its password, for messages."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

@@ -38,18 +38,19 @@ from aladin_service.search.job import Answered
 
 _LOG = logging.getLogger(__name__)
 
-# How long a batch that has begun waits from one answer to the next while the lines are full of
-# others' queries; then what is left of it is refused.
+# How long a running batch waits from one answer to the next while the queues are full of others'
+# queries; then the rest of the batch is rejected.
 _PATIENCE_S = 30.0
-# The least and the most between two attempts to get into a full line.
+# Shortest and longest pause between two attempts to enter a full queue.
 _LEAST_PAUSE_S = 0.005
 _MOST_PAUSE_S = 0.25
-# Where none of a batch is answered for such a reason, all of it is refused: it may be sent again.
+# If no query of a batch is answered for such a reason, the whole batch is rejected: it may be sent
+# again.
 _NOT_TAKEN = (OverloadedError, IndexNotReadyError, EngineUnavailableError)
 
 
 class BatchedSearch(SearchBody):
-    """A search of a batch: its fields, and what to find."""
+    """A search of a batch: its fields and its target."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"target": "images", "text": "two dogs in the snow"}]}
@@ -58,12 +59,12 @@ class BatchedSearch(SearchBody):
     target: Target
 
 
-# One of a batch, or why it is none.
+# A search of a batch, or the reason why it is not valid.
 BatchEntry = BatchedSearch | InputError
 
 
 class BatchFeed:
-    """One batch on its way: its queries take places in the lines as these come free.
+    """A running batch: its queries enter the queues as places become free.
 
     Several requests take turns: each has the next place in its turn, whatever its length.
     """
@@ -71,12 +72,12 @@ class BatchFeed:
     def __init__(
         self, service: ServiceState, entries: Sequence[BatchEntry], request_id: str
     ) -> None:
-        """Take nothing up yet.
+        """Store the entries without starting any.
 
         Args:
             service: answers.
-            entries: of the request, at least one.
-            request_id: told in the errors.
+            entries: Entries of the request, at least one.
+            request_id: Id of the request, included in the errors.
         """
         self._service = service
         self._entries = entries
@@ -87,14 +88,15 @@ class BatchFeed:
         self._gives_up_s = time.monotonic() + _PATIENCE_S  # put off by every answer
 
     async def run(self) -> list[bytes]:
-        """Answer all; cancelling it withdraws what waits.
+        """Answer all queries; cancelling withdraws those that wait.
 
         Returns:
             In their order, of each the answer as JSON, or a `BatchedError`.
 
         Raises:
-            OverloadedError: not even the first could be taken, or too many batches are under way.
-            IndexNotReadyError: no index is live.
+            OverloadedError: If not even the first query could be accepted, or too many batches are
+                running.
+            IndexNotReadyError: If no index is live.
             EngineUnavailableError: the engine that keeps it does not answer.
         """
         feeders = min(len(self._entries), self._service.settings.max_batch)
@@ -151,24 +153,24 @@ router = APIRouter(prefix="/v1/search", tags=["search"])
 
 
 class BatchedError(ErrorBody):
-    """Why one search of a batch failed; the others know nothing of it."""
+    """The error of one search of a batch; it does not affect the other searches."""
 
-    status: int = Field(description="That the search would have been answered with alone.")
+    status: int = Field(description="Status that the search alone would have been answered with.")
 
 
 class BatchAnswer(BaseModel):
-    """What became of the searches, in their order."""
+    """Results of the searches, in their order."""
 
     answers: list[SearchAnswer | BatchedError]
     took_ms: float
 
 
 async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
-    """Read a request with many searches; what is wrong with one of them is its own fault alone.
+    """Read a request with many searches; an error in one does not affect the others.
 
     Raises:
-        ContentTypeError: it is no JSON.
-        InputError: it is broken, or has none or too many.
+        ContentTypeError: If the content type is not JSON.
+        InputError: If the body is malformed, or has no searches or too many.
         RateLimitedError: the client may not ask for so many now.
     """
     content_type = request.headers.get("content-type", "")
@@ -194,7 +196,7 @@ Batch = Annotated[list[BatchEntry], Depends(read_batch)]
 _SCHEMA: dict[str, Any] = {
     "title": "SearchBatch",
     "type": "object",
-    "description": "Searches, answered in their order.",
+    "description": "Searches, answered in the same order.",
     "properties": {
         "queries": {"type": "array", "minItems": 1, "items": BatchedSearch.model_json_schema()}
     },
@@ -211,7 +213,7 @@ _SCHEMA: dict[str, Any] = {
     responses=error_docs(408, 413, 415, 422, 429, 503),
 )
 async def search_batch(request: Request, entries: Batch, service: Service) -> Response:
-    """Answer many searches; each gets the answer, or the error, that it would get alone.
+    """Answer many searches, each with the answer or the error of a separate request.
 
     A batch takes places in the waiting line as they come free, so it may be larger than the line.
     It is refused as a whole (429) only when not even its first search finds a place.

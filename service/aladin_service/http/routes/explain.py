@@ -24,7 +24,7 @@ _PNG_DOCS = {"content": {"image/png": {"schema": {"type": "string", "format": "b
 
 
 class ExplainBody(StrictBody):
-    """A photo that is not in the index, and a text that is."""
+    """A photo that is not in the index, and a text that is in the index."""
 
     image: Upload | None = Field(default=None, description="A picture file.")
     regions: Upload | None = Field(
@@ -51,9 +51,10 @@ async def read_explain_body(request: Request, service: Service) -> ExplainBody:
     """Read a request with a photo, JSON or multipart.
 
     Raises:
-        ContentTypeError: it is neither.
-        InputError: it is broken, or a field is unknown, missing or impossible.
-        BodyTooLargeError: it is over the limit (by the middleware, while it is read).
+        ContentTypeError: If the content type is neither of the two.
+        InputError: If the body is malformed, or a field is unknown, missing or impossible.
+        BodyTooLargeError: If the body exceeds the limit (raised by the middleware while it is
+            read).
     """
     body = await read_body(request, service, json_fields=())
     validate, strict = ExplainBody.model_validate, body.kind == "json"
@@ -96,7 +97,7 @@ async def explain(
     ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Draw which word of a text found which region of a photo, with the numbers of the score.
+    """Draw which word of a text matches which region of a photo, with the scores.
 
     The numbers are also in the file itself, as JSON in its text chunk `aladin-evidence`.
     """

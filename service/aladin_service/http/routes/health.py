@@ -1,4 +1,4 @@
-"""Whether the process is up, and whether it can answer."""
+"""Health of the process, and readiness for searches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aladin_service.work.workers import Workers, WorkersHealth
 
 router = APIRouter(tags=["health"])
 
-# For an index that was just published to be opened; a probe has to be answered whatever happens.
+# Time for opening an index that was just published; a probe must be answered in any case.
 _OPEN_S = 1.0
 
 
@@ -34,14 +34,14 @@ class Health(BaseModel):
 
 
 class WorkersReady(BaseModel):
-    """Workers that there should be, and that take jobs."""
+    """Number of configured workers, and of those that accept jobs."""
 
     wanted: int
     alive: int
 
 
 class Readiness(BaseModel):
-    """An index is live, its engine answers, every worker takes jobs, and nothing shuts down."""
+    """Ready: an index is live, its engine responds, all workers accept jobs, no shutdown."""
 
     status: Literal["ready"] = "ready"
     generation: int
@@ -54,7 +54,7 @@ class Readiness(BaseModel):
 
 @router.get("/healthz", operation_id="get_health", summary="Check that the process is up")
 async def healthz() -> Health:
-    """Say that the process is up; asks no worker."""
+    """Report that the process is up, without asking a worker."""
     return Health()
 
 
@@ -65,7 +65,7 @@ async def healthz() -> Health:
     responses=error_docs(503),
 )
 async def readyz(service: Service) -> Readiness:
-    """Say whether searches are answered; the code of a 503 tells why not.
+    """Report whether searches are answered; the code of a 503 states the reason.
 
     It is `shutting_down`, `keys_missing`, `workers_missing`, `engine_unavailable` or
     `index_not_ready`.
@@ -92,7 +92,7 @@ async def readyz(service: Service) -> Readiness:
 async def _health(workers: Workers) -> WorkersHealth:
     health = workers.health()
     if health.generation is None:
-        # An index is opened by the first job that needs it, and this may be the first.
+        # An index is opened by the first job that needs it, which may be this one.
         with contextlib.suppress(AladinError, TimeoutError):
             async with asyncio.timeout(_OPEN_S):
                 await workers.call(DescribeIndex())

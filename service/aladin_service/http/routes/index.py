@@ -1,4 +1,4 @@
-"""What is being searched."""
+"""Description of the live index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1/index", tags=["index"])
 
 @router.get("", summary="Describe the index", responses=error_docs(429, 503))
 async def get_index(service: Service) -> LiveIndexInfo:
-    """Describe the live generation, with what was added and deleted since it was built."""
+    """Describe the live generation, including additions and deletions since it was built."""
     state = await service.workers.call(DescribeIndex())
     info = LiveIndexInfo.model_validate(state.manifest)
     for target, count in state.counts.items():

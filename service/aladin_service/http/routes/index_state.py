@@ -1,4 +1,4 @@
-"""How the index came to be, how good it is, and what was slow in it."""
+"""History and quality of the index, and its slow queries."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from aladin_service.work.jobs import ReportIndex
 
 router = APIRouter(prefix="/v1/index", tags=["index"])
 
-Offset = Annotated[int, Query(ge=0, description="Items that were left out to pass over.")]
-Limit = Annotated[int, Query(ge=0, le=200, description="The most of them of each side.")]
+Offset = Annotated[
+    int, Query(ge=0, description="Skipped items to omit from the start of the list.")
+]
+Limit = Annotated[
+    int, Query(ge=0, le=200, description="Maximum number of skipped items listed per collection.")
+]
 
 
 @router.get("/state", summary="Report the state of the index", responses=error_docs(422, 429, 503))
 async def get_index_state(
     service: Service, offset: Offset = 0, limit: Limit = 20
 ) -> IndexStateAnswer:
-    """Tell the counts, the history, what was measured, and what was left out and why."""
+    """Return the counts, the history, the measurements, and the skipped items with reasons."""
     return build_state(await service.workers.call(ReportIndex(offset, limit)))
 
 
 @router.get("/slow-queries", summary="List the slowest queries")
 async def get_slow_queries(service: Service) -> SlowQueriesAnswer:
-    """Tell the slowest queries of about the last hour, whichever worker answered them."""
+    """Return the slowest queries of about the last hour, from all workers."""
     return build_slow_queries(service.slow_queries, datetime.now(UTC))

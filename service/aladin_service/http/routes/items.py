@@ -38,17 +38,20 @@ class NewItem(StrictBody):
         },
     )
 
-    id: str = Field(min_length=1, max_length=MAX_ID_CHARS, description="Yours; kept as it is.")
+    id: str = Field(
+        min_length=1, max_length=MAX_ID_CHARS, description="Your own id; stored unchanged."
+    )
     image: Upload | None = Field(default=None, description="A picture file.")
     image_url: str | None = Field(
         default=None,
         max_length=MAX_URL_CHARS,
-        description="Where the picture file is, on a host that the service fetches photos from;"
-        " there is none unless it was set up so.",
+        description="URL of the picture file, on a host that the service may fetch photos from;"
+        " by default, there are none.",
     )
     regions: Upload | None = Field(
         default=None,
-        description=REGIONS_DESCRIPTION + " With the photo or without, which is then not shown.",
+        description=REGIONS_DESCRIPTION
+        + " With the photo or alone; an item without a photo is shown without one.",
     )
     text: str | None = Field(
         default=None, description="The text itself, or a caption that is shown with the image."
@@ -56,7 +59,7 @@ class NewItem(StrictBody):
     uri: str | None = Field(
         default=None,
         max_length=MAX_URI_CHARS,
-        description="Shown with an image; null takes the id. Texts have none.",
+        description="Shown with an image; null: the id. Not allowed for texts.",
     )
     metadata: dict[str, Any] = Field(
         default_factory=dict[str, Any], description="JSON values by field name, for filters."
@@ -69,15 +72,17 @@ class NewItem(StrictBody):
         return self
 
     def text_item(self) -> TextItem:
-        """Return the item as one of the texts.
+        """Return the item as a text to add.
 
         Raises:
-            InputError: it has no text, or what only images have.
+            InputError: If the item has no text, or has fields for images only.
         """
         if self.text is None:
-            raise InputError(f"item {self.id!r}: expected a text among the texts, got none")
+            raise InputError(f"item {self.id!r}: a text item requires text")
         if any(part is not None for part in (self.image, self.image_url, self.regions, self.uri)):
-            raise InputError(f"item {self.id!r}: a text has no image, no regions and no uri")
+            raise InputError(
+                f"item {self.id!r}: a text item cannot have an image, regions or a uri"
+            )
         return TextItem(id=self.id, text=self.text, metadata=self.metadata)
 
 
@@ -92,9 +97,11 @@ async def read_new_items(request: Request, service: Service) -> list[NewItem]:
     """Read a request with one item, JSON or multipart, or with a JSON list of them.
 
     Raises:
-        ContentTypeError: it is neither.
-        InputError: it is broken, has too many items, or a field is unknown, missing or impossible.
-        BodyTooLargeError: it is over the limit (by the middleware, while it is read).
+        ContentTypeError: If the content type is neither of the two.
+        InputError: If the body is malformed, has too many items, or a field is unknown, missing or
+            impossible.
+        BodyTooLargeError: If the body exceeds the limit (raised by the middleware while it is
+            read).
         RateLimitedError: the client may not add so many items now.
     """
     body = await read_body(request, service, json_fields=("metadata",), many=True)
@@ -121,16 +128,16 @@ async def image_items(items: Sequence[NewItem], fetcher: PhotoFetcher) -> list[I
     """Return items as images.
 
     Args:
-        items: of a request.
-        fetcher: of the photos that are given by their URL.
+        items: Items of a request.
+        fetcher: Fetcher of the photos that are given by their URL.
 
     Raises:
         InputError: an item has no image.
-        AladinError: as `PhotoFetcher.fetch`.
+        AladinError: If a photo cannot be fetched, as for `PhotoFetcher.fetch`.
     """
     for item in items:
         if (item.image, item.image_url, item.regions) == (None, None, None):
-            raise InputError(f"item {item.id!r}: expected an image among the images, got none")
+            raise InputError(f"item {item.id!r}: an image item requires an image")
     urls = [item.image_url for item in items if item.image_url is not None]
     fetched = iter(await fetcher.fetch(urls) if urls else ())
     photos = [item.image if item.image_url is None else next(fetched) for item in items]
@@ -172,7 +179,7 @@ ItemId = Annotated[str, Path(max_length=MAX_ASKED_ID_CHARS)]
     responses=error_docs(404, 422, 429, 503),
 )
 async def get_item(target: Target, item_id: ItemId, service: Service) -> Item:
-    """Return one item; an id may hold slashes, and # and ? written as %23 and %3F."""
+    """Return one item; an id may contain slashes, and # and ? written as %23 and %3F."""
     return Item.model_validate(await service.workers.call(GetItem(target, item_id)))
 
 
@@ -191,12 +198,12 @@ async def add_items(
     on_duplicate: Annotated[
         OnDuplicate,
         Query(
-            description="Where an id is there already: add nothing of the request (409), put the "
-            "new item in the place of the old, or keep the old."
+            description="If an id already exists: add nothing of the request (409), replace the "
+            "old item, or keep the old item."
         ),
     ] = "error",
 ) -> Added:
-    """Add one item or several in one step; all of them or, where one is at fault, none."""
+    """Add one or several items in one step; if one is not valid, none is added."""
     started = time.perf_counter()
     audit.target, audit.ids = target, [item.id for item in items]
     new: Sequence[SourceItem]

@@ -1,4 +1,4 @@
-"""What clip-retrieval's clients and front end ask for, answered from this index.
+"""The API of clip-retrieval's clients and front end, answered from this index.
 
 An item's id is the user's string here, a number there; its clients hand ids back as they got
 them. `similarity` is the cosine of the embeddings as there, but the order is that of both stages.
@@ -34,17 +34,17 @@ from aladin_service.work.knn_jobs import WriteKnnMetadata, WriteKnnResults
 
 router = APIRouter(tags=["clip-retrieval"])
 
-# The service has one index, and answers from it whatever name it is called by.
+# The service has one index, and uses it for any index name.
 _INDEX_NAME = "aladin"
 
-_NO_EFFECT = "Taken and without effect, as where clip-retrieval runs without this model."
+_NO_EFFECT = "Accepted without effect, as by clip-retrieval without this model."
 
-# No network has embeddings of so many numbers; how many the index's have is checked by the search.
+# No network has embeddings of this size; the search checks the size of the index.
 MAX_EMBEDDING_DIM = 16_384
 
 
 def _at_most(count: int) -> BeforeValidator:
-    """Refuse a list by its length, before any of its values is looked at."""
+    """Reject a list by its length, before any of its values is validated."""
 
     def check(value: object) -> object:
         if isinstance(value, list) and (length := len(cast(list[object], value))) > count:
@@ -55,24 +55,25 @@ def _at_most(count: int) -> BeforeValidator:
 
 
 def _drop(value: object) -> None:
-    """Keep nothing of a value without effect, whatever its size."""
+    """Discard a value without effect, whatever its size."""
 
 
 class _FailFast(FailFast):
-    """`FailFast` in a union, which needs the hashes of its parts."""
+    """`FailFast` for a union, whose parts must be hashable."""
 
     def __hash__(self) -> int:
         return hash(self.fail_fast)
 
 
-# Validation of a list ends at its first wrong value: a fault takes a hundred times its memory.
+# Validation of a list ends at its first invalid value: an error takes a hundred times the memory of
+# a value.
 Embedding = Annotated[
     list[float],
     _FailFast(),
     Field(min_length=1, max_length=MAX_EMBEDDING_DIM),
     _at_most(MAX_EMBEDDING_DIM),
 ]
-# A program may take an id that looks like a number for one.
+# A program may send an id that looks like a number as a number.
 ItemId = Annotated[
     str,
     Field(max_length=MAX_ASKED_ID_CHARS),
@@ -83,38 +84,34 @@ Ignored = Annotated[Any, BeforeValidator(_drop)]
 
 
 class KnnBody(BaseModel):
-    """What to search for: the first that is given of the first four fields; and options."""
+    """A query: the first given field of the first four is searched for; and options."""
 
     model_config = ConfigDict(
         extra="ignore",
         json_schema_extra={"examples": [{"text": "two dogs in the snow", "num_images": 5}]},
     )
 
-    text: str | None = Field(default=None, description="Words; empty stands for none.")
+    text: str | None = Field(default=None, description="Words; empty: none.")
     image: Upload | None = Field(default=None, description="A picture file.")
     image_url: str | None = Field(
         default=None,
         max_length=MAX_URL_CHARS,
-        description="Of a photo of this index, as results have it, or of a host that the service"
-        " fetches photos from.",
+        description="URL of a photo of this index, as in results, or on a host that the service may"
+        " fetch photos from.",
     )
     embedding_input: Embedding | None = Field(
         default=None,
         description="An embedding of the index's own model; the first stage alone.",
     )
     modality: Literal["image", "text"] = Field(default="image", description="What to find.")
-    num_images: int = Field(default=100, ge=1, description="Results that are described.")
+    num_images: int = Field(default=100, ge=1, description="Number of results with metadata.")
     num_result_ids: int | None = Field(
         default=None,
         ge=1,
-        description=f"Results; null: `num_images`. At most {MAX_K}, however many are asked for.",
+        description=f"Number of results; null: `num_images`. Never more than {MAX_K}.",
     )
-    deduplicate: bool = Field(
-        default=False, description="Leave out results that look like a better one."
-    )
-    indice_name: Ignored = Field(
-        default=None, description="Whatever it is: the service has one index."
-    )
+    deduplicate: bool = Field(default=False, description="Omit near-duplicates of better results.")
+    indice_name: Ignored = Field(default=None, description="Ignored: the service has one index.")
     use_mclip: Ignored = Field(default=None, description=_NO_EFFECT)
     use_safety_model: Ignored = Field(default=None, description=_NO_EFFECT)
     use_violence_detector: Ignored = Field(default=None, description=_NO_EFFECT)
@@ -123,50 +120,48 @@ class KnnBody(BaseModel):
 
     @property
     def target(self) -> Target:
-        """What to find, in this service's words."""
+        """The target in the terms of this service."""
         return "images" if self.modality == "image" else "texts"
 
     @property
     def k(self) -> int:
-        """Hits wanted."""
+        """Number of requested hits."""
         return min(self.num_result_ids or self.num_images, MAX_K)
 
 
 class MetadataBody(BaseModel):
-    """Items whose metadata is wanted."""
+    """Ids of the items whose metadata is requested."""
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
-    ids: ItemIds = Field(description="As results have them.")
-    indice_name: Ignored = Field(
-        default=None, description="Whatever it is: the service has one index."
-    )
+    ids: ItemIds = Field(description="Ids as in results.")
+    indice_name: Ignored = Field(default=None, description="Ignored: the service has one index.")
 
 
 class KnnResult(BaseModel):
-    """One item found, with the fields of its metadata beside these."""
+    """One item found, with its metadata as additional fields."""
 
     model_config = ConfigDict(extra="allow")
 
     id: str
     similarity: float = Field(description="The cosine of the embeddings.")
-    url: str | None = Field(default=None, description="Of the photo; not there without one.")
-    caption: str | None = Field(default=None, description="Not there where there is none.")
+    url: str | None = Field(default=None, description="URL of the photo; absent without one.")
+    caption: str | None = Field(default=None, description="Absent if there is none.")
 
 
 class KnnMetadata(BaseModel):
-    """An item's metadata, with its url and caption."""
+    """An item's metadata, including its URL and caption."""
 
     id: str
     metadata: dict[str, Any]
 
 
 async def read_knn_body(request: Request, service: Service) -> KnnBody:
-    """Read a request; its body is JSON whatever it says, as browsers and ClipClient send it.
+    """Read a request as JSON, whatever its content type, as browsers and ClipClient send it.
 
     Raises:
-        InputError: it is no JSON, or a field is impossible.
-        BodyTooLargeError: it is over a limit, see `read_json_object`.
+        InputError: If the body is not JSON, or a field is impossible.
+        BodyTooLargeError: If the body exceeds a limit, see `read_json_object`.
     """
     body = await read_json_object(request, service)
     try:
@@ -176,7 +171,7 @@ async def read_knn_body(request: Request, service: Service) -> KnnBody:
 
 
 async def read_metadata_body(request: Request, service: Service) -> MetadataBody:
-    """Read a request, as `read_knn_body`; each id costs as much as a request.
+    """Read a request like `read_knn_body`; each id costs as much as a request.
 
     Raises:
         RateLimitedError: the client may not ask for so many items now.
@@ -211,7 +206,7 @@ async def knn_service(
     "/indices-list", operation_id="list_indices", summary="List the indices for clip-retrieval"
 )
 async def indices_list() -> list[str]:
-    """Name the one index."""
+    """Return the name of the only index."""
     return [_INDEX_NAME]
 
 
@@ -226,7 +221,7 @@ async def indices_list() -> list[str]:
 async def metadata(
     request: Request, body: Annotated[MetadataBody, Depends(read_metadata_body)], service: Service
 ) -> Response:
-    """Describe items by their ids; those that are not there are left out."""
+    """Describe items by their ids; ids that do not exist are skipped."""
     found = await service.workers.call(WriteKnnMetadata(tuple(body.ids), _photos_url(request)))
     return Response(found, media_type="application/json")
 
@@ -252,8 +247,8 @@ async def _query(body: KnnBody, service: ServiceState, photos_url: str) -> Query
         return PhotoQuery(body.image)
     if body.image_url is not None:
         if body.image_url.startswith(photos_url):
-            # A result that is searched with: it is here already, and may be asked for by its id.
-            # It stays among the hits, as clip-retrieval finds the picture that it is given.
+            # A result used as a query: its photo is stored here, and it may be given by its id. It
+            # stays among the hits, as clip-retrieval also finds the picture that it is given.
             item_id = unquote(body.image_url.removeprefix(photos_url))
             return ItemQuery(item_id, include_itself=True)
         return PhotoQuery(*await service.fetcher.fetch([body.image_url]), source="image_url")

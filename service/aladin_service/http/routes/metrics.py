@@ -1,4 +1,4 @@
-"""What the service counted and how it is, for Prometheus."""
+"""Counters and state of the service, for Prometheus."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aladin_service.http.state import Service
 
 router = APIRouter(tags=["health"])
 
-# Of the text form that every version of Prometheus reads.
+# Media type of the text format that every version of Prometheus reads.
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -20,7 +20,7 @@ _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(service: Service) -> Response:
-    """Give all counts since the service started, and its state now, in Prometheus' text form."""
+    """Return all counts since the start, and the current state, in Prometheus' text format."""
     state = await service.state_metrics.render(
         service.workers, max_waiting=service.settings.max_waiting, draining=service.draining
     )

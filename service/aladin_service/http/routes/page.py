@@ -13,7 +13,7 @@ from aladin_service.http.state import Service
 
 router = APIRouter(include_in_schema=False)
 
-# Named one by one: no name of a request ever becomes a path.
+# An explicit list: no name from a request ever becomes a path.
 PageFile = Literal[
     "answer.js",
     "charts.css",
@@ -67,7 +67,7 @@ class PageLimits(BaseModel):
 
 @router.get("/")
 async def get_page(request: Request) -> Response:
-    """Return the page that searches."""
+    """Return the search page."""
     return send_page_file("index.html", request)
 
 
@@ -85,11 +85,11 @@ async def get_docs(request: Request) -> Response:
 
 @router.get("/page/limits.json")
 async def get_limits(service: Service) -> PageLimits:
-    """Return what the service takes at most, for the page to say so before it sends more."""
+    """Return the limits of the service, so that the page can check them before sending."""
     return PageLimits.model_validate(service.settings)
 
 
 @router.get("/page/{name}")
 async def get_page_file(name: PageFile, request: Request) -> Response:
-    """Return what the pages are made of."""
+    """Return a file of the pages."""
     return send_page_file(name, request)

@@ -1,4 +1,4 @@
-"""Regions in HDF5, which needs the package h5py.
+"""Regions in HDF5 files, which need the package h5py.
 
 ID/features, ID/boxes, ID/img_w, ID/img_h       one group for each photo, as VL-T5 writes them
 ID_features, ID_boxes, ID_size (height, width)  arrays by name, as in meshed-memory transformers

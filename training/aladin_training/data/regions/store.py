@@ -230,7 +230,7 @@ def _find(record: Record, store: RegionStore) -> str | None:
 
 
 def _names(record: Record) -> Iterator[str]:
-    """Yield the names by which a photo's regions may be known, the surest first."""
+    """Yield the names that a photo's regions may have, the most reliable first."""
     cocoid = record.metadata.get("cocoid")
     if cocoid is not None:
         yield str(cocoid)

@@ -1,4 +1,4 @@
-"""Tables of regions, one photo on each line; the number of columns tells which one it is.
+"""Tables of regions, one photo on each line; the number of columns determines the format.
 
 Bottom-up attention (Anderson et al., CVPR 2018)::
 
