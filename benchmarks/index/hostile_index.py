@@ -108,7 +108,7 @@ def _open_and_search(path: Path, vectors: NDArray[np.float32]) -> None:
         if (
             ann.count,
             ann.dim,
-        ) != vectors.shape:  # as `aladin_index.search.stored_collection.open_collection` compares
+        ) != vectors.shape:  # as `aladin_index.generations.reader.open_collection` compares
             raise IndexCorruptError(path, f"{ann.count} vectors of {ann.dim}")
         for query in vectors[:_QUERIES]:
             retrieve(ann, vectors, query, _FOUND)

@@ -21,7 +21,7 @@ from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS
 from aladin_index.format.manifest import AnnEntry, CollectionEntry
 from aladin_index.format.npy import write_npy
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
-from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.generations.reader import SearchIndex, open_collection, open_index
 from aladin_index.generations.writer import (
     GoingLive,
     describe_model,
@@ -29,8 +29,8 @@ from aladin_index.generations.writer import (
     write_generation,
 )
 from aladin_index.items.tables import StoredItem, write_items
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import StoredCollection, open_collection
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS

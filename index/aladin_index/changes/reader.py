@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.changes.snapshot import AddedItems, CollectionChanges
+from aladin_index.format.locks import identity_at
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import IndexCorruptError
 
@@ -64,28 +65,26 @@ class ChangesReader:
             IndexCorruptError: the database is damaged.
         """
         with self._lock:
-            if self._added.is_replaced and self._successor is None:
+            opened = self._added.identity
+            if self._successor is None and opened is not None and opened != identity_at(self._path):
                 rest = (self._base_count, self._dim, self._codec)
                 self._successor = ChangesReader(self._path, *rest)
             successor = self._successor
-        return self._snapshot_here() if successor is None else successor.snapshot()
-
-    def _snapshot_here(self) -> CollectionChanges | None:
-        """Return the changes of the open database, opening it first if necessary."""
-        with self._lock:
-            try:
-                if self._follower is None:
-                    # Before the first change, this check of the disk is the only work.
-                    if not self._path.exists():
-                        return None
-                    self._follower = self._added.connect()
-                version = self._follower.execute("PRAGMA data_version").fetchone()[0]
-                if self._snapshot is None or version != self._data_version:
-                    self._snapshot = self._follow(self._follower)
-                    self._data_version = version
-            except sqlite3.Error as error:
-                raise self._added.damaged(error) from error
-            return self._snapshot
+            if successor is None:
+                try:
+                    if self._follower is None:
+                        # Before the first change this look at the disk is all there is to do.
+                        if not self._path.exists():
+                            return None
+                        self._follower = self._added.connect()
+                    version = self._follower.execute("PRAGMA data_version").fetchone()[0]
+                    if self._snapshot is None or version != self._data_version:
+                        self._snapshot = self._follow(self._follower)
+                        self._data_version = version
+                except sqlite3.Error as error:
+                    raise self._added.damaged(error) from error
+                return self._snapshot
+        return successor.snapshot()
 
     def _follow(self, connection: sqlite3.Connection) -> CollectionChanges:
         """Read what was added and removed since the last call."""

@@ -17,8 +17,8 @@ from aladin_index.changes.database import TOKEN_COLUMNS, open_to_read
 from aladin_index.format.disk import FileIdentity, identity_at
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection
-from aladin_index.items.store import rows_passing
-from aladin_index.items.tables import StoredItem, columns_of, stored_item
+from aladin_index.items.store import rows_passing, stored_item
+from aladin_index.items.tables import StoredItem, columns_of
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import IndexCorruptError
@@ -29,7 +29,12 @@ _BATCH = 500
 
 
 class AddedItems:
-    """Reads items and tokens from a database of changes; thread-safe."""
+    """Reads items and tokens from a database of changes; thread-safe.
+
+    Attributes:
+        path: The database.
+        identity: Identity of the open file, or None if none was opened yet.
+    """
 
     def __init__(self, path: Path, base_count: int, codec: TokenCodec) -> None:
         """Store the arguments; nothing is opened yet.
@@ -43,14 +48,9 @@ class AddedItems:
         self._base_count = base_count
         self._codec = codec
         self._lock = threading.Lock()
-        self._identity: FileIdentity | None = None  # identity of the open file
+        self.identity: FileIdentity | None = None
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
-
-    @property
-    def is_replaced(self) -> bool:
-        """Whether the path now names another file than the open one."""
-        return self._identity is not None and self._identity != identity_at(self.path)
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection, which `close` closes.
@@ -60,11 +60,11 @@ class AddedItems:
             sqlite3.Error: If the file cannot be opened.
         """
         with self._lock:
-            if self._identity is None:
-                self._identity = identity_at(self.path)
+            if self.identity is None:
+                self.identity = identity_at(self.path)
             connection = open_to_read(self.path)
             self._connections.append(connection)
-            if self.is_replaced:
+            if self.identity is not None and self.identity != identity_at(self.path):
                 raise IndexCorruptError(self.path, "was replaced while it was read")
             return connection
 

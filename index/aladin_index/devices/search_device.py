@@ -23,7 +23,7 @@ from aladin_index.ann.retrieval import FirstStage, score_rows
 from aladin_index.devices.faiss_card import FaissCard, GpuAnn
 from aladin_index.devices.torch_stages import TorchAlignment, TorchExact
 from aladin_index.items.selection import Selection
-from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.tokens.alignment import SecondStage
 from aladin_network.types import DeviceName, FirstStageName, Modality
 

@@ -11,18 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 import torch
 
+from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.format.disk import GenerationLease, lease_generation, lease_live_generation
-from aladin_index.format.layout import MODEL, generation_folder
-from aladin_index.format.manifest import Manifest, check_lengths, read_manifest
+from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, MODEL, generation_folder
+from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths, read_manifest
+from aladin_index.format.npy import map_npy
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
-from aladin_index.search.live_collection import LiveCollection
-from aladin_index.search.stored_collection import StoredCollection, open_collection
+from aladin_index.items.store import ItemStore
+from aladin_index.search.live_collection import LiveCollection, StoredCollection
+from aladin_index.tokens.alignment import TokenAlignment
+from aladin_index.tokens.store import TokenStore
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import (
     CheckpointError,
@@ -205,3 +210,41 @@ def _open(folder: Path, manifest: Manifest, target: Target) -> StoredCollection:
         if name not in manifest.files:
             raise IndexCorruptError(folder / name, "not named in the manifest")
     return open_collection(folder, target, entry)
+
+
+def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> StoredCollection:
+    """Map the files of one collection of a generation.
+
+    Args:
+        folder: Folder of the generation.
+        target: Target of the collection: images or texts.
+        entry: Manifest entry of the collection.
+
+    Raises:
+        IndexCorruptError: a file is not what the manifest says.
+    """
+    place = folder / target
+    ann = AnnIndex.open(place / ANN, entry.ann.search_width, entry.ann.oversample)
+    if (ann.count, ann.dim) != (entry.count, entry.embedding_dim):
+        expected = f"{entry.count} vectors of {entry.embedding_dim}"
+        raise IndexCorruptError(place / ANN, f"expected {expected}, got {ann.count} of {ann.dim}")
+    shape = (entry.count, entry.embedding_dim)
+    embeddings = map_npy(place / EMBEDDINGS, np.float32, shape)
+    tokens = TokenStore.open(
+        place, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
+    )
+    items = ItemStore(place / ITEMS)
+    if items.count != entry.count:
+        items.close()
+        reason = f"expected {entry.count} items, got {items.count}"
+        raise IndexCorruptError(place / ITEMS, reason)
+    return StoredCollection(
+        target=target,
+        entry=entry,
+        ann=ann,
+        first_stage=ann,
+        second_stage=TokenAlignment(tokens),
+        embeddings=embeddings,
+        tokens=tokens,
+        items=items,
+    )

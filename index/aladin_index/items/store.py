@@ -32,7 +32,6 @@ from aladin_index.items.tables import (
     StoredItem,
     columns_of,
     count_fields,
-    stored_item,
     unknown_fields,
 )
 from aladin_network.errors import IndexCorruptError
@@ -289,3 +288,8 @@ class ItemStore:
             with self._lock:
                 self._connections.append(connection)
         return connection
+
+
+def stored_item(line: tuple[Any, ...]) -> StoredItem:
+    """Convert a row with `COLUMNS` to an item."""
+    return StoredItem._make((*line[:8], json.loads(line[8]), *line[9:]))

@@ -230,11 +230,6 @@ def add_missing_columns(connection: sqlite3.Connection) -> None:
         connection.execute(f"ALTER TABLE items ADD COLUMN {_BOXES} BLOB")
 
 
-def stored_item(line: tuple[Any, ...]) -> StoredItem:
-    """Convert a row with `COLUMNS` to an item."""
-    return StoredItem._make((*line[:8], json.loads(line[8]), *line[9:]))
-
-
 def _has_boxes(connection: sqlite3.Connection) -> bool:
     lines = connection.execute("SELECT name FROM pragma_table_info('items')").fetchall()
     return (_BOXES,) in lines

@@ -128,7 +128,7 @@ class Queries:
         )
         self._offsets = np.cumsum([0, *map(len, queries)], dtype=np.int64)
         self.native = _NativeQueries(
-            _address(self._tokens), _address(self._offsets), self.count, are_regions
+            self._tokens.ctypes.data, self._offsets.ctypes.data, self.count, are_regions
         )
 
 
@@ -185,16 +185,16 @@ class Kernel:
         """
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         scores = np.empty(len(rows), dtype=np.float32)
-        _check(
-            self._score_rows(
-                byref(tokens),
-                byref(queries.native),
-                _address(rows),
-                _address(row_offsets),
-                _address(scores),
-                path,
-            )
+        status = self._score_rows(
+            byref(tokens),
+            byref(queries.native),
+            rows.ctypes.data,
+            row_offsets.ctypes.data,
+            scores.ctypes.data,
+            path,
         )
+        if status:
+            raise _problem(status)
         return scores
 
     def score_range(
@@ -220,10 +220,12 @@ class Kernel:
         stride, item = scores.strides
         assert item == scores.itemsize
         end = first + scores.shape[1]
-        place, step = _address(scores), stride // item
-        _check(
-            self._score_range(byref(tokens), byref(queries.native), first, end, place, step, path)
+        place, step = scores.ctypes.data, stride // item
+        status = self._score_range(
+            byref(tokens), byref(queries.native), first, end, place, step, path
         )
+        if status:
+            raise _problem(status)
 
     def read_rows(self, tokens: NativeTokens, rows: NDArray[np.int64], path: int = 0) -> int:
         """Read the stored tokens of some items without using them.
@@ -236,7 +238,9 @@ class Kernel:
         """
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         total = ctypes.c_uint32()
-        _check(self._read_rows(byref(tokens), _address(rows), len(rows), byref(total), path))
+        status = self._read_rows(byref(tokens), rows.ctypes.data, len(rows), byref(total), path)
+        if status:
+            raise _problem(status)
         return total.value
 
     def round(
@@ -263,17 +267,17 @@ class Kernel:
             feedback = np.ascontiguousarray(feedback, dtype=np.float32)
         count, dim = vectors.shape
         rounded = np.empty((count, dim), dtype=np.int8)
-        _check(
-            self._round(
-                _address(vectors),
-                _address(scales),
-                _address(feedback),
-                count,
-                dim,
-                bits,
-                _address(rounded),
-            )
+        status = self._round(
+            vectors.ctypes.data,
+            scales.ctypes.data,
+            _address(feedback),
+            count,
+            dim,
+            bits,
+            rounded.ctypes.data,
         )
+        if status:
+            raise _problem(status)
         return rounded
 
 
@@ -308,8 +312,8 @@ def _address(array: NDArray[Any] | None) -> int | None:
     return None if array is None else array.ctypes.data
 
 
-def _check(status: int) -> None:
+def _problem(status: int) -> Exception:
+    """Return the error for a status other than 0."""
     if status == 4:
-        raise MemoryError("the re-ranking kernel found no memory")
-    if status != 0:
-        raise KernelError(status)
+        return MemoryError("the re-ranking kernel found no memory")
+    return KernelError(status)

@@ -24,7 +24,7 @@ from aladin_index.measure.fidelity import (
     two_stage_ms,
 )
 from aladin_index.measure.publish_entries import publish_entries
-from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.search.live_collection import StoredCollection
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion

@@ -50,7 +50,8 @@ def evidence_of_items(
     boxes_of = cache(partial(region_boxes, model))
     rows = np.array([item.row for item in items], dtype=np.int64)
     # Values of the second stage itself: another matrix product would be rounded differently.
-    similarities = collection.similarities(query.tokens, modality, rows)
+    tokens = query.encoding.item_tokens(0).detach().float().cpu()
+    similarities = collection.similarities(tokens, modality, rows)
     found: list[list[Evidence]] = []
     for item, similarity in zip(items, similarities, strict=True):
         if modality == "text":
@@ -183,9 +184,10 @@ def score_pair(
         raise InputError("there is no evidence: the index was imported without tokens")
     [evidence] = evidence_of_items(model, query, modality, collection, [item])
     embedding = query.encoding.embedding[0].detach().float().cpu()
+    tokens = query.encoding.item_tokens(0).detach().float().cpu()
     row = np.array([item.row], dtype=np.int64)
     return PairScores(
         match=float(embedding @ collection.embedding(item.row).float()),
-        align=float(collection.align(query.tokens, modality, row)[0]),
+        align=float(collection.align(tokens, modality, row)[0]),
         evidence=evidence,
     )

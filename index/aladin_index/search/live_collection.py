@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,16 +13,97 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.ann.retrieval import exact_search
+from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
+from aladin_index.ann.retrieval import FirstStage, exact_search, retrieve
 from aladin_index.changes.snapshot import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection
+from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Ordered, SecondStageQuery
-from aladin_index.search.stored_collection import StoredCollection
-from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
+from aladin_index.tokens.alignment import (
+    SecondStage,
+    alignment_with_candidates,
+    token_similarities,
+)
+from aladin_index.tokens.store import TokenStore
 from aladin_network.types import Modality, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredCollection:
+    """The images or the texts of an open index.
+
+    Attributes:
+        target: Target of the collection: images or texts.
+        entry: Manifest entry of the collection.
+        ann: the first stage's index, as it is stored.
+        first_stage: Search implementation: the ANN itself, or a device implementation.
+        second_stage: Re-ranking implementation.
+        embeddings: (items, d_match) float32, memory-mapped.
+        tokens: Tokens of the second stage.
+        items: ids, texts and metadata.
+    """
+
+    target: Target
+    entry: CollectionEntry
+    ann: AnnIndex
+    first_stage: FirstStage
+    second_stage: SecondStage
+    embeddings: NDArray[np.float32]
+    tokens: TokenStore
+    items: ItemStore
+
+    def candidates(
+        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find the items whose embeddings are nearest to the query's.
+
+        Args:
+            query: (d_match,), L2-normalised.
+            count: candidates wanted; so many are found if so many are allowed.
+            allowed: Rows to choose from, or None for all.
+
+        Returns:
+            Rows, best first, those of equal score in ascending order, and their cosines, which
+            are exact whatever the ANN keeps of a vector.
+        """
+        total = self.entry.count if allowed is None else allowed.count
+        # A filter that leaves few rows is answered exactly, at less cost than a widened search.
+        few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
+        if few or count >= total:
+            return exact_search(self.embeddings, query, count, allowed)
+        return retrieve(self.first_stage, self.embeddings, query, count, allowed)
+
+    def order(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        num_candidates: int,
+        allowed: Selection | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Order the first `count` items; a longer order always begins with a shorter one.
+
+        The ANN finds the first `num_candidates`, always asked for just as many, so that pages
+        neither repeat an item nor skip one. What lies beyond is ordered exactly.
+
+        Args:
+            query: (d_match,), L2-normalised.
+            count: items wanted.
+            num_candidates: Number of candidates of the first stage.
+            allowed: Rows to choose from, or None for all.
+
+        Returns:
+            Rows and cosines, see `candidates`.
+        """
+        head, head_scores = self.candidates(query, num_candidates, allowed)
+        if count <= len(head) or len(head) < num_candidates:
+            return head[:count], head_scores[:count]
+        rest = np.ones(self.entry.count, dtype=np.bool_) if allowed is None else allowed.mask.copy()
+        rest[head] = False
+        tail, tail_scores = exact_search(self.embeddings, query, count - len(head), Selection(rest))
+        return np.concatenate([head, tail]), np.concatenate([head_scores, tail_scores])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +146,7 @@ class LiveCollection:
     @property
     def items(self) -> LiveItems:
         """Ids, texts and metadata."""
-        return LiveItems(self)
+        return LiveItems(self.base.items, self.base.entry.count, self.changes)
 
     @cached_property
     def selection(self) -> Selection | None:
@@ -87,30 +169,21 @@ class LiveCollection:
         The generation's items are found as `Side.order` does, added ones by exact search; the
         cosines are exact.
         """
-        selection = self.selection
-        total = self.count if selection is None else selection.count
-        rows, match = self._order(query, count, num_candidates, selection)
-        return Ordered(rows, match, min(num_candidates, total))
-
-    def _order(
-        self,
-        query: NDArray[np.float32],
-        count: int,
-        num_candidates: int,
-        selection: Selection | None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        changes = self.changes
+        selection, changes = self.selection, self.changes
         if changes is None:
-            return self.base.order(query, count, num_candidates, selection)
+            total = self.base.entry.count if selection is None else selection.count
+            rows, match = self.base.order(query, count, num_candidates, selection)
+            return Ordered(rows, match, min(num_candidates, total))
         of_base, of_added = changes.split(selection)
         if of_base is not None and of_base.count == 0:
-            rows, scores = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+            rows, match = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         else:
-            rows, scores = self.base.order(query, count, num_candidates, of_base)
-        added, added_scores = exact_search(changes.embeddings, query, count, of_added)
-        if len(added) == 0:
-            return rows, scores
-        return _merge(rows, scores, added + changes.base_count, added_scores, count)
+            rows, match = self.base.order(query, count, num_candidates, of_base)
+        added, added_match = exact_search(changes.embeddings, query, count, of_added)
+        if len(added):
+            rows, match = _merge(rows, match, added + changes.base_count, added_match, count)
+        total = changes.count if selection is None else selection.count
+        return Ordered(rows, match, min(num_candidates, total))
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of tokens of some items."""
@@ -179,33 +252,37 @@ class LiveCollection:
         return torch.stack([self.embedding(row) for row in rows])
 
 
-class LiveItems:
-    """Reads user-provided data of the items of one `LiveSide`."""
+class LiveItems(NamedTuple):
+    """Reads ids, texts and metadata of the items of a `LiveCollection`.
 
-    def __init__(self, side: LiveCollection) -> None:
-        """Read the items of `side`."""
-        self._base = side.base.items
-        self._base_count = side.base.entry.count
-        self._changes = side.changes
+    Attributes:
+        base: Items of the generation.
+        base_count: Number of them.
+        changes: Changes since the generation was built, or None if there are none.
+    """
+
+    base: ItemStore
+    base_count: int
+    changes: CollectionChanges | None
 
     def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
         """Return the items at some rows, in the requested order."""
-        if self._changes is None:
-            return self._base.by_rows(rows)
-        built = [row for row in rows if row < self._base_count]
-        added = [row for row in rows if row >= self._base_count]
-        found = {item.row: item for item in self._base.by_rows(built)}
-        found.update((item.row, item) for item in self._changes.by_rows(added))
+        if self.changes is None:
+            return self.base.by_rows(rows)
+        built = [row for row in rows if row < self.base_count]
+        added = [row for row in rows if row >= self.base_count]
+        found = {item.row: item for item in self.base.by_rows(built)}
+        found.update((item.row, item) for item in self.changes.by_rows(added))
         return [found[row] for row in rows]
 
     def by_id(self, item_id: str) -> StoredItem | None:
         """Return the live item with this id, or None if there is none."""
-        item = self._base.by_id(item_id)
-        if self._changes is None:
+        item = self.base.by_id(item_id)
+        if self.changes is None:
             return item
-        if item is not None and self._changes.is_live(item.row):
+        if item is not None and self.changes.is_live(item.row):
             return item
-        return self._changes.by_id(item_id)
+        return self.changes.by_id(item_id)
 
     def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
         """Return the result of `by_id` for each id."""
@@ -213,11 +290,11 @@ class LiveItems:
 
     def rows_by_id(self) -> dict[str, int]:
         """Return the row of every live id; reads all items."""
-        rows = self._base.rows_by_id()
-        if self._changes is None:
+        rows = self.base.rows_by_id()
+        if self.changes is None:
             return rows
-        live = self._changes.is_live
-        return {item_id: row for item_id, row in (*rows.items(), *self._changes.ids()) if live(row)}
+        live = self.changes.is_live
+        return {item_id: row for item_id, row in (*rows.items(), *self.changes.ids()) if live(row)}
 
 
 def _merge(

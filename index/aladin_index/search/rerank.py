@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left, insort
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from aladin_index.search.query import ValidSearch
-from aladin_index.search.ranking import AlignScorer, Ranking, rank_by_match, rank_in_blocks
-from aladin_index.search.retrieval import Found
+from aladin_index.search.retrieval import AlignScorer, Found, Ranking, ValidSearch
 from aladin_network.errors import EngineUnavailableError
+from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Direction
 
 # Weight of the newest measurement in an average: a change of the machine's load takes effect after
@@ -153,6 +154,59 @@ class RerankDeadline:
         self._learnt_s[direction] = time.monotonic()
 
 
+def rank_by_match(
+    rows: NDArray[np.int64], match: NDArray[np.float32], first_rank: int, align: AlignScorer | None
+) -> Ranking:
+    """Keep the first stage's order.
+
+    Args:
+        rows: Rows, best first.
+        match: Cosines of the rows.
+        first_rank: Rank of the first row, counted from 1.
+        align: Scores rows by the second stage, for information; None if there is none.
+    """
+    ranks = np.arange(first_rank, first_rank + len(rows), dtype=np.int64)
+    if align is None:
+        return Ranking(rows, match, match, ranks)
+    scores = align(rows)
+    align_ranks = np.empty_like(ranks)
+    align_ranks[np.argsort(-scores, kind="stable")] = ranks
+    return Ranking(rows, match, match, ranks, scores, align_ranks)
+
+
+def rank_in_blocks(
+    rows: NDArray[np.int64],
+    match: NDArray[np.float32],
+    first_rank: int,
+    align: AlignScorer,
+    fusion: DirectionFusion,
+    weight: float,
+    block: int,
+) -> Ranking:
+    """Order rows by the fusion of both stages' scores, `block` by `block`.
+
+    Rows with equal scores keep their order.
+
+    Args:
+        rows: At least one row, best first.
+        match: Cosines of the rows.
+        first_rank: Rank of the first row, counted from 1.
+        align: Scores rows by the second stage.
+        fusion: Constants of this direction.
+        weight: Weight of the alignment score; 1 orders by it alone.
+        block: Rows in a block, at least 1.
+    """
+    scores = align(rows)
+    fused = fusion.combine(torch.from_numpy(scores), torch.from_numpy(match), weight).numpy()
+    ranks = np.arange(first_rank, first_rank + len(rows), dtype=np.int64)
+    blocks = (ranks - first_rank) // block
+    # Stable: the last key decides first.
+    align_ranks = np.empty_like(ranks)
+    align_ranks[np.lexsort((-scores, blocks))] = ranks
+    order = np.lexsort((-fused, blocks))
+    return Ranking(rows, fused, match, ranks, scores, align_ranks).take(order)
+
+
 class RankedPage(NamedTuple):
     """The hits of a page in their order.
 
@@ -183,11 +237,27 @@ def rerank(search: ValidSearch, found: Found, clock: RerankDeadline) -> RankedPa
         is_missing = search.options.rerank and search.is_crossing
         ranking = rank_by_match(rows, match, first_rank, None)
         return RankedPage(ranking, degraded="rerank" if is_missing else None)
+    align = partial(search.collection.align, search.tokens, search.modality)
     try:
-        if search.reranks and len(found.rows):
-            return _rerank(search, found, clock)
-        ranking = rank_by_match(rows, match, first_rank, search.align)
-        return RankedPage(ranking, search.reranks, _score_pool(search, found, ranking, clock))
+        if not search.reranks or len(found.rows) == 0:
+            ranking = rank_by_match(rows, match, first_rank, align)
+            pool_align = _score_pool(search, found, ranking, align, clock)
+            return RankedPage(ranking, search.reranks, pool_align)
+        began = time.perf_counter()
+        scored = len(found.rows) + (0 if found.pool.heads_ranking else len(found.pool.rows))
+        score = clock.guard(align, search.direction, scored, search.deadline_s)
+        ranking = rank_in_blocks(
+            found.rows,
+            found.match,
+            found.start + 1,
+            score,
+            search.fusion,
+            search.weight,
+            found.candidates,
+        )
+        pool_align = found.pool.align(ranking, score)
+        clock.observe(search.direction, scored, time.perf_counter() - began)
+        return RankedPage(ranking.take(found.page), True, pool_align)
     except OutOfTimeError:
         degraded = "rerank_timeout"
     except EngineUnavailableError:
@@ -195,31 +265,13 @@ def rerank(search: ValidSearch, found: Found, clock: RerankDeadline) -> RankedPa
     return RankedPage(rank_by_match(rows, match, first_rank, None), degraded=degraded)
 
 
-def _rerank(search: ValidSearch, found: Found, clock: RerankDeadline) -> RankedPage:
-    began = time.perf_counter()
-    scored = len(found.rows) + (0 if found.pool.heads_ranking else len(found.pool.rows))
-    score = clock.guard(search.align, search.direction, scored, search.deadline_s)
-    ranking = rank_in_blocks(
-        found.rows,
-        found.match,
-        found.start + 1,
-        score,
-        search.fusion,
-        search.weight,
-        found.candidates,
-    )
-    pool_align = found.pool.align(ranking, score)
-    clock.observe(search.direction, scored, time.perf_counter() - began)
-    return RankedPage(ranking.take(found.page), True, pool_align)
-
-
 def _score_pool(
-    search: ValidSearch, found: Found, ranking: Ranking, clock: RerankDeadline
+    search: ValidSearch, found: Found, ranking: Ranking, align: AlignScorer, clock: RerankDeadline
 ) -> NDArray[np.float32] | None:
     """Return the scores of the pool, or None if there is no time for them."""
     pool = found.pool
     try:
-        score = clock.guard(search.align, search.direction, len(pool.rows), search.deadline_s)
+        score = clock.guard(align, search.direction, len(pool.rows), search.deadline_s)
         return pool.align(ranking, score)
     except OutOfTimeError:
         return None

@@ -2,20 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
-from aladin_index.items.filters import Exists, leaves
-from aladin_index.search.backend import Ordered, SearchBackend
-from aladin_index.search.query import ValidSearch
-from aladin_index.search.ranking import AlignScorer, Ranking
+from aladin_index.items.filters import Exists, Filter, leaves
+from aladin_index.search.backend import Collection, Ordered, SearchBackend, SecondStageQuery
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedQuery
+from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import AladinError
+from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.types import Direction, Modality, Target
 
 # Each field costs a search, so only the first fields of a long filter are looked up.
 _MAX_FIELDS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidSearch:
+    """A query with valid options, and the parts of the index that the stages need.
+
+    Attributes:
+        query: The query.
+        modality: Modality of the query; for a bare embedding that of the items.
+        target: The searched collection.
+        options: How to search.
+        candidates: Candidates that the first stage passes to the second at a time.
+        filter: Filter that hits have to pass.
+        collection: The searched collection, restricted to items that pass the filter.
+        embedding: (d_match,) float32, the query's embedding, L2-normalised.
+        tokens: (query_tokens, d_align) float32, the query's real tokens.
+        second_stage: What the second stage needs, or None if the embeddings decide alone.
+        is_crossing: Whether the query and the items are of different modalities.
+        reranks: Whether the second stage decides the order.
+        direction: Direction of the search.
+        fusion: Constants of the fusion in this direction.
+        weight: Weight of the alignment score.
+        calibration: Source of probabilities, or None if hits have none.
+        deadline_s: Time by which the second stage has to end, by `time.monotonic`, or None.
+    """
+
+    query: EncodedQuery
+    modality: Modality
+    target: Target
+    options: SearchOptions
+    candidates: int
+    filter: Filter | None
+    collection: Collection
+    embedding: NDArray[np.float32]
+    tokens: Float[Tensor, "query_tokens dim"]
+    second_stage: SecondStageQuery | None
+    is_crossing: bool
+    reranks: bool
+    direction: Direction
+    fusion: DirectionFusion
+    weight: float
+    calibration: Calibration | None
+    deadline_s: float | None
+
+    def word_counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return for each row the number of tokens of the text: that of the query or of the row."""
+        if self.modality != "text":
+            return self.collection.lengths(rows)
+        return np.full(len(rows), len(self.tokens), dtype=np.int64)
+
+
+AlignScorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+
+
+class Ranking(NamedTuple):
+    """Rows in the order of an answer, with the scores and ranks of both stages.
+
+    Attributes:
+        rows: (hits,) int64.
+        scores: (hits,) scores that decide the order.
+        match: (hits,) cosines of the embeddings.
+        match_ranks: (hits,) ranks by `match`, counted from 1.
+        align: (hits,) alignment scores, or None between items of one modality.
+        align_ranks: (hits,) ranks by `align`, counted from 1, or None as `align`.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    match: NDArray[np.float32]
+    match_ranks: NDArray[np.int64]
+    align: NDArray[np.float32] | None = None
+    align_ranks: NDArray[np.int64] | None = None
+
+    def take(self, places: NDArray[np.int64] | slice) -> Ranking:
+        """Return the rows at some places."""
+        return Ranking(*(None if part is None else part[places] for part in self))  # pyright: ignore[reportArgumentType]
 
 
 class QueryPool(NamedTuple):
@@ -80,7 +163,18 @@ def retrieve(search: ValidSearch) -> Found:
     stop = -(-last // block) * block if search.reranks else last  # whole blocks
     pool_size = 0 if search.calibration is None else search.calibration.pool
     # The pool does not depend on the page size, and is available for later pages, too.
-    ordered = _order(search, max(stop, min(pool_size, block)), block)
+    count, collection = max(stop, min(pool_size, block)), search.collection
+    own = None
+    if search.query.own_id is not None and not search.is_crossing:
+        own = collection.items.by_ids([search.query.own_id])[0]
+    if own is None:
+        ordered = collection.order(search.embedding, count, block, search.second_stage)
+    else:
+        # One more, for the query itself; a longer order begins with the shorter one.
+        ordered = collection.order(search.embedding, count + 1, block, search.second_stage)
+        others = ordered.rows != own.row
+        rows, match = ordered.rows[others][:count], ordered.match[others][:count]
+        ordered = ordered._replace(rows=rows, match=match)
     # There may be fewer items than the page, or the places before it, require.
     first, last, stop = (min(place, len(ordered.rows)) for place in (first, last, stop))
     start = first // block * block if search.reranks and first < last else first
@@ -95,21 +189,6 @@ def retrieve(search: ValidSearch) -> Found:
         candidates=ordered.candidates,
         is_empty=len(ordered.rows) == 0,
     )
-
-
-def _order(search: ValidSearch, count: int, candidates: int) -> Ordered:
-    """Order the first `count` items other than the query itself."""
-    own_id, collection = search.query.own_id, search.collection
-    own = None
-    if own_id is not None and not search.is_crossing:
-        own = collection.items.by_ids([own_id])[0]
-    if own is None:
-        return collection.order(search.embedding, count, candidates, search.second_stage)
-    # One more, for the query itself; a longer order begins with the shorter one, so pages are
-    # consistent.
-    ordered = collection.order(search.embedding, count + 1, candidates, search.second_stage)
-    others = ordered.rows != own.row
-    return ordered._replace(rows=ordered.rows[others][:count], match=ordered.match[others][:count])
 
 
 def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: bool) -> QueryPool:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, SearchBackend, SecondStageQuery
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.probability import Verdict, judge
-from aladin_index.search.query import EncodedQuery, ValidSearch
-from aladin_index.search.ranking import Ranking
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
-from aladin_index.search.retrieval import Found, find_unknown_fields, retrieve
-from aladin_network.calibration.calibration import Calibration
+from aladin_index.search.retrieval import Found, Ranking, ValidSearch, find_unknown_fields, retrieve
+from aladin_network.calibration.calibration import Calibration, Unreliable
+from aladin_network.calibration.features import CandidateScores
 from aladin_network.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
@@ -34,6 +34,30 @@ class _Moments(NamedTuple):
     began_s: float
     retrieved_s: float
     ranked_s: float
+
+
+class Verdict(NamedTuple):
+    """The calibration's judgement of a page; without a calibration, hits have no probability.
+
+    Attributes:
+        kept: (kept,) int64, places of the hits that are likely enough.
+        probabilities: Probability of each kept hit to belong to the query.
+        match_probability: Probability that any searched item belongs to the query.
+        no_match: Whether that is too little, or no hit of the first page is likely enough; None
+            if the probabilities are not reliable.
+        reliable: Whether the calibration may judge this answer; None without a calibration.
+        unreliable_because: Why it may not, or None.
+        filter_ignored: Whether `min_probability` was not applied because the probabilities are
+            not reliable.
+    """
+
+    kept: NDArray[np.int64]
+    probabilities: list[float] | list[None]
+    match_probability: float | None = None
+    no_match: bool | None = None
+    reliable: bool | None = None
+    unreliable_because: Unreliable | None = None
+    filter_ignored: bool = False
 
 
 class TwoStageSearcher:
@@ -52,6 +76,9 @@ class TwoStageSearcher:
     def __init__(self, index: SearchBackend) -> None:
         """Search `index`, which must stay open."""
         self.index = index
+        manifest, fusion = index.manifest, index.checkpoint.fusion
+        self._candidates = {target: manifest.candidates(target) for target in manifest.targets}
+        self._fusions = {direction: fusion.of(direction) for direction in DIRECTION_OF.values()}
         self._clock = RerankDeadline()
 
     def search(
@@ -98,20 +125,22 @@ class TwoStageSearcher:
         is_crossing = modality != MODALITY_OF[target]
         parsed = parse_filter(options.filter)
         collection = self.index.side(target, parsed)
-        _check_query(query, options, collection, needs_text=is_crossing and modality == "text")
-        manifest, direction = self.index.manifest, DIRECTION_OF[modality]
-        fusion = self.index.checkpoint.fusion.of(direction)
-        aligns, tokens = is_crossing and collection.has_tokens, query.tokens
+        calibration = self.index.manifest.calibration
+        _check(query, options, collection, calibration, is_crossing=is_crossing)
+        direction = DIRECTION_OF[modality]
+        fusion, encoding = self._fusions[direction], query.encoding
+        tokens = encoding.tokens[0][encoding.mask[0]].detach().float().cpu()
+        aligns = is_crossing and collection.entry.token_count > 0
         timeout_ms = options.timeout_ms
         return ValidSearch(
             query=query,
             modality=modality,
             target=target,
             options=options,
-            candidates=options.candidates or manifest.candidates(target),
+            candidates=options.candidates or self._candidates[target],
             filter=parsed,
             collection=collection,
-            embedding=query.encoding.embedding[0].detach().float().cpu().numpy(),
+            embedding=encoding.embedding[0].detach().float().cpu().numpy(),
             tokens=tokens,
             second_stage=SecondStageQuery(tokens, modality) if aligns else None,
             is_crossing=is_crossing,
@@ -119,7 +148,7 @@ class TwoStageSearcher:
             direction=direction,
             fusion=fusion,
             weight=fusion.weight if options.fusion is None else float(options.fusion),
-            calibration=_checked(manifest.calibration, options, is_crossing=is_crossing),
+            calibration=calibration if is_crossing else None,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
         )
 
@@ -137,42 +166,37 @@ class TwoStageSearcher:
         degraded = [] if ranked.degraded is None else [ranked.degraded]
         if verdict.filter_ignored:
             degraded.append("min_probability")
-        evidence, explain_s = None, 0.0
+        evidence, model = None, self.index.checkpoint.model
+        explained_s = time.monotonic()
         if search.options.explain and ranking.align is not None:
-            evidence, explain_s = self._explain(search, items)
-            if evidence is None:
+            try:
+                evidence = evidence_of_items(
+                    model, search.query, search.modality, search.collection, items
+                )
+            except EngineUnavailableError:
                 degraded.append("evidence_unavailable")
+        explain_s = time.monotonic() - explained_s
         unknown = find_unknown_fields(self.index, search) if found.is_empty else []
         return SearchAnswer(
             hits=_hits(search, ranking, verdict, items, evidence),
             reranked=ranked.reranked,
             fusion=search.weight if ranked.reranked else None,
             candidates=found.candidates,
-            generation=self.index.generation,
+            generation=self.index.manifest.generation,
             degraded=degraded,
             match_probability=verdict.match_probability,
             no_match=verdict.no_match,
             probabilities_reliable=verdict.reliable,
             unreliable_because=verdict.unreliable_because,
             unknown_fields=unknown,
-            took_ms=_took_ms(search.query, moments, explain_s),
+            took_ms=TookMs(
+                decode=search.query.decode_ms,
+                encode=search.query.encode_ms,
+                retrieve=1000 * (moments.retrieved_s - moments.began_s),
+                rerank=1000 * (moments.ranked_s - moments.retrieved_s + explain_s),
+                total=1000 * (time.monotonic() - moments.received_s),
+            ),
         )
-
-    def _explain(
-        self, search: ValidSearch, items: list[StoredItem]
-    ) -> tuple[list[list[Evidence]] | None, float]:
-        """Return the evidence of the hits, or None if unavailable, and the seconds spent."""
-        began_s = time.monotonic()
-        evidence = None
-        with suppress(EngineUnavailableError):
-            evidence = evidence_of_items(
-                self.index.checkpoint.model,
-                search.query,
-                search.modality,
-                search.collection,
-                items,
-            )
-        return evidence, time.monotonic() - began_s
 
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
         """Look an item up by its id, among the images first.
@@ -221,21 +245,67 @@ class TwoStageSearcher:
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
 
 
-def _took_ms(query: EncodedQuery, moments: _Moments, explain_s: float) -> TookMs:
-    """Return the times of the parts; evidence counts as second stage."""
-    return TookMs(
-        decode=query.decode_ms,
-        encode=query.encode_ms,
-        retrieve=1000 * (moments.retrieved_s - moments.began_s),
-        rerank=1000 * (moments.ranked_s - moments.retrieved_s + explain_s),
-        total=1000 * (time.monotonic() - moments.received_s),
+def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
+    """Estimate how likely the hits of a page are right.
+
+    Args:
+        search: The search.
+        found: Result of the first stage, with the pool that hits are judged against.
+        ranked: The page; without alignment scores of the pool, the matching scores judge alone.
+    """
+    calibration, pool, page = search.calibration, found.pool, ranked.ranking
+    # The word counts of the texts found for an image are not available without the second stage.
+    is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
+    if calibration is None or is_uncounted or len(pool.rows) == 0:
+        return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
+    words = search.word_counts(pool.rows)
+    candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
+    hits = CandidateScores(page.rows, page.match, page.align, search.word_counts(page.rows))
+    judgement = calibration.of(search.direction).judge(candidates, hits)
+    # All candidates of a text query have its length. For a photo, the lengths of the texts that it
+    # is compared with replace a length of its own.
+    unreliable_because = calibration.unreliable_because(
+        search.direction,
+        aligned=candidates.align is not None and hits.align is not None,
+        words=float(np.median(words)),
+    )
+    least = search.options.min_probability or 0.0
+    if unreliable_because is not None:
+        return Verdict(
+            kept=np.arange(len(page.rows)),
+            probabilities=judgement.probabilities.tolist(),
+            match_probability=judgement.match_probability,
+            reliable=False,
+            unreliable_because=unreliable_because,
+            filter_ignored=least > 0,
+        )
+    kept = np.flatnonzero(judgement.probabilities >= least)
+    return Verdict(
+        kept=kept,
+        probabilities=judgement.probabilities[kept].tolist(),
+        match_probability=judgement.match_probability,
+        no_match=judgement.no_match or (search.options.offset == 0 and len(kept) == 0),
+        reliable=True,
     )
 
 
-def _checked(
-    calibration: Calibration | None, options: SearchOptions, *, is_crossing: bool
-) -> Calibration | None:
-    """Return the calibration that judges the hits, or None if they have no probability."""
+def _check(
+    query: EncodedQuery,
+    options: SearchOptions,
+    collection: Collection,
+    calibration: Calibration | None,
+    *,
+    is_crossing: bool,
+) -> None:
+    entry, encoding = collection.entry, query.encoding
+    expected = (1, entry.embedding_dim)
+    if tuple(encoding.embedding.shape) != expected:
+        raise ShapeError(f"embedding {expected}", tuple(encoding.embedding.shape))
+    if encoding.tokens.shape[2] != entry.token_dim:
+        raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
+    is_text = query.modality == "text"
+    if options.explain and is_crossing and is_text and query.text is None:
+        raise InputError("explain: expected the query's text, got none")
     if options.min_probability is not None:
         if calibration is None:
             raise InputError(
@@ -246,20 +316,6 @@ def _checked(
             raise InputError(
                 "min_probability: only images for a text and texts for an image have a probability"
             )
-    return calibration if is_crossing else None
-
-
-def _check_query(
-    query: EncodedQuery, options: SearchOptions, collection: Collection, *, needs_text: bool
-) -> None:
-    entry, encoding = collection.entry, query.encoding
-    expected = (1, entry.embedding_dim)
-    if tuple(encoding.embedding.shape) != expected:
-        raise ShapeError(f"embedding {expected}", tuple(encoding.embedding.shape))
-    if encoding.tokens.shape[2] != entry.token_dim:
-        raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
-    if options.explain and needs_text and query.text is None:
-        raise InputError("explain: expected the query's text, got none")
 
 
 def _hits(

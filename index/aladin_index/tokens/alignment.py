@@ -133,7 +133,8 @@ def alignment_of_queries(
         ]
     if not queries:
         return []
-    packed = _packed(queries, query_modality)
+    are_regions = query_modality == "image"
+    packed = Queries([query.numpy() for query in queries], are_regions=are_regions)
     together = rows[0] if len(rows) == 1 else np.concatenate(rows)
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
@@ -142,10 +143,12 @@ def alignment_of_queries(
         return kernel.score_rows(store.native, packed, together[start:end], ends)
 
     try:
-        parts = _in_threads(score, len(together))
+        if len(together) < 2 * _CANDIDATES_A_THREAD:  # not worth another thread
+            scores = kernel.score_rows(store.native, packed, together, offsets)
+        else:
+            scores = np.concatenate(_in_threads(score, len(together)))
     except KernelError as error:
         raise _known_problem(error, store) from error
-    scores = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return [scores[start:end] for start, end in pairwise(offsets.tolist())]
 
 
@@ -219,7 +222,10 @@ def alignment_with_all(
     progress.start(store.count, "items")
     scores = np.zeros((len(queries), store.count), dtype=np.float32)
     kernel = load_kernel()
-    packed = _packed(queries, query_modality) if queries else None
+    packed = None
+    if queries:
+        are_regions = query_modality == "image"
+        packed = Queries([query.numpy() for query in queries], are_regions=are_regions)
     step = _ITEMS_AT_A_TIME * torch.get_num_threads()
     for first in range(0, store.count, step):
         end = min(first + step, store.count)
@@ -253,10 +259,6 @@ def _score_range(
 ) -> None:
     rows = slice(first + start, first + end)
     kernel.score_range(store.native, queries, rows.start, scores[:, rows])
-
-
-def _packed(queries: Sequence[Tensor], modality: Modality) -> Queries:
-    return Queries([query.numpy() for query in queries], are_regions=modality == "image")
 
 
 def _in_threads(task: Callable[[int, int], T], total: int) -> list[T]:
@@ -331,7 +333,7 @@ class TokenAlignment:
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items, see `SecondStage`."""
-        return alignment_with_candidates(query, modality, self._tokens, rows)
+        return alignment_of_queries([query], modality, self._tokens, [rows])[0]
 
     def similarities(
         self,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from aladin_index.search.ranking import rank_by_match, rank_in_blocks
+from aladin_index.search.rerank import rank_by_match, rank_in_blocks
 from aladin_network.scoring.fusion import DirectionFusion
 
 ROWS = np.array([4, 7, 2])
