@@ -1,5 +1,4 @@
-"""The index that `benchmarks.service.swap` publishes generation after generation of, and the right
-answers.
+"""The index whose generations `benchmarks.service.swap` publishes, and the right answers.
 
 Its photos are made up, its network is small and untrained: what counts is that every generation has
 other hits for the same query, and that they can be known.
@@ -61,14 +60,15 @@ _QUERIES = 40
 _PHOTOS, _TOKENS = 300, 4
 _EMBEDDING_DIM, _TOKEN_DIM = 32, 16
 _CODEC = TokenCodec("float16", _TOKEN_DIM)
-# What a broken generation has zeros in, after what readers look at when they open the file.
+# Files in which a broken generation contains zeros, and the length of the part that is checked on
+# opening and remains intact.
 _DAMAGED, _HEADER = (EMBEDDINGS, ANN, ITEMS), 128
-# Scores of a text that is encoded with others differ in the last digits of float32.
+# Scores of a text that is encoded together with others differ in the last digits of float32.
 _TOLERANCE = 1e-4
 
 
 def some_texts() -> list[str]:
-    """Make up queries, the same at every call."""
+    """Make queries, the same at every call."""
     random = np.random.default_rng(1)
     return [" ".join(random.choice(WORDS.split(), 4)) for _ in range(_QUERIES)]
 
@@ -79,19 +79,19 @@ class _Hit(NamedTuple):
 
 
 class SwapIndex:
-    """An index on the disk whose live generation is replaced in all ways that there are."""
+    """An index on disk whose live generation is replaced in every possible way."""
 
     def __init__(self, root: Path, queries: Sequence[str]) -> None:
         """Build the first generation.
 
         Args:
-            root: of the index; new.
+            root: Folder of the new index.
             queries: texts whose right answers are to be known.
         """
         self.root = root
         self._queries = queries
         self._random = np.random.default_rng(0)
-        # By generation: the right answers of each query, of each state that it has been in.
+        # For each generation, the right answers of each query, in each state of the generation.
         self._truths: dict[int, list[list[list[_Hit]]]] = {}
         self._builds = self._adds = 0
         with tempfile.TemporaryDirectory() as folder:
@@ -105,11 +105,11 @@ class SwapIndex:
 
     @property
     def generation(self) -> int:
-        """The live generation."""
+        """Number of the live generation."""
         return live_generation(self.root)
 
     def rebuild(self) -> None:
-        """Publish other items."""
+        """Publish a generation with other items."""
         model = read_manifest(generation_folder(self.root, self.generation)).model
         with disk_errors(self.root), only_builder(self.root):
             self._write(model)
@@ -120,7 +120,7 @@ class SwapIndex:
         tune_index(self.root, TuneOptions(at=at, num_queries=20, max_candidates=200))
 
     def add_and_compact(self, url: str) -> None:
-        """Add a photo through the service, then fold it into a new generation."""
+        """Add a photo through the service, then compact the changes into a new generation."""
         self._adds += 1
         pixels = self._random.integers(0, 256, (32, 32, 3), dtype=np.uint8)
         file = io.BytesIO()
@@ -137,7 +137,7 @@ class SwapIndex:
         compact_index(self.root, keep=2)
 
     def roll_back(self) -> None:
-        """Make the generation before the live one live again, or else the newest one."""
+        """Make the previous generation live again, or the newest if there is no previous one."""
         live = self.generation
         earlier = [number for number in published_generations(self.root) if number < live]
         rollback_index(self.root, None if earlier else max(published_generations(self.root)))
@@ -169,7 +169,7 @@ class SwapIndex:
             remove_folder(self.root, generation_folder(self.root, broken))
 
     def learn(self) -> None:
-        """Note the right answers of the live generation as it is now."""
+        """Record the right answers of the live generation in its current state."""
         with open_index(self.root) as index:
             searcher, encoder = TwoStageSearcher(index), QueryEncoder(QueryLimits())
             options = SearchOptions(k=HITS)
@@ -180,11 +180,11 @@ class SwapIndex:
             self._truths.setdefault(index.generation, []).append(truth)
 
     def is_right(self, query: int, answer: dict[str, Any]) -> bool:
-        """Whether an answer has the hits of the generation that it names.
+        """Return whether an answer has the hits of the generation that it names.
 
         Args:
             query: place among the queries.
-            answer: of the service.
+            answer: Answer of the service.
         """
         hits = [_Hit(hit["id"], hit["score"]) for hit in answer["hits"]]
         truths = self._truths.get(answer["generation"], [])
@@ -219,7 +219,7 @@ class SwapIndex:
 
 
 def _agree(hits: list[_Hit], truth: list[_Hit]) -> bool:
-    """Whether hits are the right ones in the right order; those of equal score may be swapped."""
+    """Return whether hits match in content and order; those of equal score may be swapped."""
     if len(hits) != len(truth):
         return False
     right = dict(truth)

@@ -72,7 +72,7 @@ def _run(out: Path, progress: Progress, scenes: int, overrides: Sequence[str]) -
     data = draw_demo(out, scenes, progress)
     checkpoint = train_demo(out, data, progress, overrides)
     with _index(out / "index", checkpoint, data, progress) as opened:
-        _LOG.info("searching the test scenes in every way")
+        _LOG.info("evaluating searches of the test scenes")
         rows = _compare(opened, read_records(data, "test"), progress)
     return DemoResult(out / "index", rows)
 

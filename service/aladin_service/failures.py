@@ -1,4 +1,4 @@
-"""Exit codes and one-line messages for errors, for the whole command line."""
+"""Exit codes and one-line messages of the command line's errors."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ def one_line(error: Exception) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, (AladinError, OSError)) and message:
         return message
-    return f"{type(error).__name__}: {message} (--debug shows where)"
+    return f"{type(error).__name__}: {message} (use --debug for a traceback)"

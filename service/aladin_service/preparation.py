@@ -1,4 +1,4 @@
-"""Ensures that there is an index to serve: on a new machine, builds it from given data."""
+"""Creation of an index to serve if none exists yet, from the user's photos or the demo's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def prepare_index(
         IndexWriteError: the disk is full or cannot be written, or another build is running.
     """
     try:
-        _LOG.info("%s: generation %d is live, nothing to do", out, live_generation(out))
+        _LOG.info("%s: generation %d is live; nothing to do", out, live_generation(out))
         return None
     except IndexNotReadyError:
         _LOG.info("%s: no index yet", out)
@@ -64,7 +64,7 @@ def prepare_index(
         source, split = draw_demo(demo, scenes, progress), "test"
     if model is None or _is_empty(model):
         if split is None:
-            _LOG.warning("no model: the demo's network only knows what its drawn scenes show")
+            _LOG.warning("no model given: using the demo's network, trained on drawn scenes only")
         with torch_threads(1):  # the demo's network is small
             drawn = draw_demo(demo, scenes, progress)
             model = train_demo(demo, drawn, progress)
@@ -77,7 +77,7 @@ def prepare_index(
         return _build(out, model, source, split, device, progress, resume=True)
     except IndexMismatchError:
         # No generation is live, so this is an interrupted build of other photos or another model.
-        _LOG.warning("the photos or the model are not those of the build that was cut short")
+        _LOG.warning("the photos or the model differ from those of the interrupted build")
         return _build(out, model, source, split, device, progress, resume=False)
 
 

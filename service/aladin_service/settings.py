@@ -92,100 +92,102 @@ def _decode_memory_bytes(known: dict[str, Any]) -> int:
 
 
 class ServiceSettings(BaseSettings):
-    """Limits for requests, how they are processed, and access control.
+    """Limits of requests, processing of queries, access control and the vector database.
 
-    Each is read from the variable of its name in capitals, after ``ALADIN_``; lists are written
-    with commas.
+    Each setting is read from the environment variable ``ALADIN_`` followed by its name in capitals;
+    lists are separated by commas. "Unset" is None here.
 
     Attributes:
-        max_body_bytes: Maximum size of any request body. A photo in JSON is base64, a third larger
+        max_body_bytes: Maximum size of a request body. A photo in JSON is base64, a third larger
             than its file.
         max_json_bytes: Maximum size of a JSON request without its photos and regions, unless it is
             a list of queries or items.
-        max_bodies_bytes: Maximum total size of the bodies of all unanswered requests; further
-            requests are refused with 429. Processing them takes several times as much memory.
+        max_bodies_bytes: Maximum total size of the bodies of all unanswered requests; further ones
+            are rejected with 429. Processing takes a multiple of this memory.
         max_image_bytes: Maximum size of an uploaded photo.
-        max_image_pixels: Maximum pixels of an uploaded photo, read from its header before it is
-            decoded.
-        max_image_side_px: Longest width or height of an uploaded photo.
-        max_regions_bytes: Maximum size of a photo's uploaded regions, an npz file, both packed and
-            unpacked.
-        max_regions: Maximum number of uploaded regions of a photo; the network uses its own number.
-        max_metadata_bytes: Maximum size of an added item's metadata, written as JSON.
-        max_text_chars: Maximum characters of a query's text; the network's own limit in tokens
-            applies as well.
-        max_photo_size_px: largest `size` at which a photo of the index can be asked for.
-        thumbnail_cache_bytes: Memory of each worker for downscaled photos; 0 to disable the cache.
-        photo_cache_bytes: Memory of each worker for photos of full size that had to be re-encoded,
-            to turn them upright or to remove metadata; 0 to disable the cache.
-        body_timeout_s: Timeout for a request's body to arrive completely; then 408.
-        head_timeout_s: Timeout for a request's head to arrive completely, and for the first one to
-            begin; then the connection is closed.
-        send_timeout_s: Timeout for a client to accept a response; then the connection is closed.
-        max_connections: open at the same time. Beyond it, and beyond the limit for one client, a
-            connection is answered 503 and closed, unless it asks for /healthz or /readyz.
-        max_connections_per_client: open at the same time from one IPv4 address or IPv6 /64 network.
-            Proxies that FORWARDED_ALLOW_IPS names are exempt.
-        image_url_hosts: Hosts from which a photo may be fetched for a query or an item, as names or
-            as all names under one, such as ``*.example.com``; if empty, no photo is fetched.
-        image_url_timeout_s: Timeout for fetching the photos of one request, redirects included.
-        workers: processes that encode and search; 1: threads of the service's own process.
-        job_timeout_s: a worker process that is at one batch of queries for longer, or gives no
-            sign of life, hangs: it is killed and replaced.
+        max_image_pixels: Maximum number of pixels of an uploaded photo, read from its header
+            before decoding.
+        max_image_side_px: Maximum width or height of an uploaded photo.
+        max_regions_bytes: Maximum size of the uploaded regions of a photo (an npz file), both
+            compressed and decompressed.
+        max_regions: Maximum number of uploaded regions of a photo; the network uses its own
+            number.
+        max_metadata_bytes: Maximum size of an added item's metadata as JSON.
+        max_text_chars: Maximum length of a query text; the network's own limit in tokens applies,
+            too.
+        max_photo_size_px: Maximum `size` at which a photo of the index can be requested.
+        thumbnail_cache_bytes: Memory of each worker for downscaled photos; 0 disables the cache.
+        photo_cache_bytes: Memory of each worker for full-size photos that had to be re-encoded, to
+            rotate them upright or to remove metadata; 0 disables the cache.
+        body_timeout_s: Time for a request's body to arrive completely; then 408.
+        head_timeout_s: Time for a request's head to arrive completely, and for the first request
+            to begin; then the connection is closed.
+        send_timeout_s: Time for a client to receive an answer; then the connection is closed.
+        max_connections: Maximum number of open connections. Beyond it, and beyond the limit per
+            client, a connection is answered 503 and closed, unless it requests /healthz or
+            /readyz.
+        max_connections_per_client: Maximum number of open connections from one IPv4 address or
+            IPv6 /64 network. Proxies named in FORWARDED_ALLOW_IPS are exempt.
+        image_url_hosts: Hosts from which a photo may be fetched for a query or an item; names, or
+            all names below one, such as ``*.example.com``. Unset: no photo is fetched.
+        image_url_timeout_s: Time to fetch the photos of one request, including redirects.
+        workers: Processes that encode and search; 1: threads of the service's own process.
+        job_timeout_s: A worker process that spends more time on one batch of queries, or sends no
+            sign of life for this long, is killed and replaced.
         shutdown_s: Time to finish accepted work after a stop signal.
-        query_threads: batches of queries that a worker encodes and searches at the same time; by
-            default the processors are shared out among the workers, at most four to each.
-        max_batch: queries that are encoded together at most.
-        batch_wait_ms: How long a query waits for others to be encoded with while a worker is free;
-            0 for no wait. Queries that arrive while all workers are busy are encoded together in
-            any case.
-        max_waiting: queries that may wait for a worker; more are refused with 429.
-        max_wait_ms: Admit as many queries as can be answered within this time, and refuse the
-            others with 429, or None for seven times the duration of such a query alone.
-        query_cache_bytes: Memory of each worker for cached encodings of queries; 0 to disable the
-            cache.
-        query_precision: Precision in which texts are encoded; `auto` means bfloat16 on processors
-            that multiply it natively, where it is two to three times as fast, and float32
-            otherwise. Photos, and items added to the index, are encoded in float32.
-        decode_threads: photos of queries that a worker decodes at the same time, within
+        query_threads: Batches of queries that a worker encodes and searches in parallel; by
+            default the processors are shared among the workers, at most four each.
+        max_batch: Maximum number of queries that are encoded together.
+        batch_wait_ms: Time that a query waits for others to be encoded with while a worker is
+            idle; 0: none, only queries that arrive while all workers are busy are encoded
+            together.
+        max_waiting: Maximum number of queries that wait for a worker; further ones are rejected
+            with 429.
+        max_wait_ms: As many queries are admitted as are answered within this time; the rest is
+            rejected with 429. Unset: seven times the time of a query on its own.
+        query_cache_bytes: Memory of each worker for the encodings of repeated queries; 0 disables
+            the cache.
+        query_precision: Precision in which texts are encoded; `auto`: bfloat16 on processors with
+            bfloat16 arithmetic, where it is two to three times as fast, else float32. Photos, and
+            items added to the index, are encoded in float32.
+        decode_threads: Query photos that a worker decodes in parallel, within
             `decode_memory_bytes`.
-        decode_memory_bytes: Memory that photos may take while they are decoded, those of uploads
-            and of the index together; the workers share it equally. A photo takes 9 bytes a pixel,
-            up to 13 as a progressive JPEG and 18 as a WebP; it waits until so much is free, and is
-            refused with 413 if it alone takes more than a worker has.
-        max_batch_queries: queries that one request may hold.
-        max_items: items that one request may add.
-        slow_queries: Number of the slowest queries of about the last hour that are kept in memory,
-            for clients that may read the metrics; 0 for none.
-        engine_url: URL of the vector database of an index stored in one, or None for the one in the
-            index's folder. Required with a token, and where Qdrant's local mode reads a folder.
-        engine_token: Token that authenticates the service at the vector database, or None if it
-            needs none. It is only sent to `engine_url`.
-        engine_timeout_s: Timeout for one call of the vector database, retries included.
-        engine_retries: further tries of a call that does no harm when it is done twice.
-        engine_poll_s: Interval between two polls of the vector database, which check whether it
-            responds and which generation is live; a service may answer from the previous generation
-            for this long.
-        detector: Detector of the regions of uploaded photos, for an index whose model reads
-            regions, in the notation of `aladin regions extract`, or None if such an index accepts
-            ready-made regions only.
-        photos_root: Folder outside of which no photo is shown, after all links are followed, or
-            None to show photos wherever they are stored. Uploaded photos are always shown.
-        read_only: refuse to add and to delete items.
-        log_format: Format of the log on stderr, `text` for people or `json` for programs.
-        traces: send OpenTelemetry traces to a collector on this machine; the variables
-            OTEL_EXPORTER_OTLP_... name another one, and switch traces on by themselves.
-        keys_file: File of the API keys, as written by `aladin key add`, or None for no keys: the
-            service then listens on this machine's own address only, unless `allow_anonymous`.
-        allow_anonymous: requests without a key may search and read, from wherever they come.
-        anonymous_requests_per_s: Request rate of a client without a key in the long run, clients
-            being identified by address, or None for no limit. A key has a rate of its own.
-        anonymous_burst: Number of such requests that may arrive at once after a pause.
-        rate_store: Redis in which the rates of keys and of clients are counted for all services
-            that use it, as ``redis://host:6379/0``, or None if each process counts alone.
-        allowed_hosts: names by which clients without a key may call the service, besides
-            localhost and any address; * stands for all.
-        cors_origins: Origins of the pages that may use the service from a browser, besides its own.
+        decode_memory_bytes: Memory for decoding photos, uploads and photos of the index together,
+            divided equally among the workers. A photo takes 9 bytes per pixel, up to 13 as a
+            progressive JPEG and 18 as a WebP; it waits for free memory, and is rejected with 413
+            if it alone exceeds a worker's share.
+        max_batch_queries: Maximum number of queries in one request.
+        max_items: Maximum number of items added by one request.
+        slow_queries: Number of slowest queries of about the last hour that are kept in memory for
+            readers of the metrics; 0 disables it.
+        engine_url: Address of the vector database of an index that is stored in one. Unset: the
+            address in the index folder. Required with a token, and for Qdrant's local mode.
+        engine_token: Token for the vector database. Unset: no authentication. It is sent only to
+            `engine_url`.
+        engine_timeout_s: Time for the vector database to answer one call, including retries.
+        engine_retries: Retries of a call that is safe to repeat.
+        engine_poll_s: Interval between polls of the vector database for its availability and its
+            live generation; for this long, the service may answer from the previous one.
+        detector: Detector that finds the regions of uploaded photos, for an index whose model
+            reads regions; the same form as for `aladin regions extract`. Unset: such an index
+            accepts only ready-made regions.
+        photos_root: Folder outside of which no photo is served, after following all links;
+            uploaded photos are always served. Unset: photos are served wherever they are.
+        read_only: Rejects additions and deletions.
+        log_format: Format of the log on stderr: `text` or `json`.
+        traces: Sends OpenTelemetry traces to a collector on this machine; the variables
+            OTEL_EXPORTER_OTLP_... name another one and enable traces by themselves.
+        keys_file: File of API keys, as written by `aladin key add`. Unset: no keys; the service
+            listens on the local address only unless `allow_anonymous` is set.
+        allow_anonymous: Allows requests without a key to search and read, from any address.
+        anonymous_requests_per_s: Sustained rate of a client without a key, identified by its
+            address. Unset: unlimited. Each key has its own rate.
+        anonymous_burst: Burst of such a client after a pause.
+        rate_store: Redis that counts the rates of keys and clients for all services that name it,
+            such as ``redis://host:6379/0``. Unset: each process counts separately.
+        allowed_hosts: Host names by which clients without a key may address the service, besides
+            localhost and IP addresses; * allows all.
+        cors_origins: Origins of pages that may use the service from a browser, besides its own.
     """
 
     model_config = SettingsConfigDict(env_prefix="ALADIN_", frozen=True)
@@ -306,7 +308,9 @@ def _check_names() -> None:
             if _OTHERS_VARIABLES.fullmatch(name):
                 continue
             near = difflib.get_close_matches(name, known, 1)
-            faults.append(f"{name}: no such setting" + "".join(f"; {each}?" for each in near))
+            faults.append(
+                f"{name}: unknown setting" + "".join(f"; did you mean {each}?" for each in near)
+            )
     if faults:
         raise ConfigError("; ".join(faults))
 

@@ -121,7 +121,7 @@ def test_the_wheel_has_its_packages_its_hook_and_what_it_names(
     tables = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     wheel = tables["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = {
-        *(package.split("/")[0] for package in (*wheel["packages"], *wheel["force-include"])),
+        *(folder.split("/")[0] for folder in wheel["only-include"]),
         wheel["hooks"]["custom"]["path"],
         tables["project"]["readme"],
         *tables["project"]["license-files"],

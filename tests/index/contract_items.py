@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from aladin_index.changes.writer import NewItems
-from aladin_index.encode.add import new_items
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.writer import describe_model, install_model, write_generation
@@ -173,7 +172,13 @@ def captions(checkpoint: Checkpoint, count: int) -> NewItems:
     ]
     # The small network's own embeddings of such texts are nearly one.
     embeddings = _normalised(random.standard_normal((count, EMBEDDING_DIM)))
-    return replace(new_items(items, encode_texts(checkpoint.model, texts)), embeddings=embeddings)
+    encoding = encode_texts(checkpoint.model, texts)
+    return NewItems(
+        items=items,
+        embeddings=embeddings,
+        tokens=encoding.tokens[encoding.mask].float().numpy(),
+        lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
+    )
 
 
 def write_collection(

@@ -37,5 +37,5 @@ def test_a_failure_is_one_line_even_if_its_message_is_not() -> None:
 
 
 def test_a_bug_names_its_class_and_how_to_see_more() -> None:
-    assert one_line(KeyError("rows")) == "KeyError: 'rows' (--debug shows where)"
-    assert one_line(OSError()) == "OSError:  (--debug shows where)"
+    assert one_line(KeyError("rows")) == "KeyError: 'rows' (use --debug for a traceback)"
+    assert one_line(OSError()) == "OSError:  (use --debug for a traceback)"

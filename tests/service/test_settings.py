@@ -45,14 +45,14 @@ def test_lists_are_written_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ALADIN_KEY_FILE", "ALADIN_KEYS_FILE"),
         ("ALADIN_READONLY", "ALADIN_READ_ONLY"),
         ("aladin_worker", "ALADIN_WORKERS"),
-        ("ALADIN_API_KEYS", "no such setting"),
+        ("ALADIN_API_KEYS", "unknown setting"),
     ],
 )
 def test_a_mistyped_variable_is_refused(
     monkeypatch: pytest.MonkeyPatch, variable: str, meant: str
 ) -> None:
     monkeypatch.setenv(variable, "x")
-    with pytest.raises(ConfigError, match="no such setting") as failure:
+    with pytest.raises(ConfigError, match="unknown setting") as failure:
         read_settings()
     assert variable.upper() in str(failure.value)
     assert meant in str(failure.value)

@@ -56,8 +56,8 @@ def preprocess_patches(
     """Scale an RGB photo to as many patches as `config` allows, and cut it (NaFlex).
 
     Args:
-        photo: of any shape.
-        config: with `max_patches`.
+        photo: Photo of any shape.
+        config: Preprocessing with `max_patches`.
         patch_px: side of a patch.
     """
     rows, columns = patch_grid(photo.width, photo.height, config, patch_px)
@@ -77,9 +77,9 @@ def patch_grid(
     Both sides are scaled alike and then filled up to whole patches, at least one.
 
     Args:
-        width_px: of the photo.
-        height_px: of the photo.
-        config: with `max_patches`.
+        width_px: Width of the photo.
+        height_px: Height of the photo.
+        config: Preprocessing with `max_patches`.
         patch_px: side of a patch.
 
     Raises:
@@ -114,8 +114,8 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
         source: local folder or hub name.
 
     Raises:
-        CheckpointError: there is none, or it cannot be read.
-        ConfigError: it does something that `ImagePreprocessing` cannot express.
+        CheckpointError: If the source has no preprocessing file, or the file cannot be read.
+        ConfigError: If the file asks for something that `ImagePreprocessing` cannot express.
     """
     try:
         processor = AutoImageProcessor.from_pretrained(

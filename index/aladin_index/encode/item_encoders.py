@@ -35,10 +35,10 @@ class PreparedImage(NamedTuple):
     """A photo, or its regions, ready for the network.
 
     Attributes:
-        value: what the image encoder's `preprocess` returned.
-        size_px: width and height of the photo; None: not known.
-        boxes: (regions, 4) of the regions that the network takes, in fractions of the photo; None:
-            not known, or the encoder knows them by the photo's size.
+        value: Output of the image encoder's `preprocess`.
+        size_px: Width and height of the photo, or None if unknown.
+        boxes: (regions, 4) boxes of the regions that the network takes, in fractions of the photo,
+            or None if unknown or if the encoder derives them from the photo's size.
     """
 
     value: ImageInput
@@ -80,12 +80,12 @@ class ImageReader:
         """Read a picture file.
 
         Args:
-            encoder: of the index that is searched or added to.
+            encoder: Image encoder of the index that is searched or extended.
             data: undecoded.
             source: names the photo in errors.
 
         Raises:
-            ImageError: it cannot be used.
+            ImageError: If the photo cannot be used.
             OverloadedError: the memory to decode it did not become free in time.
             RegionsNeededError: the model reads regions, and there is no detector or another one.
         """
@@ -102,14 +102,15 @@ class ImageReader:
         """Read ready-made regions.
 
         Args:
-            encoder: of the index that is searched or added to.
+            encoder: Image encoder of the index that is searched or extended.
             data: an npz file.
-            photo: the picture file that they are of, undecoded; None: not given.
+            photo: Undecoded picture file that the regions belong to, or None if not given.
             source: names the regions in errors.
 
         Raises:
-            RegionsTooLargeError: they have too many bytes.
-            RegionError: they cannot be used, or come from another detector than the model's.
+            RegionsTooLargeError: If the regions have too many bytes.
+            RegionError: If the regions cannot be used, or come from another detector than the
+                model's.
             ImageError: the photo cannot be used.
             OverloadedError: the memory to decode the photo did not become free in time.
             InputError: the model reads photos.
@@ -158,7 +159,7 @@ def check_detector(encoder: ImageEncoder, detector: Detector | None) -> None:
     """Refuse a detector that is of no use for an index.
 
     Args:
-        encoder: of the index.
+        encoder: Image encoder of the index.
         detector: None is never refused: ready-made regions may be sent.
 
     Raises:

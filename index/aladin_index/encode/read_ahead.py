@@ -48,7 +48,7 @@ class StageSeconds:
         most seconds is then the one to speed up, and all of them together are the elapsed time.
 
         Args:
-            others: what the threads have measured so far.
+            others: Measurements of the threads so far.
         """
         started = time.perf_counter()
         try:
@@ -84,7 +84,7 @@ def prepared_batches(
     """Prepare items batch by batch, `BATCHES_AHEAD` of the one that is being encoded.
 
     Args:
-        encoder: of the items.
+        encoder: Encoder of the items.
         batches: rows and items; taken when they are needed, by the caller's thread.
         readers: threads.
         seconds: gets the time that the caller waits here, as that of the stages "read" and

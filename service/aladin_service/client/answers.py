@@ -32,7 +32,7 @@ class TunedCandidates(_IndexPart):
 class IndexSide(_IndexPart):
     """The images, or the texts."""
 
-    count: int = Field(description="Items that a search may find, added ones included.")
+    count: int = Field(description="Items that a search may return, including added ones.")
     left_out: int
     embedding_dim: int
     token_dim: int
@@ -65,8 +65,8 @@ class CalibratedOn(_IndexPart):
     searched: str = Field(description="split: its own photos and texts; index: those of an index.")
     text_lengths: TextLengthRange | None = Field(
         default=None,
-        description="Lengths of 98 % of the texts, without the shortest and the longest 1 %; null:"
-        " not recorded, by an older version.",
+        description="Lengths of 98 % of the texts, without the shortest and the longest 1 %; null"
+        " if not recorded, by an older version.",
     )
 
 
@@ -89,9 +89,9 @@ class NoMatchFigures(_IndexPart):
 
     model_config = ConfigDict(title="IndexNoMatchFigures")
 
-    below: float = Field(description="Answers with a lower `match_probability` say `no_match`.")
-    false_alarms: float = Field(description="Share of queries with a match that say so.")
-    detected: float = Field(description="Share of queries without a match that say so.")
+    below: float = Field(description="Answers with a lower `match_probability` have `no_match`.")
+    false_alarms: float = Field(description="Share of queries with a match that get `no_match`.")
+    detected: float = Field(description="Share of queries without a match that get `no_match`.")
 
 
 class ProbabilityFigures(_IndexPart):
@@ -103,8 +103,8 @@ class ProbabilityFigures(_IndexPart):
     match: ReliabilityFigures
     no_match: NoMatchFigures
     auroc: dict[str, Interval] = Field(
-        description="Of telling queries that have a match from those that have none, by"
-        " probability, and by a threshold on a score instead."
+        description="AUROC of separating queries with a match from those without, by"
+        " probability, and by a threshold on a score."
     )
 
 
@@ -144,8 +144,8 @@ class IndexCalibration(_IndexPart):
     unreliable: UnreliableDirections
     fitted_photos_indexed: float | None = Field(
         default=None,
-        description="Estimated share of the photos fitted to that this index has; null: fitted to"
-        " this index, not recorded, or an index without photos.",
+        description="Estimated share of the fitted photos that are in this index; null if fitted to"
+        " this index, not recorded, or without photos.",
     )
 
 
@@ -158,7 +158,7 @@ class LiveIndexInfo(_IndexPart):
     images: IndexSide | None
     texts: IndexSide | None
     calibration: IndexCalibration | None = Field(
-        default=None, description="Null where the index is not calibrated."
+        default=None, description="Null if the index is not calibrated."
     )
 
 
@@ -178,17 +178,19 @@ class AddTookMs(BaseModel):
 
     decode: float
     encode: float
-    write: float = Field(description="Until all was on the disk, waiting for others included.")
+    write: float = Field(
+        description="Time until everything was on disk, including waiting for others."
+    )
     total: float
 
 
 class Added(BaseModel):
     """Result of adding the items of a request; they are stored on disk and searchable."""
 
-    added: list[str] = Field(description="Ids that were not there.")
-    replaced: list[str] = Field(description="Ids whose items gave way to the new ones.")
-    skipped: list[str] = Field(description="Ids that were there; their items stay.")
-    generation: int = Field(description="Of the index, that was added to.")
+    added: list[str] = Field(description="Ids that were new.")
+    replaced: list[str] = Field(description="Ids whose items were replaced by the new ones.")
+    skipped: list[str] = Field(description="Ids that existed; their items are kept.")
+    generation: int = Field(description="Generation of the index that was added to.")
     took_ms: AddTookMs
 
 
@@ -196,4 +198,4 @@ class Deleted(BaseModel):
     """Result of deleting an item, from the disk and from searches."""
 
     deleted: str = Field(description="Its id.")
-    generation: int = Field(description="Of the index, that it was removed from.")
+    generation: int = Field(description="Generation of the index that it was removed from.")

@@ -119,11 +119,11 @@ class AsyncAladinClient:
 
         Args:
             text: words; without, one of the fields `image`, `id`, `image_url` and `regions`.
-            fields: see `SearchFields`.
+            fields: Search options, see `SearchFields`.
 
         Raises:
             ServiceError: the service refuses.
-            ServiceUnreachableError: there is no answer.
+            ServiceUnreachableError: If the service does not answer.
             OSError: a picture's file cannot be read.
         """
         return await self._send(search_call(Search(text, "images", **fields)))
@@ -142,7 +142,7 @@ class AsyncAladinClient:
         """Ask several searches in one request.
 
         Args:
-            searches: at least one; at most as many as the service's ALADIN_MAX_BATCH_QUERIES.
+            searches: One search or more, at most the service's ALADIN_MAX_BATCH_QUERIES.
 
         Returns:
             In the same order, an answer or the error of each.
@@ -165,9 +165,9 @@ class AsyncAladinClient:
 
         Args:
             queries: texts, to which `target` and `fields` apply, and searches, which are complete.
-            target: what to find for the texts.
+            target: Collection to search for the texts.
             batch_size: searches in a request.
-            fields: of the texts, see `SearchFields`.
+            fields: Search options for the texts, see `SearchFields`.
 
         Yields:
             In the same order, an answer or the error of each, as the batches come back.
@@ -184,7 +184,7 @@ class AsyncAladinClient:
         """Look an item up.
 
         Raises:
-            NotFoundError: there is no such item.
+            NotFoundError: If there is no such item.
         """
         return await self._send(item_call(target, item_id))
 
@@ -192,7 +192,7 @@ class AsyncAladinClient:
         """Fetch an image's photo: its file, or with `size_px` a JPEG with at most this long a side.
 
         Raises:
-            NotFoundError: there is no such image, or its file is gone.
+            NotFoundError: If there is no such image, or its file no longer exists.
         """
         return await self._send(photo_call(item_id, size_px))
 
@@ -210,15 +210,16 @@ class AsyncAladinClient:
         The file also carries the numbers, see `aladin_service.evidence.png.read_evidence`.
 
         Args:
-            item_id: of a photo of the index for a text, of a text for a photo.
+            item_id: Id of an indexed photo for a text query, or of an indexed text for a photo
+                query.
             text: words; or one of those that follow.
-            query_id: of another item of the index.
+            query_id: Id of another item of the index.
             image: a photo that is not in the index.
-            regions: of that photo, or instead of it, for an index of a region model.
+            regions: Regions of that photo, or instead of it, for an index of a region model.
 
         Raises:
-            InputError: not exactly one of `text`, `query_id` and a photo is given.
-            NotFoundError: there is no such item.
+            InputError: If not exactly one of `text`, `query_id` and a photo is given.
+            NotFoundError: If there is no such item.
             RefusedInputError: the two are of one modality, or the photo is over a limit.
             OSError: the photo's file cannot be read.
         """
@@ -229,12 +230,12 @@ class AsyncAladinClient:
 
         Args:
             photo: the new item.
-            on_duplicate: what is to become of an id that is there already. With "error" a
-                broken connection is not tried again: the photo may have been added.
+            on_duplicate: Treatment of an id that already exists. With "error" a broken connection
+                is not retried, because the photo may have been added.
 
         Raises:
             ConflictError: the id is there already, and that is an error.
-            RefusedInputError: this is no picture, or over a limit.
+            RefusedInputError: If the photo is not a picture, or exceeds a limit.
             OSError: the file cannot be read.
         """
         return await self._send(add_photo_call(photo, on_duplicate))
@@ -267,15 +268,16 @@ class AsyncAladinClient:
 
         Args:
             items: read as the requests go out.
-            on_duplicate: what is to become of ids that are there already.
-            max_items: of a request.
-            max_bytes: of a request's pictures; one that is larger goes alone.
+            on_duplicate: Treatment of ids that already exist.
+            max_items: Maximum number of items in a request.
+            max_bytes: Maximum size of a request's pictures in bytes; a larger picture is sent
+                alone.
 
         Yields:
             The result of each request, once it is on the disk; an error undoes none before it.
 
         Raises:
-            ServiceError: as `add_photo`, of a whole request.
+            ServiceError: For `add_photo`'s reasons, about a whole request.
             OSError: a file cannot be read.
         """
         for call in add_calls(items, on_duplicate, max_items, max_bytes):
@@ -285,7 +287,7 @@ class AsyncAladinClient:
         """Delete an item.
 
         Raises:
-            NotFoundError: there is no such item.
+            NotFoundError: If there is no such item.
         """
         return await self._send(delete_call(target, item_id))
 
@@ -305,8 +307,8 @@ class AsyncAladinClient:
         """Wait until the service can answer searches.
 
         Raises:
-            NotReadyError: it answers, but is not ready in time.
-            ServiceUnreachableError: it does not answer in time.
+            NotReadyError: If the service answers, but is not ready in time.
+            ServiceUnreachableError: If the service does not answer in time.
         """
         await self._send(probe_call("readyz", "always"), patience(timeout_s))
 

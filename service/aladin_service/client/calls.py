@@ -139,7 +139,7 @@ def read_as(model: type[M]) -> Callable[[httpx.Response], M]:
 def foreign_answer(response: httpx.Response, why: str) -> ServiceUnreachableError:
     """Return the error for an answer that is not from this service."""
     return ServiceUnreachableError(
-        f"{response.request.method} {response.request.url}: not an answer of this service: {why}"
+        f"{response.request.method} {response.request.url}: not a response of this service: {why}"
     )
 
 

@@ -74,7 +74,7 @@ def read_error(status: int, body: bytes, retry_after_s: float | None) -> Service
         detail = _Body.model_validate_json(body).error
     except ValidationError:
         code = f"http_{status}"
-        detail = ErrorDetail(code=code, message=f"the answer has status {status} and no reason")
+        detail = ErrorDetail(code=code, message=f"status {status} without an error message")
     return error_of(status, detail, retry_after_s)
 
 
@@ -101,7 +101,7 @@ def connection_settings(url: str, api_key: str | None, timeout_s: float) -> dict
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise ConfigError(f"{url!r} is no URL: {error}") from None
+        raise ConfigError(f"invalid URL {url!r}: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ConfigError(f"expected a URL such as http://127.0.0.1:8000, got {url!r}")
     headers = {"User-Agent": f"aladin-search/{version('aladin-search')}"}
@@ -160,4 +160,4 @@ def unreachable(error: httpx.RequestError) -> ServiceUnreachableError:
         where = str(error.request.url)
     except RuntimeError:  # it never got as far as a request
         where = "the service"
-    return ServiceUnreachableError(f"no answer from {where}: {reason}")
+    return ServiceUnreachableError(f"no response from {where}: {reason}")

@@ -79,7 +79,7 @@ class AladinClient:
         retries: RetryPolicy | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Store the settings without connecting.
+        """Connect to nothing yet.
 
         Args:
             url: URL of the service, such as ``http://127.0.0.1:8000``.
@@ -122,11 +122,11 @@ class AladinClient:
 
         Args:
             text: words; without, one of the fields `image`, `id`, `image_url` and `regions`.
-            fields: See `SearchFields`.
+            fields: Search options, see `SearchFields`.
 
         Raises:
             ServiceError: the service refuses.
-            ServiceUnreachableError: If there is no answer.
+            ServiceUnreachableError: If the service does not answer.
             OSError: a picture's file cannot be read.
         """
         return self._send(search_call(Search(text, "images", **fields)))
@@ -136,14 +136,14 @@ class AladinClient:
         return self._send(search_call(Search(text, "texts", **fields)))
 
     def search(self, search: Search) -> SearchAnswer:
-        """Run one prepared search; otherwise as `search_images`."""
+        """Ask one search that is put together already; otherwise as `search_images`."""
         return self._send(search_call(search))
 
     def search_batch(self, searches: Sequence[Search]) -> list[Outcome]:
-        """Run several searches in one request.
+        """Ask several searches in one request.
 
         Args:
-            searches: At least one, and at most the service's ALADIN_MAX_BATCH_QUERIES.
+            searches: One search or more, at most the service's ALADIN_MAX_BATCH_QUERIES.
 
         Returns:
             In the same order, an answer or the error of each.
@@ -162,13 +162,13 @@ class AladinClient:
         batch_size: int = BATCH_QUERIES,
         **fields: Unpack[SearchFields],
     ) -> Iterator[Outcome]:
-        """Run any number of searches, one batch per request.
+        """Ask any number of searches, a batch in a request.
 
         Args:
             queries: texts, to which `target` and `fields` apply, and searches, which are complete.
-            target: Kind of items to find for the texts.
+            target: Collection to search for the texts.
             batch_size: searches in a request.
-            fields: Fields of the text searches, see `SearchFields`.
+            fields: Search options for the texts, see `SearchFields`.
 
         Yields:
             In the same order, an answer or the error of each, as the batches come back.
@@ -189,7 +189,7 @@ class AladinClient:
         return self._send(item_call(target, item_id))
 
     def photo(self, item_id: str, size_px: int | None = None) -> Photo:
-        """Fetch an image's photo: its file, or with `size_px` a JPEG with this longest side.
+        """Fetch an image's photo: its file, or with `size_px` a JPEG with at most this long a side.
 
         Raises:
             NotFoundError: If there is no such image, or its file no longer exists.
@@ -210,12 +210,12 @@ class AladinClient:
         The file also carries the numbers, see `aladin_service.evidence.png.read_evidence`.
 
         Args:
-            item_id: Id of a photo of the index for a text, or of a text for a photo.
+            item_id: Id of an indexed photo for a text query, or of an indexed text for a photo
+                query.
             text: words; or one of those that follow.
             query_id: Id of another item of the index.
             image: a photo that is not in the index.
-            regions: Regions of that photo, or regions instead of a photo, for an index of a region
-                model.
+            regions: Regions of that photo, or instead of it, for an index of a region model.
 
         Raises:
             InputError: If not exactly one of `text`, `query_id` and a photo is given.
@@ -230,12 +230,12 @@ class AladinClient:
 
         Args:
             photo: the new item.
-            on_duplicate: Handling of an id that already exists. With "error", the request is not
-                repeated after a broken connection: the photo may have been added.
+            on_duplicate: Treatment of an id that already exists. With "error" a broken connection
+                is not retried, because the photo may have been added.
 
         Raises:
             ConflictError: the id is there already, and that is an error.
-            RefusedInputError: If this is not a picture, or it exceeds a limit.
+            RefusedInputError: If the photo is not a picture, or exceeds a limit.
             OSError: the file cannot be read.
         """
         return self._send(add_photo_call(photo, on_duplicate))
@@ -264,15 +264,16 @@ class AladinClient:
 
         Args:
             items: read as the requests go out.
-            on_duplicate: Handling of ids that already exist.
-            max_items: Largest number of items per request.
-            max_bytes: Largest total size of a request's pictures; a larger picture is sent alone.
+            on_duplicate: Treatment of ids that already exist.
+            max_items: Maximum number of items in a request.
+            max_bytes: Maximum size of a request's pictures in bytes; a larger picture is sent
+                alone.
 
         Yields:
             The result of each request, once it is on the disk; an error undoes none before it.
 
         Raises:
-            ServiceError: If a whole request fails, as for `add_photo`.
+            ServiceError: For `add_photo`'s reasons, about a whole request.
             OSError: a file cannot be read.
         """
         for call in add_calls(items, on_duplicate, max_items, max_bytes):

@@ -263,7 +263,7 @@ async def _read_form(request: Request, json_fields: Collection[str]) -> dict[str
         async with request.form(max_files=len(_FILES), max_fields=_MAX_FORM_FIELDS) as form:
             return {name: await _read_field(form, name, json_fields) for name in form}
     except HTTPException as error:  # what starlette makes of a malformed form
-        raise InputError(f"the multipart body cannot be read: {error.detail}") from None
+        raise InputError(f"invalid multipart body: {error.detail}") from None
 
 
 async def _read_field(form: FormData, name: str, json_fields: Collection[str]) -> object:

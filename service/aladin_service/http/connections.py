@@ -128,7 +128,7 @@ class ConnectionLimits:
         now_s = self._clock()
         if now_s >= self._next_log_s:
             self._next_log_s = now_s + _LOG_EVERY_S
-            _LOG.warning("refusing connections, except probes: %s", why)
+            _LOG.warning("rejecting connections except probes: %s", why)
 
 
 # Limit of one request head: browsers and proxies send a few kB.

@@ -195,19 +195,20 @@ _RETRIED = (
 )
 
 _DESCRIPTIONS = {
-    401: "no key, or none that is known",
-    403: "not with this key or from this page, not from this URL, or the service is read-only",
-    404: "unknown id, or nothing of this kind in the index",
-    408: "the body took too long",
-    409: "an item with this id is there already",
-    413: "body, photo, pixels or regions over the limit",
+    401: "missing or invalid API key",
+    403: "the key lacks the scope, the page's origin or the photo's URL is not allowed, or the "
+    "service is read-only",
+    404: "unknown id, or no such collection in the index",
+    408: "the body was not received in time",
+    409: "an item with this id already exists",
+    413: "the body, photo, number of pixels or regions exceed the limit",
     415: "not an image, or neither JSON nor multipart",
-    421: "without a key, under a name that is not this service's",
+    421: "request without a key for a host name that is not allowed",
     422: "invalid field",
-    429: "overloaded, or more requests than this client may send",
-    503: "no index is live, the newest one is unsound, its engine is away, a worker ended, or the "
-    "file of keys is missing",
-    507: "the disk is full, or cannot be written; nothing of the request was applied",
+    429: "overloaded, or rate limit exceeded",
+    503: "no index is live, the newest generation is invalid, the vector database is unavailable, "
+    "a worker ended, or the key file is missing",
+    507: "the disk is full or not writable; no part of the request was applied",
 }
 
 
@@ -232,11 +233,13 @@ def part_error(error: Exception, request_id: str) -> ErrorResponse:
     """Build the answer that a part of a request would receive as a request of its own."""
     failure = failure_of(error)
     foreseen = isinstance(error, AladinError) and failure.status != 500
-    message = str(error) if foreseen else "the service failed; its log has this request's id"
+    message = (
+        str(error) if foreseen else "internal error; see the service's log for this request id"
+    )
     if isinstance(error, IndexWriteError):
         message = error.reason  # without the path, which is nobody's business
     if isinstance(error, EngineUnavailableError):  # nor is where the engine is
-        message = "the engine that keeps the index does not answer, try again later"
+        message = "the vector database is unavailable; retry later"
     headers: dict[str, str] = {}
     if isinstance(error, _RETRIED):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
@@ -268,7 +271,7 @@ def unknown_route_response(
 def invalid_input(error: ValidationError) -> InputError:
     """Describe the faults of a body, without repeating what was sent."""
     if error.error_count() > _MAX_COUNTED:
-        return InputError(f"{error.error_count()} fields are wrong")
+        return InputError(f"{error.error_count()} fields are invalid")
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     return InputError(describe_faults(faults))
 
@@ -283,7 +286,7 @@ def install_error_handlers(app: FastAPI) -> None:
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     response = error_response(error, request.state.request_id)
     if response.status_code == 500:
-        _LOG.error("the request failed: %s", error, exc_info=error)
+        _LOG.error("request failed: %s", error, exc_info=error)
     return response
 
 

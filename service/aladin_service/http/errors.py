@@ -24,7 +24,7 @@ class KeysMissingError(AccessError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the service's file of keys is missing, so no key is accepted until it is back"
+            "the key file of the service is missing; all keys are rejected until it is restored"
         )
 
 
@@ -41,7 +41,7 @@ class MissingScopeError(AccessError):
         lacks = "requests without a key do not have"
         if key_name is not None:
             lacks = f"the key {key_name!r} does not have"
-        super().__init__(f"this needs the scope {scope!r}, which {lacks}")
+        super().__init__(f"this requires the scope {scope!r}, which {lacks}")
         self.scope = scope
 
 
@@ -50,8 +50,8 @@ class UnknownHostError(AccessError):
 
     def __init__(self, host: str) -> None:
         super().__init__(
-            f"without a key this service answers to an address, to localhost and to the names in "
-            f"ALADIN_ALLOWED_HOSTS, not to {host!r}"
+            f"requests without a key must address the service by IP address, by localhost or by a "
+            f"name in ALADIN_ALLOWED_HOSTS, not by {host!r}"
         )
 
 
@@ -59,14 +59,14 @@ class CrossSiteError(AccessError):
     """A page of another site sent the request."""
 
     def __init__(self, origin: str) -> None:
-        super().__init__(f"requests of pages from {origin!r} are not accepted here")
+        super().__init__(f"requests from pages of the origin {origin!r} are not allowed")
 
 
 class RateLimitedError(AccessError):
     """A client exceeds its rate limit."""
 
     def __init__(self, retry_after_s: float) -> None:
-        super().__init__(f"more requests than this client may send; try in {retry_after_s:.3g} s")
+        super().__init__(f"rate limit exceeded; retry in {retry_after_s:.3g} s")
         self.retry_after_s = retry_after_s
 
 
@@ -76,8 +76,8 @@ class TooManyWrongKeysError(RateLimitedError):
     def __init__(self, retry_after_s: float) -> None:
         super().__init__(retry_after_s)
         self.args = (
-            "the request's key is not accepted, as those of many requests from this address before "
-            f"it; try another one in {retry_after_s:.3g} s",
+            "invalid API key, and too many requests with invalid keys from this address; retry in "
+            f"{retry_after_s:.3g} s",
         )
 
 
@@ -85,7 +85,7 @@ class BodyTooLargeError(InputError):
     """A request's body is over the limit; found while it was read."""
 
     def __init__(self, limit_bytes: int) -> None:
-        super().__init__(f"the body is over the limit of {limit_bytes} bytes")
+        super().__init__(f"the body exceeds the limit of {limit_bytes} bytes")
 
 
 class JsonTooLargeError(BodyTooLargeError):
@@ -93,7 +93,7 @@ class JsonTooLargeError(BodyTooLargeError):
 
     def __init__(self, limit: str) -> None:
         """Name the limit that is exceeded."""
-        InputError.__init__(self, f"the body is over the limit of {limit}")
+        InputError.__init__(self, f"the body exceeds the limit of {limit}")
 
 
 class BodiesTooLargeError(OverloadedError):
@@ -101,14 +101,14 @@ class BodiesTooLargeError(OverloadedError):
 
     def __init__(self) -> None:
         super().__init__(_ROOM_S)
-        self.args = (f"too many bytes are being uploaded, try again in {_ROOM_S:g} s",)
+        self.args = (f"too many bytes are being uploaded; retry in {_ROOM_S:g} s",)
 
 
 class BodyTimeoutError(InputError):
     """A request's body did not come whole in time."""
 
     def __init__(self, timeout_s: float) -> None:
-        super().__init__(f"the body did not come whole within {timeout_s:g} s")
+        super().__init__(f"the body was not received completely within {timeout_s:g} s")
 
 
 class ContentTypeError(InputError):
@@ -124,11 +124,11 @@ class ReadOnlyError(AladinError):
     """A request would change the index of a service that only reads."""
 
     def __init__(self) -> None:
-        super().__init__("this service is read-only: nothing can be added or deleted")
+        super().__init__("this service is read-only: items cannot be added or deleted")
 
 
 class WorkersMissingError(AladinError):
     """Not all workers take jobs."""
 
     def __init__(self, alive: int, wanted: int) -> None:
-        super().__init__(f"expected {wanted} workers, {alive} take jobs now")
+        super().__init__(f"{alive} of {wanted} workers are available")

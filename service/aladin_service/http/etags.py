@@ -70,9 +70,13 @@ def _read(name: str) -> PageContent:
     return PageContent(plain=plain, zipped=gzip.compress(plain, mtime=0), tag=f'W/"{digest}"')
 
 
-IfNoneMatch = Annotated[str | None, Header(description="ETags of what the client has.")]
+IfNoneMatch = Annotated[
+    str | None, Header(description="ETags of the versions that the client has.")
+]
 
-NOT_MODIFIED_DOCS = {304: {"description": "the client has it already, as If-None-Match says"}}
+NOT_MODIFIED_DOCS = {
+    304: {"description": "not modified: the client has this version (If-None-Match)"}
+}
 
 _ETAG = re.compile(r'"([0-9a-f]{64})"')
 

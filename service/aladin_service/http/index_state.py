@@ -49,19 +49,19 @@ class _Part(BaseModel):
 class ItemCountsAnswer(_Part):
     """Item counts of one collection: `built` + `added` - `deleted` = `live`."""
 
-    built: int = Field(description="In the generation's files.")
-    added: int | None = Field(description="Since, and still there; null: an engine does not tell.")
-    deleted: int | None = Field(description="Of the generation's files, since; null: as `added`.")
-    live: int = Field(description="That a search may find.")
+    built: int = Field(description="Items in the generation's files.")
+    added: int | None = Field(description="Items added since and still live; null for an engine.")
+    deleted: int | None = Field(description="Built items deleted since; null for an engine.")
+    live: int = Field(description="Items that a search may return.")
 
 
 class RecallPointAnswer(_Part):
     """Recall of one setting of the ANN search."""
 
-    search_width: int | None = Field(description="Null where every item is compared.")
+    search_width: int | None = Field(description="Null if every item is compared.")
     oversample: float
     recall: float
-    search_ms: float | None = Field(description="Null: not timed.")
+    search_ms: float | None = Field(description="Null if not timed.")
 
 
 class FirstStageState(_Part):
@@ -109,7 +109,7 @@ class LeftOutPage(_Part):
 
     total: int
     offset: int
-    items: list[LeftOutItem] = Field(description="Of an index in an engine none: it is not told.")
+    items: list[LeftOutItem] = Field(description="Empty for an index in an engine.")
 
 
 class SideState(_Part):
@@ -120,7 +120,9 @@ class SideState(_Part):
     token_dim: int
     token_count: int
     token_dtype: str
-    filter_fields: list[str] | None = Field(description="With an index for filters; null: all.")
+    filter_fields: list[str] | None = Field(
+        description="Fields that are indexed for filters; null: all."
+    )
     ann: FirstStageState
     tuning: TuningState | None
     left_out: LeftOutPage
@@ -130,8 +132,8 @@ class GenerationSide(_Part):
     """One collection of a generation in the history."""
 
     built: int
-    added: int | None = Field(description="Since; null: that cannot be read.")
-    deleted: int | None = Field(description="Since, of what was built.")
+    added: int | None = Field(description="Items added since; null if unreadable.")
+    deleted: int | None = Field(description="Built items deleted since.")
     left_out: int
     ann_factory: str
     ann_recall: float
@@ -144,16 +146,16 @@ class GenerationState(_Part):
 
     generation: int
     published_at: datetime | None = Field(
-        description="When its files were finished; null: an engine does not tell."
+        description="Time at which its files were finished; null for an engine."
     )
-    made_by: str | None = Field(description="The command; null: it was not noted then.")
+    made_by: str | None = Field(description="Command that wrote it; null if not recorded.")
     standing: Standing = Field(
-        description="live: it answers; refused: it should, and is unsound; earlier: replaced, and"
-        " there to go back to; rolled back: newer than the live one."
+        description="live: answers searches; refused: the newest, but invalid; earlier: replaced,"
+        " available for rollback; rolled back: newer than the live one."
     )
     bytes: int | None = Field(
-        description="Of its files, those included that it shares with others; null: an engine does"
-        " not tell."
+        description="Size of its files, including those shared with other generations; null for an"
+        " engine."
     )
     images: GenerationSide | None
     texts: GenerationSide | None
@@ -166,20 +168,20 @@ class EvaluationState(_Part):
     generation: int
     is_live: bool = Field(description="Whether the generation that was measured is the live one.")
     measured_at: datetime
-    data: str = Field(description="Name of the data set: the end of its path.")
+    data: str = Field(description="Name of the data set, the last part of its path.")
     split: str | None
     images: int
     texts: int
-    figures: dict[str, Any] = Field(description="As `aladin evaluate --json` prints them.")
+    figures: dict[str, Any] = Field(description="In the form of `aladin evaluate --json`.")
     curve: dict[str, Any] | None = Field(
-        description="As `aladin evaluate --curve FILE.json` writes it; null: not measured."
+        description="In the form of `aladin evaluate --curve FILE.json`; null if not measured."
     )
 
 
 class FittedOnState(CalibratedOn):
     """The queries whose scores the probabilities were fitted to."""
 
-    prior: float = Field(description="Share of queries that have a match, as assumed.")
+    prior: float = Field(description="Assumed share of queries that have a match.")
 
 
 class CalibrationState(_Part):
@@ -190,8 +192,8 @@ class CalibrationState(_Part):
     unreliable: UnreliableDirections
     fitted_photos_indexed: float | None = Field(
         default=None,
-        description="Estimated share of the photos fitted to that this index has; null: fitted to"
-        " this index, not recorded, or an index without photos.",
+        description="Estimated share of the fitted photos that are in this index; null if fitted to"
+        " this index, not recorded, or without photos.",
     )
 
 
@@ -214,20 +216,20 @@ class IndexStateAnswer(_Part):
 
     generation: int
     live_since: datetime | None = Field(
-        description="Null where the newest generation was refused and this one answers instead, or"
-        " where an engine does not tell."
+        description="Null if the newest generation was refused and this one answers instead, and"
+        " for an engine."
     )
     engine: str | None = Field(
-        default=None, description="That keeps the index, such as milvus; null: it is in files."
+        default=None, description="Engine that stores the index, such as milvus; null for files."
     )
     model_id: str
     default_candidates: int
     images: SideState | None
     texts: SideState | None
-    disk: list[PartSize] = Field(description="Every file counts once, the largest part first.")
-    generations: list[GenerationState] = Field(description="The newest first.")
+    disk: list[PartSize] = Field(description="Each file is counted once; the largest part first.")
+    generations: list[GenerationState] = Field(description="Newest first.")
     calibration: CalibrationState | None
-    evaluations: list[EvaluationState] = Field(description="The newest first.")
+    evaluations: list[EvaluationState] = Field(description="Newest first.")
     damaged: list[DamagedPart]
 
 

@@ -83,7 +83,7 @@ class RequestContext:
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
-            _LOG.debug("the client hung up")
+            _LOG.debug("client disconnected")
         except Exception as error:
             answer = error_response(error, request_id)
             if answer.status_code >= 500:

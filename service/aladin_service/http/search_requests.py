@@ -51,8 +51,8 @@ class _QueryFields:
     image_url: str | None = Field(
         default=None,
         max_length=MAX_URL_CHARS,
-        description="Where a picture file is, on a host that the service fetches photos from;"
-        " there is none unless it was set up so.",
+        description="URL of a picture file, on a host that the service may fetch photos from;"
+        " by default, there are none.",
     )
     regions: Upload | None = Field(default=None, description=REGIONS_DESCRIPTION)
 

@@ -120,7 +120,7 @@ class _StateCollector(Collector):
         now = self._now
         build = GaugeMetricFamily(
             "aladin_build_info",
-            "Versions of what serves; the value is 1.",
+            "Versions of the service and its libraries; the value is 1.",
             labels=("version", "python", "torch", "faiss"),
         )
         build.add_metric(
@@ -134,21 +134,23 @@ class _StateCollector(Collector):
         )
         yield build
         yield GaugeMetricFamily(
-            "aladin_ready", "Whether the service can answer, as /readyz tells.", int(now.ready)
+            "aladin_ready", "Whether the service is ready, as reported by /readyz.", int(now.ready)
         )
         yield GaugeMetricFamily(
-            "aladin_queue_limit", "Queries that may wait for a worker.", now.max_waiting
+            "aladin_queue_limit", "Maximum number of queries waiting for a worker.", now.max_waiting
         )
         yield from _worker_families(now.workers)
         yield from _index_families(now.live)
 
 
 def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
-    yield GaugeMetricFamily("aladin_workers_wanted", "Workers there should be.", workers.wanted)
-    yield GaugeMetricFamily("aladin_workers_alive", "Workers that take jobs.", workers.alive)
+    yield GaugeMetricFamily(
+        "aladin_workers_wanted", "Configured number of workers.", workers.wanted
+    )
+    yield GaugeMetricFamily("aladin_workers_alive", "Workers that accept jobs.", workers.alive)
     yield GaugeMetricFamily(
         "aladin_index_generation_refused",
-        "1 while a newer generation is published that cannot be served.",
+        "1 while a newer published generation is invalid.",
         int(workers.refused is not None),
     )
     if workers.generation is not None:
@@ -158,12 +160,12 @@ def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
     if workers.engine is not None:
         yield GaugeMetricFamily(
             "aladin_engine_up",
-            "Whether the engine that keeps the index answers.",
+            "Whether the vector database responds.",
             int(workers.engine == "up"),
         )
     memory = GaugeMetricFamily(
         "aladin_process_memory_bytes",
-        "Memory in RAM by process: its own, and files that it shares with others.",
+        "Resident memory by process: private, and files shared with others.",
         labels=("process", "kind"),
     )
     # Labelled by place and not by pid: a worker that replaces another one continues its series.
@@ -179,11 +181,11 @@ def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
 
 def _index_families(index: IndexState | None) -> Iterator[Metric]:
     items = GaugeMetricFamily(
-        "aladin_index_items", "Items that a search may find.", labels=("side",)
+        "aladin_index_items", "Items that a search may return.", labels=("side",)
     )
     size = GaugeMetricFamily(
         "aladin_index_size_bytes",
-        "Files of the live generation and of its model, without what was added since it was built.",
+        "Files of the live generation and of its model, without items added since it was built.",
         labels=("part",),
     )
     if index is not None:

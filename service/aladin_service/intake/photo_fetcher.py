@@ -62,7 +62,7 @@ class PhotoUrl(NamedTuple):
         try:
             url = urljoin(str(self), location)
         except ValueError:
-            raise ImageUrlRefusedError("redirected to what is no URL") from None
+            raise ImageUrlRefusedError("redirected to an invalid URL") from None
         return parse_photo_url(url, hosts)
 
 
@@ -78,27 +78,27 @@ def parse_photo_url(url: str, hosts: Sequence[str]) -> PhotoUrl:
         ImageUrlRefusedError: If the text is not a URL, or its scheme, host or port is not allowed.
     """
     if not hosts:
-        raise ImageUrlRefusedError("this service fetches no photos")
+        raise ImageUrlRefusedError("this service does not fetch photos")
     if len(url) > MAX_URL_CHARS:
         raise ImageUrlRefusedError(f"expected at most {MAX_URL_CHARS} characters, got {len(url)}")
     # Parsers interpret these characters differently.
     if any(char <= " " or char in "\\\x7f" for char in url):
-        raise ImageUrlRefusedError("a URL has no spaces, control characters and backslashes")
+        raise ImageUrlRefusedError("a URL cannot contain spaces, control characters or backslashes")
     try:
         parts = urlsplit(url)
         port = parts.port
         host = (parts.hostname or "").rstrip(".").encode("idna").decode("ascii").lower()
     except ValueError:
-        raise ImageUrlRefusedError("not a URL") from None
+        raise ImageUrlRefusedError("invalid URL") from None
     if parts.scheme not in PORTS:
         raise ImageUrlRefusedError("expected a URL that begins with http:// or https://")
     if "@" in parts.netloc:
-        raise ImageUrlRefusedError("a URL with a user name is not fetched")
+        raise ImageUrlRefusedError("URLs with a user name are not allowed")
     port = PORTS[parts.scheme] if port is None else port
     if port not in PORTS.values():
         raise ImageUrlRefusedError("expected port 80 or 443")
     if not _HOST.fullmatch(host) or not _is_listed(host, hosts):
-        raise ImageUrlRefusedError("the host is not one that this service fetches photos from")
+        raise ImageUrlRefusedError("this service does not fetch photos from this host")
     query = f"?{parts.query}" if parts.query else ""
     return PhotoUrl(parts.scheme, host, port, quote((parts.path or "/") + query, safe=_UNESCAPED))
 

@@ -126,7 +126,7 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
             httpcore.ConnectError: always.
         """
         del timeout, socket_options
-        raise httpcore.ConnectError(f"{path} is no public address")
+        raise httpcore.ConnectError(f"{path} is not a public address")
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -85,7 +85,7 @@ def read_keys(file: Path) -> tuple[ApiKey, ...]:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, fault["loc"]))
         raise ConfigError(
-            f"{file}: not a file of keys: {f'{where}: ' if where else ''}{fault['msg']}"
+            f"{file}: not a valid key file: {f'{where}: ' if where else ''}{fault['msg']}"
         ) from None
     return tuple(key.known() for key in stored.keys)
 
@@ -116,7 +116,9 @@ def add_key(
         ConfigError: the name is taken or impossible, or the file is not one of keys.
     """
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"expected a name of up to 64 of A-Z a-z 0-9 . _ -, got {name!r}")
+        raise ConfigError(
+            f"expected a name of up to 64 characters (A-Z a-z 0-9 . _ -), got {name!r}"
+        )
     secret = new_secret()
     key = ApiKey(
         name=name,
@@ -129,7 +131,7 @@ def add_key(
     with _only_writer(file):
         keys = read_keys(file) if file.exists() else ()
         if any(each.name == name for each in keys):
-            raise ConfigError(f"{file}: there is a key {name!r} already")
+            raise ConfigError(f"{file}: the key {name!r} already exists")
         _write_keys(file, (*keys, key))
     return secret
 
@@ -145,7 +147,7 @@ def remove_key(file: Path, name: str) -> None:
         left = tuple(key for key in keys if key.name != name)
         if len(left) == len(keys):
             known = ", ".join(key.name for key in keys) or "none"
-            raise ConfigError(f"{file}: no key {name!r}; there is: {known}")
+            raise ConfigError(f"{file}: no key {name!r}; existing keys: {known}")
         _write_keys(file, left)
 
 

@@ -191,7 +191,8 @@ class CalibrateOptions:
             )
         if self.report_split is not None and self.split in (None, self.report_split):
             raise ConfigError(
-                f"report_split: expected another split than is fitted to, got {self.report_split!r}"
+                "report_split: expected a split other than the fitted one, got "
+                f"{self.report_split!r}"
             )
 
 

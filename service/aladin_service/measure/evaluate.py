@@ -238,7 +238,7 @@ def keep_evaluation(
             the same), or None if it was stored.
     """
     if location_of(index) is not None:
-        return "the evaluation is not kept with the index: an engine keeps that"
+        return "the evaluation is not stored with the index, which is in an engine"
     try:
         store_evaluation(
             index,
@@ -255,5 +255,5 @@ def keep_evaluation(
             ),
         )
     except SearchIndexError as error:
-        return f"the evaluation is not kept with the index: {error}"
+        return f"the evaluation is not stored with the index: {error}"
     return None

@@ -139,7 +139,7 @@ class StderrHandler(logging.Handler):
         self.setFormatter(JsonFormatter() if setup.format == "json" else TextFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
+        """Format one record."""
         try:
             sys.stderr.write(self.format(record) + "\n")
             sys.stderr.flush()

@@ -47,7 +47,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)  # processor time, files and age of this process
         self._requests = Counter(
             "aladin_http_requests",
-            "Requests that were answered.",
+            "Answered requests.",
             ("method", "route", "status"),
             registry=self.registry,
         )
@@ -60,36 +60,36 @@ class Metrics:
         )
         self._rejected = Counter(
             "aladin_rejected_requests",
-            "Requests that were refused for lack of room, by the code of the error.",
+            "Requests rejected for overload, by error code.",
             ("reason",),
             registry=self.registry,
         )
         self._deaths = Counter(
             "aladin_worker_deaths",
-            "Workers that ended though nobody had asked them to.",
+            "Workers that ended unexpectedly.",
             registry=self.registry,
         )
         self._restarts = Counter(
             "aladin_worker_restarts",
-            "Workers that were started in the place of one that ended.",
+            "Workers started to replace one that ended.",
             registry=self.registry,
         )
         self._engine_s = Histogram(
             "aladin_engine_call_duration_seconds",
-            "Time of the calls of the engine that keeps the index, further tries included.",
+            "Time of calls of the vector database, including retries.",
             ("operation",),
             buckets=_SECONDS,
             registry=self.registry,
         )
         self._engine_errors = Counter(
             "aladin_engine_errors",
-            "Calls of the engine without an answer: it was not to be had, or refused.",
+            "Failed calls of the vector database: unavailable, or rejected by it.",
             ("reason",),
             registry=self.registry,
         )
         self._counted_alone = Counter(
             "aladin_rates_counted_alone",
-            "Requests whose rate was counted here alone, for the shared store did not answer.",
+            "Requests rate-limited per process because the shared store was unavailable.",
             registry=self.registry,
         )
         self._add_search_metrics()
@@ -103,39 +103,39 @@ class Metrics:
     def _add_search_metrics(self) -> None:
         stage_s = Histogram(
             "aladin_search_stage_duration_seconds",
-            "Time of a search by stage; total is all of it, waiting included.",
+            "Time of a search by stage; total includes waiting.",
             ("stage",),
             buckets=_SECONDS,
             registry=self.registry,
         )
         self._degraded = Counter(
             "aladin_degraded_answers",
-            "Answers to searches that lack something that was asked for.",
+            "Search answers without something that was requested.",
             ("reason",),
             registry=self.registry,
         )
         judged = Counter(
             "aladin_judged_answers",
-            "Answers that a calibration judged, by whether they say that anything matches.",
+            "Calibrated answers, by whether anything matches.",
             ("result",),
             registry=self.registry,
         )
         cache = Counter(
             "aladin_encoding_cache_lookups",
-            "Texts and photos searched for, by whether their encoding was remembered.",
+            "Encoded queries, by whether the encoding was cached.",
             ("result",),
             registry=self.registry,
         )
         batch = Histogram(
             "aladin_batch_size",
-            "Queries that a worker takes together.",
+            "Queries per batch of a worker.",
             ("lane",),
             buckets=_SIZES,
             registry=self.registry,
         )
         waiting = Gauge(
             "aladin_queue_depth",
-            "Queries that wait for a worker.",
+            "Queries waiting for a worker.",
             ("lane",),
             registry=self.registry,
         )

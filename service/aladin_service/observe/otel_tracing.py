@@ -97,7 +97,9 @@ class OtelTracing:
         last.start()
         last.join(_CLOSE_S)
         if last.is_alive():
-            _LOG.warning("the last traces were not sent: no collector took them in %g s", _CLOSE_S)
+            _LOG.warning(
+                "the last traces were not sent: no collector accepted them within %g s", _CLOSE_S
+            )
 
 
 class OtelRequestTrace:

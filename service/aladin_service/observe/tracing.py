@@ -72,7 +72,7 @@ def open_tracing(*, wanted: bool) -> Tracing | None:
     except ModuleNotFoundError as error:
         cause = named or "ALADIN_TRACES"
         raise ConfigError(
-            f"{cause} asks for traces, but the module {error.name} is not installed: "
+            f"{cause} enables traces, but the module {error.name} is not installed: "
             "install aladin-search[otel]"
         ) from None
     return OtelTracing.to_collector()

@@ -228,7 +228,7 @@ def served_photo(index: Path, item: StoredItem, root: PhotosRoot | None) -> Phot
         return photo
     if root.holds(photo.path):
         return photo
-    _LOG.warning("photo of item %r lies outside of %s and is not shown", item.id, root.folder)
+    _LOG.warning("photo of item %r is outside %s and is not served", item.id, root.folder)
     return None
 
 

@@ -252,7 +252,9 @@ class QueryEncoder:
                 return [error]
             faults = [_fault(model, item) for item in inputs]
             if not any(faults):
-                _LOG.exception("%d queries failed together, now one by one", len(inputs))
+                _LOG.exception(
+                    "encoding %d queries as a batch failed; encoding them one by one", len(inputs)
+                )
                 return [self._run_network(model, [item])[0] for item in inputs]
             good = [item for item, fault in zip(inputs, faults, strict=True) if fault is None]
             rest = iter(self._run_network(model, good) if good else ())

@@ -58,7 +58,7 @@ def test_cuda_without_a_card_is_the_processor_with_one_warning(
     device = SearchDevice.choose("cuda", first_stage)  # type: ignore[arg-type]
     sides = [make_side(unit_vectors(50)), make_side(unit_vectors(60))]
     assert [device.place(side) is side for side in sides] == [True, True]
-    assert warnings.messages == ["searching on the processor: torch finds no card"]
+    assert warnings.messages == ["searching on the CPU: torch finds no CUDA device"]
 
 
 def test_a_wheel_without_cards_is_left_with_one_warning(
@@ -68,7 +68,7 @@ def test_a_wheel_without_cards_is_left_with_one_warning(
     sides = [make_side(unit_vectors(50)), make_side(unit_vectors(60))]
     assert [device.place(side) is side for side in sides] == [True, True]
     assert warnings.messages == [
-        "searching on the processor: this FAISS was built without support for cards (faiss-cpu)"
+        "searching on the CPU: this FAISS was built without support for cards (faiss-cpu)"
     ]
     device.close()
 
@@ -141,7 +141,7 @@ def test_a_second_stage_that_fails_is_left_with_one_warning(
         np.testing.assert_array_equal(
             guarded.align(query, "text", rows), spare.align(query, "text", rows)
         )
-    assert warnings.messages == ["searching on the processor: CUDA out of memory"]
+    assert warnings.messages == ["searching on the CPU: CUDA out of memory"]
     assert not health.is_good
 
 

@@ -1,12 +1,11 @@
-import dataclasses
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aladin_index.build.builder import build_index
-from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.add import new_items
+from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.encode.source_items import ImageItem, TextItem, stored_form
 from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
@@ -84,7 +83,13 @@ def test_what_was_added_later_is_read_too(
     item = stored_form(images[0], (1, 1))._replace(id="uploaded", path=photo.path)
     before = verify_index(index_copy)
     with closing(ChangesWriter(index_copy, checkpoint.model_id)) as writer:
-        new = dataclasses.replace(new_items([item], encoding), photos=[photo])
+        new = NewItems(
+            items=[item],
+            embeddings=encoding.embedding.float().numpy(),
+            tokens=encoding.tokens[encoding.mask].float().numpy(),
+            lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
+            photos=[photo],
+        )
         writer.add("images", new, "error")
     report = verify_index(index_copy)
     assert report.files == before.files + 2  # a database and a photo

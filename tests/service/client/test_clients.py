@@ -296,7 +296,7 @@ def test_fewer_answers_than_searches_are_no_answer(ask: Ask) -> None:
 
 def test_an_answer_of_some_other_server_is_named(ask: Ask) -> None:
     script = Script(httpx.Response(200, text="<html>"))
-    with pytest.raises(ServiceUnreachableError, match="not an answer of this service"):
+    with pytest.raises(ServiceUnreachableError, match="not a response of this service"):
         ask(script, "index")
 
 

@@ -135,7 +135,7 @@ def test_an_index_is_calibrated_with_photos_that_it_lacks(
     [
         (["--prior", "1"], "prior: expected more than 0 and less than 1, got 1.0"),
         (["--false-alarms", "1"], "false_alarms: expected at least 0 and less than 1, got 1.0"),
-        (["--report-split", "val"], "report_split: expected another split than is fitted to"),
+        (["--report-split", "val"], "report_split: expected a split other than the fitted one"),
         (["--plot", "curve.svg"], "--plot: expected the name of a .png file, got curve.svg"),
         (["--split", "dev"], "has no split 'dev', known are ['test', 'val']"),
         (["--split", "test"], "expected at least 20 photos with captions, found 6"),

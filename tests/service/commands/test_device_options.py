@@ -50,7 +50,7 @@ def test_a_card_that_is_asked_for_and_missing_is_one_warning(
     expected, _ = search(index_folder)
     hits, _ = search(index_folder, "--device", "cuda")
     assert hits == expected
-    assert caplog.messages == ["searching on the processor: torch finds no card"]
+    assert caplog.messages == ["searching on the CPU: torch finds no CUDA device"]
 
 
 def test_warm_reads_every_generation_ahead(

@@ -109,7 +109,7 @@ def test_an_evaluation_is_that_of_the_index_that_was_pushed(
 
     figures, warning = two_stage(world.folder)
     assert figures == two_stage(index_folder)[0]
-    assert "not kept with the index: an engine keeps that" in warning
+    assert "not stored with the index, which is in an engine" in warning
 
 
 @pytest.mark.usefixtures("options")

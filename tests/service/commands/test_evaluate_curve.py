@@ -128,7 +128,7 @@ def test_the_table_and_a_file_of_numbers_also_where_the_index_cannot_be_written(
     assert result.exit_code == 0, result.stderr
     warnings = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
     assert len(warnings) == 1
-    assert "the evaluation is not kept with the index: " in warnings[0]
+    assert "the evaluation is not stored with the index: " in warnings[0]
     written = json.loads((tmp_path / "curve.json").read_text())
     for ours, before in zip(written["points"], run.data["curve"]["points"], strict=True):
         assert ours["fitted"] == before["fitted"]

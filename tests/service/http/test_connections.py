@@ -136,7 +136,7 @@ def test_what_is_refused_is_told_once_a_minute(caplog: pytest.LogCaptureFixture)
         enter(limits, "10.0.0.1", 2)
         enter(limits, "10.0.0.1", 50)
         assert [record.getMessage() for record in caplog.records] == [
-            "refusing connections, except probes: 10.0.0.1 has 2 connections open "
+            "rejecting connections except probes: 10.0.0.1 has 2 connections open "
             "(ALADIN_MAX_CONNECTIONS_PER_CLIENT; FORWARDED_ALLOW_IPS exempts proxies)"
         ]
         caplog.clear()
@@ -147,5 +147,5 @@ def test_what_is_refused_is_told_once_a_minute(caplog: pytest.LogCaptureFixture)
         clock.now_s += 0.1
         place(limits, "10.0.0.3")
     assert [record.getMessage() for record in caplog.records] == [
-        "refusing connections, except probes: 3 connections are open (ALADIN_MAX_CONNECTIONS)"
+        "rejecting connections except probes: 3 connections are open (ALADIN_MAX_CONNECTIONS)"
     ]

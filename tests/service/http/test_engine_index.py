@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 
-from aladin_index.engines.client import FoundItem
+from aladin_index.engines.client import EngineQuery, FoundItem
 from tests.index.engines.memory_engine import MemoryEngine
 from tests.service.engine_world import EngineWorld, SlowEngine
 
@@ -182,9 +183,9 @@ async def test_without_tokens_the_first_stage_orders_and_the_answer_says_so(
 ) -> None:
     found = MemoryEngine.search
 
-    def search(*args: Any, **options: Any) -> list[FoundItem]:
+    def search(client: MemoryEngine, query: EngineQuery) -> list[FoundItem]:
         """Find items without their tokens, as an engine does whose messages are full."""
-        return found(*args, **options | {"with_tokens": False})
+        return found(client, replace(query, with_tokens=False))
 
     monkeypatch.setattr(MemoryEngine, "search", search)
 

@@ -89,7 +89,7 @@ async def test_a_worker_that_is_missing_flips_it_until_another_one_is_there() ->
     assert missing.status_code == 503
     error = error_of(missing)
     assert error["code"] == "workers_missing"
-    assert error["message"] == "expected 2 workers, 1 take jobs now"
+    assert error["message"] == "1 of 2 workers are available"
     assert back.status_code == 200
 
 
@@ -145,7 +145,7 @@ async def test_a_refused_generation_is_told_without_where_its_files_are(
     assert older.status_code == 200
     assert older.json()["refused"] is True
     assert none.status_code == 503
-    assert error_of(none)["message"] == "no index is live: what is published cannot be served"
+    assert error_of(none)["message"] == "no index is live: the published generation is invalid"
     assert "secret" not in older.text + none.text
 
 

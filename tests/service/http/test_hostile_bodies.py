@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from aladin_service.search.job import Answered, SearchJob
-from aladin_service.work.workers import ThreadWorkers
+from aladin_service.work.query_queue import QueryQueue
 
 pytestmark = pytest.mark.anyio
 
@@ -144,13 +144,13 @@ async def test_what_a_worker_would_refuse_does_not_wait_for_one(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[SearchJob] = []
-    search = ThreadWorkers.search
+    answer = QueryQueue.answer
 
-    async def noted(self: ThreadWorkers, job: SearchJob) -> Answered:
+    async def noted(self: QueryQueue, job: SearchJob) -> Answered:
         asked.append(job)
-        return await search(self, job)
+        return await answer(self, job)
 
-    monkeypatch.setattr(ThreadWorkers, "search", noted)
+    monkeypatch.setattr(QueryQueue, "answer", noted)
     async with service() as client:
         for body in (
             {"text": "a", "filter": {"a": [0] * 1001}},

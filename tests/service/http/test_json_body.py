@@ -79,7 +79,7 @@ def test_json_may_be_as_long_as_the_limit_and_no_longer(
     error = refused.json()["error"]
     assert error["code"] == "body_too_large"
     assert error["message"] == (
-        "the body is over the limit of 2000 bytes of JSON besides photos and regions"
+        "the body exceeds the limit of 2000 bytes of JSON besides photos and regions"
         " (ALADIN_MAX_JSON_BYTES)"
     )
     assert post("/many", sized(LIMIT_BYTES + 1)).status_code == 200

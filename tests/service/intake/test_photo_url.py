@@ -76,7 +76,7 @@ def test_all_others_are_refused(url: str) -> None:
 
 
 def test_without_hosts_nothing_is_fetched() -> None:
-    with pytest.raises(ImageUrlRefusedError, match="fetches no photos"):
+    with pytest.raises(ImageUrlRefusedError, match="does not fetch photos"):
         parse_photo_url("https://photos.example.com/a.jpg", ())
 
 

@@ -77,9 +77,9 @@ def test_a_removed_key_is_gone_and_the_others_stay(file: Path) -> None:
 def test_a_name_that_is_taken_or_unknown_changes_nothing(file: Path) -> None:
     add_key(file, "one", ["read"])
     before = file.read_bytes()
-    with pytest.raises(ConfigError, match="there is a key 'one' already"):
+    with pytest.raises(ConfigError, match="the key 'one' already exists"):
         add_key(file, "one", ["write"])
-    with pytest.raises(ConfigError, match="no key 'two'; there is: one"):
+    with pytest.raises(ConfigError, match="no key 'two'; existing keys: one"):
         remove_key(file, "two")
     assert file.read_bytes() == before
 
@@ -131,7 +131,7 @@ def _stored(*keys: dict[str, object], version: object = 1) -> str:
 )
 def test_what_is_no_file_of_keys(file: Path, text: str, says: str) -> None:
     file.write_text(text)
-    with pytest.raises(ConfigError, match="not a file of keys") as failure:
+    with pytest.raises(ConfigError, match="not a valid key file") as failure:
         read_keys(file)
     assert says in str(failure.value)
     # Nor does a command write over it.

@@ -180,7 +180,7 @@ def test_where_the_batch_fails_each_is_tried_alone(
     for place in (0, 2, 3):
         assert_same(hits(results[place]), hits(alone[place]))
     assert isinstance(results[1], RuntimeError)
-    assert "failed together" in caplog.text
+    assert "queries as a batch failed; encoding them one by one" in caplog.text
 
 
 def test_an_unforeseen_error_of_one_search_is_its_own(

@@ -49,10 +49,10 @@ def presented_key(headers: Headers) -> str | None:
     for value in headers.getlist("authorization"):
         kind, _, secret = value.partition(" ")
         if kind.lower() != "bearer":
-            raise UnauthorizedError("expected Authorization: Bearer KEY, got another kind")
+            raise UnauthorizedError("expected Authorization: Bearer KEY, got another scheme")
         given.add(secret.strip())
     if len(given) > 1:
-        raise UnauthorizedError("the request carries keys that differ")
+        raise UnauthorizedError("the request contains different keys")
     return given.pop() if given else None
 
 
@@ -111,7 +111,7 @@ class AccessControl:
         state["key"] = key
         if needed.scope not in (policy.anonymous if key is None else key.scopes):
             if key is None and policy.keys is not None:
-                raise UnauthorizedError("this needs a key, and the request has none")
+                raise UnauthorizedError("an API key is required")
             raise MissingScopeError(needed.scope, None if key is None else key.name)
         if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
             raise UnknownHostError(headers.get("host", ""))
@@ -128,7 +128,7 @@ class AccessControl:
                 return None
             key = keys.find(secret)
             if key is None:
-                raise UnauthorizedError("this key is not known here")
+                raise UnauthorizedError("invalid API key")
         except UnauthorizedError:
             await self._count_wrong_key(scope)
             raise

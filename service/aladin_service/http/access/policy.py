@@ -93,7 +93,7 @@ class KeyRing:
             self._version = None  # the file is read again when it is back
             if not self._missing and now_s - self._seen_s >= _MISSING_S:
                 self._missing = True
-                _LOG.error("%s is missing: no key is accepted until it is back", self._file)
+                _LOG.error("%s is missing: rejecting all keys until it is restored", self._file)
             return
         self._seen_s = now_s
         if version == self._version:
@@ -102,12 +102,12 @@ class KeyRing:
         try:
             keys = read_keys(self._file)
         except ConfigError as error:
-            kept = "no key is accepted" if self._missing else "the keys stay as they were"
+            kept = "rejecting all keys" if self._missing else "keeping the previous keys"
             _LOG.error("%s; %s", error, kept)
             return
         self._missing = False
         self._take(keys)
-        _LOG.info("%s: read again, keys: %s", self._file, ", ".join(key.name for key in keys))
+        _LOG.info("%s: reloaded, keys: %s", self._file, ", ".join(key.name for key in keys))
 
     def _take(self, keys: tuple[ApiKey, ...]) -> None:
         self._keys = [(bytes.fromhex(key.sha256), key) for key in keys]
@@ -257,8 +257,8 @@ def make_policy(
         anonymous = frozenset(("read", "metrics") if keys is None else ("read",))
     elif keys is None:
         raise ConfigError(
-            f"without keys the service listens on 127.0.0.1 only, not on {host}: make one with "
-            "aladin key add and give --keys, or let everybody read with --allow-anonymous"
+            f"without keys the service listens on 127.0.0.1 only, not on {host}: create a key with "
+            "aladin key add and pass --keys, or allow reading without a key by --allow-anonymous"
         )
     _LOG.info(_describe(settings, anonymous))
     clients = None
@@ -279,10 +279,7 @@ def make_policy(
 
 
 def _describe(settings: ServiceSettings, anonymous: frozenset[Scope]) -> str:
-    """Return a sentence that describes the access rules."""
-    may_write = "write" in anonymous and not settings.read_only
-    may = "read, add and delete" if may_write else "read"
-    if settings.keys_file is None:
-        return f"authentication is off: anybody who reaches this address may {may}"
-    on = f"authentication is on: keys are read from {settings.keys_file}"
-    return f"{on}, and requests without a key may {may}" if anonymous else on
+    """Return a log line about the keys and the scopes of requests without one."""
+    keys = "no keys configured" if settings.keys_file is None else f"keys {settings.keys_file}"
+    scopes = anonymous - {"write"} if settings.read_only else anonymous
+    return f"authentication: {keys}; anonymous scopes: {', '.join(sorted(scopes)) or 'none'}"

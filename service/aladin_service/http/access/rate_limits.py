@@ -278,12 +278,12 @@ class RedisRates:
             self._ask_again_s = self._clock() + _ASK_AGAIN_S
             if not self._away:
                 self._away = True
-                why = str(error) or f"no answer in {_TIMEOUT_S} s"
-                _LOG.warning("%s: %s; rates are counted here alone until it is", self._where, why)
+                why = str(error) or f"no response within {_TIMEOUT_S} s"
+                _LOG.warning("%s: %s; falling back to per-process rate limits", self._where, why)
             return None
         if self._away:
             self._away = False
-            _LOG.info("%s answers again; rates are counted together", self._where)
+            _LOG.info("%s is available again; using shared rate limits", self._where)
         return float(said or 0)
 
 

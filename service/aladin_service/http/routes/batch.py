@@ -155,7 +155,7 @@ router = APIRouter(prefix="/v1/search", tags=["search"])
 class BatchedError(ErrorBody):
     """The error of one search of a batch; it does not affect the other searches."""
 
-    status: int = Field(description="That the search would have been answered with alone.")
+    status: int = Field(description="Status that the search alone would have been answered with.")
 
 
 class BatchAnswer(BaseModel):
@@ -196,7 +196,7 @@ Batch = Annotated[list[BatchEntry], Depends(read_batch)]
 _SCHEMA: dict[str, Any] = {
     "title": "SearchBatch",
     "type": "object",
-    "description": "Searches, answered in their order.",
+    "description": "Searches, answered in the same order.",
     "properties": {
         "queries": {"type": "array", "minItems": 1, "items": BatchedSearch.model_json_schema()}
     },

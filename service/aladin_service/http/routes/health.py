@@ -47,8 +47,8 @@ class Readiness(BaseModel):
     generation: int
     workers: WorkersReady
     refused: bool = Field(
-        description="Whether a newer generation is published that cannot be served; the log says"
-        " why, for that is nobody's business who may ask here."
+        description="Whether a newer generation is published that is invalid; the log has the"
+        " reason, which is not revealed to unauthenticated clients."
     )
 
 
@@ -78,9 +78,9 @@ async def readyz(service: Service) -> Readiness:
     if health.alive < health.wanted:
         raise WorkersMissingError(health.alive, health.wanted)
     if health.engine == "unavailable":
-        raise EngineUnavailableError("engine", "it does not answer")
+        raise EngineUnavailableError("engine", "no response")
     if health.generation is None:
-        why = " yet" if health.refused is None else ": what is published cannot be served"
+        why = " yet" if health.refused is None else ": the published generation is invalid"
         raise IndexNotReadyError(f"no index is live{why}")
     return Readiness(
         generation=health.generation,

@@ -35,7 +35,7 @@ async def get_photo(
     service: Service,
     size: Annotated[
         int | None,
-        Query(ge=MIN_SIZE_PX, description="Longest side in px; omitted: as large as it is."),
+        Query(ge=MIN_SIZE_PX, description="Longest side in px; omitted: original size."),
     ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:

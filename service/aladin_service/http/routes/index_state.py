@@ -15,8 +15,12 @@ from aladin_service.work.jobs import ReportIndex
 
 router = APIRouter(prefix="/v1/index", tags=["index"])
 
-Offset = Annotated[int, Query(ge=0, description="Items that were left out to pass over.")]
-Limit = Annotated[int, Query(ge=0, le=200, description="The most of them of each side.")]
+Offset = Annotated[
+    int, Query(ge=0, description="Skipped items to omit from the start of the list.")
+]
+Limit = Annotated[
+    int, Query(ge=0, le=200, description="Maximum number of skipped items listed per collection.")
+]
 
 
 @router.get("/state", summary="Report the state of the index", responses=error_docs(422, 429, 503))

@@ -38,17 +38,20 @@ class NewItem(StrictBody):
         },
     )
 
-    id: str = Field(min_length=1, max_length=MAX_ID_CHARS, description="Yours; kept as it is.")
+    id: str = Field(
+        min_length=1, max_length=MAX_ID_CHARS, description="Your own id; stored unchanged."
+    )
     image: Upload | None = Field(default=None, description="A picture file.")
     image_url: str | None = Field(
         default=None,
         max_length=MAX_URL_CHARS,
-        description="Where the picture file is, on a host that the service fetches photos from;"
-        " there is none unless it was set up so.",
+        description="URL of the picture file, on a host that the service may fetch photos from;"
+        " by default, there are none.",
     )
     regions: Upload | None = Field(
         default=None,
-        description=REGIONS_DESCRIPTION + " With the photo or without, which is then not shown.",
+        description=REGIONS_DESCRIPTION
+        + " With the photo or alone; an item without a photo is shown without one.",
     )
     text: str | None = Field(
         default=None, description="The text itself, or a caption that is shown with the image."
@@ -56,7 +59,7 @@ class NewItem(StrictBody):
     uri: str | None = Field(
         default=None,
         max_length=MAX_URI_CHARS,
-        description="Shown with an image; null takes the id. Texts have none.",
+        description="Shown with an image; null: the id. Not allowed for texts.",
     )
     metadata: dict[str, Any] = Field(
         default_factory=dict[str, Any], description="JSON values by field name, for filters."
@@ -75,9 +78,11 @@ class NewItem(StrictBody):
             InputError: If the item has no text, or has fields for images only.
         """
         if self.text is None:
-            raise InputError(f"item {self.id!r}: expected a text among the texts, got none")
+            raise InputError(f"item {self.id!r}: a text item requires text")
         if any(part is not None for part in (self.image, self.image_url, self.regions, self.uri)):
-            raise InputError(f"item {self.id!r}: a text has no image, no regions and no uri")
+            raise InputError(
+                f"item {self.id!r}: a text item cannot have an image, regions or a uri"
+            )
         return TextItem(id=self.id, text=self.text, metadata=self.metadata)
 
 
@@ -132,7 +137,7 @@ async def image_items(items: Sequence[NewItem], fetcher: PhotoFetcher) -> list[I
     """
     for item in items:
         if (item.image, item.image_url, item.regions) == (None, None, None):
-            raise InputError(f"item {item.id!r}: expected an image among the images, got none")
+            raise InputError(f"item {item.id!r}: an image item requires an image")
     urls = [item.image_url for item in items if item.image_url is not None]
     fetched = iter(await fetcher.fetch(urls) if urls else ())
     photos = [item.image if item.image_url is None else next(fetched) for item in items]
@@ -193,8 +198,8 @@ async def add_items(
     on_duplicate: Annotated[
         OnDuplicate,
         Query(
-            description="Where an id is there already: add nothing of the request (409), put the "
-            "new item in the place of the old, or keep the old."
+            description="If an id already exists: add nothing of the request (409), replace the "
+            "old item, or keep the old item."
         ),
     ] = "error",
 ) -> Added:

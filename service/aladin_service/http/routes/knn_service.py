@@ -37,7 +37,7 @@ router = APIRouter(tags=["clip-retrieval"])
 # The service has one index, and uses it for any index name.
 _INDEX_NAME = "aladin"
 
-_NO_EFFECT = "Taken and without effect, as where clip-retrieval runs without this model."
+_NO_EFFECT = "Accepted without effect, as by clip-retrieval without this model."
 
 # No network has embeddings of this size; the search checks the size of the index.
 MAX_EMBEDDING_DIM = 16_384
@@ -91,31 +91,27 @@ class KnnBody(BaseModel):
         json_schema_extra={"examples": [{"text": "two dogs in the snow", "num_images": 5}]},
     )
 
-    text: str | None = Field(default=None, description="Words; empty stands for none.")
+    text: str | None = Field(default=None, description="Words; empty: none.")
     image: Upload | None = Field(default=None, description="A picture file.")
     image_url: str | None = Field(
         default=None,
         max_length=MAX_URL_CHARS,
-        description="Of a photo of this index, as results have it, or of a host that the service"
-        " fetches photos from.",
+        description="URL of a photo of this index, as in results, or on a host that the service may"
+        " fetch photos from.",
     )
     embedding_input: Embedding | None = Field(
         default=None,
         description="An embedding of the index's own model; the first stage alone.",
     )
     modality: Literal["image", "text"] = Field(default="image", description="What to find.")
-    num_images: int = Field(default=100, ge=1, description="Results that are described.")
+    num_images: int = Field(default=100, ge=1, description="Number of results with metadata.")
     num_result_ids: int | None = Field(
         default=None,
         ge=1,
-        description=f"Results; null: `num_images`. At most {MAX_K}, however many are asked for.",
+        description=f"Number of results; null: `num_images`. Never more than {MAX_K}.",
     )
-    deduplicate: bool = Field(
-        default=False, description="Leave out results that look like a better one."
-    )
-    indice_name: Ignored = Field(
-        default=None, description="Whatever it is: the service has one index."
-    )
+    deduplicate: bool = Field(default=False, description="Omit near-duplicates of better results.")
+    indice_name: Ignored = Field(default=None, description="Ignored: the service has one index.")
     use_mclip: Ignored = Field(default=None, description=_NO_EFFECT)
     use_safety_model: Ignored = Field(default=None, description=_NO_EFFECT)
     use_violence_detector: Ignored = Field(default=None, description=_NO_EFFECT)
@@ -138,10 +134,8 @@ class MetadataBody(BaseModel):
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
-    ids: ItemIds = Field(description="As results have them.")
-    indice_name: Ignored = Field(
-        default=None, description="Whatever it is: the service has one index."
-    )
+    ids: ItemIds = Field(description="Ids as in results.")
+    indice_name: Ignored = Field(default=None, description="Ignored: the service has one index.")
 
 
 class KnnResult(BaseModel):
@@ -151,8 +145,8 @@ class KnnResult(BaseModel):
 
     id: str
     similarity: float = Field(description="The cosine of the embeddings.")
-    url: str | None = Field(default=None, description="Of the photo; not there without one.")
-    caption: str | None = Field(default=None, description="Not there where there is none.")
+    url: str | None = Field(default=None, description="URL of the photo; absent without one.")
+    caption: str | None = Field(default=None, description="Absent if there is none.")
 
 
 class KnnMetadata(BaseModel):

@@ -14,31 +14,31 @@ from aladin_service.observe.slow_queries import SlowQueries, SlowQuery
 class SlowQueryAnswer(BaseModel):
     """A query, its parameters, and where its time went."""
 
-    at: datetime = Field(description="When it came.")
+    at: datetime = Field(description="Time of its arrival.")
     request_id: str | None
     kind: Literal["text", "photo", "regions", "item", "embedding"]
-    asked: str | None = Field(description="Its text, cut, or the item's id.")
+    asked: str | None = Field(description="Its text, truncated, or the item's id.")
     photo_bytes: int | None
     target: str
     k: int
     offset: int
-    candidates: int | None = Field(description="Asked for; null: the index's own number.")
+    candidates: int | None = Field(description="Requested number; null: the index's default.")
     filtered: bool
     explain: bool
-    status: int = Field(description="499: the client hung up before the answer.")
+    status: int = Field(description="499: the client disconnected before the answer.")
     total_ms: float
-    queue_ms: float | None = Field(description="Of the total, until a worker took it.")
-    took_ms: TookMs | None = Field(description="Null where it was not answered.")
+    queue_ms: float | None = Field(description="Time until a worker took it, a part of the total.")
+    took_ms: TookMs | None = Field(description="Null if it was not answered.")
     batch: int | None = Field(description="Queries that were encoded together with it.")
-    cached: bool = Field(description="Whether its encoding was remembered.")
+    cached: bool = Field(description="Whether its encoding was cached.")
     degraded: list[str]
 
 
 class SlowQueriesAnswer(BaseModel):
     """The slowest queries of about the last hour, slowest first."""
 
-    limit: int = Field(description="The most that are told; 0: none are kept.")
-    since: datetime = Field(description="Those that came earlier are forgotten.")
+    limit: int = Field(description="Maximum number of queries listed; 0: disabled.")
+    since: datetime = Field(description="Earlier queries are discarded.")
     queries: list[SlowQueryAnswer]
 
 

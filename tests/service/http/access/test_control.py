@@ -108,8 +108,8 @@ async def test_who_is_refused_is_told_whether_the_key_is_missing_or_unknown(
     async with door(keys_file=keys_file) as client:
         missing = (await ask(client, SEARCH)).json()["error"]["message"]
         unknown = (await ask(client, SEARCH, x_api_key="wrong")).json()["error"]["message"]
-    assert missing == "this needs a key, and the request has none"
-    assert unknown == "this key is not known here"
+    assert missing == "an API key is required"
+    assert unknown == "invalid API key"
 
 
 async def test_a_refused_request_is_answered_before_its_body_is_read(
@@ -184,7 +184,7 @@ async def test_who_goes_on_with_wrong_keys_is_told_to_wait_and_nobody_else(
                 answer = await ask(client, what, **headers)
                 assert (answer.status_code, code_of(answer)) == (429, "rate_limited")
                 assert answer.headers["Retry-After"] == "1"
-                assert "key is not accepted" in answer.text
+                assert "too many requests with invalid keys" in answer.text
         # Others at the same address are let in, and who has no key is asked for one.
         assert (await ask(client, SEARCH, x_api_key=keys["read"])).status_code == 200
         assert (await ask(client, SEARCH)).status_code == 401

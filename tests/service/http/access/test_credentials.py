@@ -51,7 +51,7 @@ def test_what_is_not_one_key(pairs: list[tuple[str, str]]) -> None:
 def test_what_is_wrong_with_it_is_said() -> None:
     with pytest.raises(UnauthorizedError) as failure:
         presented_key(headers(("authorization", "Basic eDp5")))
-    assert str(failure.value) == "expected Authorization: Bearer KEY, got another kind"
+    assert str(failure.value) == "expected Authorization: Bearer KEY, got another scheme"
     with pytest.raises(UnauthorizedError) as failure:
         presented_key(headers(("authorization", "Bearer k"), ("x-api-key", "l")))
-    assert str(failure.value) == "the request carries keys that differ"
+    assert str(failure.value) == "the request contains different keys"

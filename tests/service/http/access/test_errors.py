@@ -20,30 +20,30 @@ from aladin_service.http.errors import (
     [
         (
             MissingScopeError("write", "ci"),
-            "this needs the scope 'write', which the key 'ci' does not have",
+            "this requires the scope 'write', which the key 'ci' does not have",
         ),
         (
             MissingScopeError("write", None),
-            "this needs the scope 'write', which requests without a key do not have",
+            "this requires the scope 'write', which requests without a key do not have",
         ),
         (
             UnknownHostError("evil.example"),
-            "without a key this service answers to an address, to localhost and to the names in "
-            "ALADIN_ALLOWED_HOSTS, not to 'evil.example'",
+            "requests without a key must address the service by IP address, by localhost or by a "
+            "name in ALADIN_ALLOWED_HOSTS, not by 'evil.example'",
         ),
         (
             CrossSiteError("http://evil.example"),
-            "requests of pages from 'http://evil.example' are not accepted here",
+            "requests from pages of the origin 'http://evil.example' are not allowed",
         ),
-        (RateLimitedError(1.25), "more requests than this client may send; try in 1.25 s"),
+        (RateLimitedError(1.25), "rate limit exceeded; retry in 1.25 s"),
         (
             TooManyWrongKeysError(0.5),
-            "the request's key is not accepted, as those of many requests from this address "
-            "before it; try another one in 0.5 s",
+            "invalid API key, and too many requests with invalid keys from this address; retry in "
+            "0.5 s",
         ),
         (
             KeysMissingError(),
-            "the service's file of keys is missing, so no key is accepted until it is back",
+            "the key file of the service is missing; all keys are rejected until it is restored",
         ),
     ],
 )

@@ -71,7 +71,7 @@ def test_a_broken_file_changes_nothing_and_is_reported_once(
         assert ring.find(keys["read"]) is not None
     (record,) = caplog.records
     assert record.levelname == "ERROR"
-    assert "the keys stay as they were" in record.getMessage()
+    assert "keeping the previous keys" in record.getMessage()
     keys_file.write_text(whole)
     remove_key(keys_file, "read")
     clock.now_s += 2
@@ -102,7 +102,7 @@ def test_without_its_file_no_key_is_accepted(
         clock.now_s += 100
     (record,) = caplog.records
     assert record.levelname == "ERROR"
-    assert record.getMessage() == f"{keys_file} is missing: no key is accepted until it is back"
+    assert record.getMessage() == f"{keys_file} is missing: rejecting all keys until it is restored"
     # Half a file is none.
     caplog.clear()
     keys_file.write_text("{")
@@ -110,7 +110,7 @@ def test_without_its_file_no_key_is_accepted(
         with pytest.raises(KeysMissingError):
             ring.find(keys["read"])
     (record,) = caplog.records
-    assert record.getMessage().endswith("; no key is accepted")
+    assert record.getMessage().endswith("; rejecting all keys")
     keys_file.write_text(whole)
     assert ring.find(keys["read"]) is not None  # at once
     assert not ring.is_missing()
@@ -187,7 +187,7 @@ def test_a_file_that_was_read_again_is_logged_with_the_names_of_its_keys(
     with caplog.at_level("INFO", "aladin_service.http.access.policy"):
         assert ring.find(keys["read"]) is not None
     (record,) = caplog.records
-    assert record.getMessage() == f"{keys_file}: read again, keys: read, metrics"
+    assert record.getMessage() == f"{keys_file}: reloaded, keys: read, metrics"
 
 
 def test_a_key_with_another_rate_has_another_bucket(keys_file: Path, clock: Any) -> None:

@@ -102,10 +102,10 @@ async def test_ways_and_refusals_are_described_whole(
     }
     search = described["paths"]["/v1/search/images"]["post"]
     refused = {
-        "401": "no key, or none that is known",
-        "403": "not with this key or from this page, not from this URL, or the service is "
-        "read-only",
-        "421": "without a key, under a name that is not this service's",
+        "401": "missing or invalid API key",
+        "403": "the key lacks the scope, the page's origin or the photo's URL is not allowed, or "
+        "the service is read-only",
+        "421": "request without a key for a host name that is not allowed",
     }
     schema = {"$ref": "#/components/schemas/ErrorBody"}
     for status, description in refused.items():

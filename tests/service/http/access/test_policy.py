@@ -47,17 +47,17 @@ def test_with_keys_they_are_needed_everywhere(
         (
             "127.0.0.1",
             {},
-            "authentication is off: anybody who reaches this address may read, add and delete",
+            "authentication: no keys configured; anonymous scopes: metrics, read, write",
         ),
         (
             "127.0.0.1",
             {"read_only": True},
-            "authentication is off: anybody who reaches this address may read",
+            "authentication: no keys configured; anonymous scopes: metrics, read",
         ),
         (
             "0.0.0.0",
             {"allow_anonymous": True},
-            "authentication is off: anybody who reaches this address may read",
+            "authentication: no keys configured; anonymous scopes: metrics, read",
         ),
     ],
 )
@@ -76,10 +76,10 @@ def test_the_log_says_who_may_do_what_with_keys(
     with caplog.at_level("INFO", "aladin_service.http.access.policy"):
         anonymous("0.0.0.0", keys_file=keys_file)
         anonymous("0.0.0.0", keys_file=keys_file, allow_anonymous=True)
-    on = f"authentication is on: keys are read from {keys_file}"
+    start = f"authentication: keys {keys_file}; anonymous scopes:"
     assert [record.getMessage() for record in caplog.records] == [
-        on,
-        f"{on}, and requests without a key may read",
+        f"{start} none",
+        f"{start} read",
     ]
 
 
@@ -103,8 +103,8 @@ def test_who_listens_to_all_without_keys_is_told_what_to_do() -> None:
     with pytest.raises(ConfigError) as failure:
         anonymous("0.0.0.0")
     assert str(failure.value) == (
-        "without keys the service listens on 127.0.0.1 only, not on 0.0.0.0: make one with "
-        "aladin key add and give --keys, or let everybody read with --allow-anonymous"
+        "without keys the service listens on 127.0.0.1 only, not on 0.0.0.0: create a key with "
+        "aladin key add and pass --keys, or allow reading without a key by --allow-anonymous"
     )
 
 

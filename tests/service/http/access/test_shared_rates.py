@@ -158,7 +158,7 @@ async def test_a_redis_that_hangs_costs_one_request_its_time_and_is_told_once(
     assert not await admitted(rates, bucket, 1)
     await rates.close()
     (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "counted here alone" in told.message
+    assert "falling back to per-process rate limits" in told.message
     assert "secret" not in caplog.text
     assert "user" not in caplog.text
 
@@ -267,8 +267,8 @@ async def test_a_redis_that_fails_is_asked_again_after_a_second(
         await rates.take("key:ci", bucket, 1)
     assert (len(redis.runs), alone(metrics)) == (3, 4)
     assert [record.getMessage() for record in caplog.records] == [
-        f"{url}: broken; rates are counted here alone until it is",
-        f"{url} answers again; rates are counted together",
+        f"{url}: broken; falling back to per-process rate limits",
+        f"{url} is available again; using shared rate limits",
     ]
     await rates.close()
 
@@ -281,7 +281,7 @@ async def test_the_log_names_the_redis_without_what_is_secret(
     await rates.close()
     (record,) = caplog.records
     assert re.fullmatch(
-        r"redis://127\.0\.0\.1:\d+/3: .*; rates are counted here alone until it is",
+        r"redis://127\.0\.0\.1:\d+/3: .*; falling back to per-process rate limits",
         record.getMessage(),
     )
 
@@ -438,7 +438,7 @@ async def test_a_redis_that_ends_gives_no_service_a_full_bucket_and_is_taken_up_
     assert await admitted(rates, bucket, 10)
     assert not await admitted(rates, bucket, 1)
     assert alone(metrics) == 4
-    assert "answers again" in caplog.text
+    assert "is available again" in caplog.text
     await rates.close()
 
 
