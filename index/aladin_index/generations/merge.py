@@ -201,7 +201,7 @@ def _sides(indexes: Sequence[SearchIndex]) -> dict[Target, list[_Part]]:
             expected, found = parts[0].side.entry.token_dtype, part.side.entry.token_dtype
             if found != expected:
                 raise IndexMismatchError(
-                    f"{part.index.path}: {target}: token format of {parts[0].index.path}",
+                    f"{part.index.path}: {target}: tokens in the format of {parts[0].index.path}",
                     expected,
                     found,
                 )
