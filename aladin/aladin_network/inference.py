@@ -64,7 +64,7 @@ def encode_images(model: AladinModel, inputs: Sequence[ImageInput]) -> Encoding:
     parts: list[Encoding] = []
     for start in range(0, len(inputs), PHOTOS_AT_A_TIME):
         batch = model.image.encoder.collate(inputs[start : start + PHOTOS_AT_A_TIME])
-        parts.append(model.encode_images(to_device(batch, _device(model))))
+        parts.append(model.encode_images(to_device(batch, next(model.parameters()).device)))
     return concatenate(parts)
 
 
@@ -82,7 +82,8 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
         TextTooLongError: a text has more tokens than the network takes, and `truncate` is off.
     """
     batch = tokenize(model, texts, truncate=truncate)
-    encoding = model.encode_texts(to_device(batch, _device(model)))
+    device = next(model.parameters()).device
+    encoding = model.encode_texts(TextBatch(*(part.to(device) for part in batch)))
     # The network may have a lower precision, for queries.
     return encoding._replace(embedding=encoding.embedding.float(), tokens=encoding.tokens.float())
 
@@ -96,10 +97,6 @@ def tokenize(model: AladinModel, texts: Sequence[str], *, truncate: bool = False
     if not bool(batch.content.any(dim=1).all()):
         raise InputError("the text has no word that the tokenizer knows how to keep")
     return batch
-
-
-def _device(model: AladinModel) -> torch.device:
-    return next(model.parameters()).device
 
 
 # Instructions that multiply bfloat16; without them it is emulated and slower than float32.

@@ -129,7 +129,7 @@ class TransformerLayer(nn.Module):
         projected = self.query_key_value(states).view(batch, tokens, 3, self.heads, -1)
         query, key, value = projected.permute(2, 0, 3, 1, 4)  # each (batch, heads, tokens, d)
         scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
-        weights = F.softmax(fill_padding(scores, mask[:, None, None, :]), dim=-1)
+        weights = F.softmax(scores.masked_fill(~mask[:, None, None, :], float("-inf")), dim=-1)
         mixed = (weights.to(value.dtype) @ value).transpose(1, 2)  # (batch, tokens, heads, d)
         return self.output(mixed.reshape(batch, tokens, width))
 

@@ -71,15 +71,6 @@ class Trunk(nn.Module):
             config.norm,
         )
 
-    def project(self, states: Tensor) -> Tensor:
-        """Project the encoder's states to the trunk's width."""
-        states = self.input_dropout(self.token_dropout(self.norm(states)))
-        return self.projection(states)
-
-    def attend(self, states: Tensor, mask: Tensor) -> Tensor:
-        """Run the transformer layers."""
-        return self.stack(self.dropout(states), mask)
-
 
 def _input_norm(name: Literal["layer", "l2", "none"], dim: int) -> nn.Module:
     match name:
@@ -139,19 +130,18 @@ class Tower(nn.Module, Generic[E]):
         Returns:
             Features of the tower's width, the aggregate in front.
         """
-        features = batch if isinstance(batch, Features) else self._encode(batch)
-        if self.trunk is not None:
-            features = features._replace(states=self.trunk.project(features.states))
+        features = batch if isinstance(batch, Features) else cast(nn.Module, self.encoder)(batch)
+        trunk = self.trunk
+        if trunk is not None:
+            states = trunk.token_dropout(trunk.norm(features.states))
+            features = features._replace(states=trunk.projection(trunk.input_dropout(states)))
         if self.positions is not None:
             features = features._replace(states=features.states + self.positions)
         features = self._with_aggregate(features)
-        if self.trunk is not None:
-            states = self.trunk.attend(features.states, features.mask)
+        if trunk is not None:
+            states = trunk.stack(trunk.dropout(features.states), features.mask)
             features = features._replace(states=states)
         return features
-
-    def _encode(self, batch: object) -> Features:
-        return cast(nn.Module, self.encoder)(batch)
 
     def _with_aggregate(self, features: Features) -> Features:
         states, mask, content = features

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -52,15 +50,14 @@ class MatchingHead(nn.Module):
     def forward(self, features: Features, modality: Modality) -> Float[Tensor, "batch dim"]:
         """Return the embeddings of a batch."""
         states = self.stack(features.states, features.mask)
-        pooled = torch.cat([self._pool(states, features, how) for how in self.config.pooling], 1)
+        parts: list[Tensor] = []
+        for how in self.config.pooling:
+            if how == "first":
+                parts.append(states[:, 0])
+            else:
+                pool = masked_mean if how == "mean" else masked_max
+                parts.append(pool(states, features.content))
+        pooled = torch.cat(parts, 1)
         if modality in self.projections:
             pooled = self.projections[modality](pooled)
         return F.normalize(pooled.float(), dim=-1)
-
-    @staticmethod
-    def _pool(states: Tensor, features: Features, how: Literal["first", "mean", "max"]) -> Tensor:
-        if how == "first":
-            return states[:, 0]
-        if how == "mean":
-            return masked_mean(states, features.content)
-        return masked_max(states, features.content)

@@ -29,6 +29,7 @@ from aladin_network.photos.memory import (
 )
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality, QueryPrecision
+from aladin_service.lru_cache import CachedEncoding, CacheKey, EncodingCache, content_of
 from aladin_service.queries import (
     EmbeddingQuery,
     ItemQuery,
@@ -36,13 +37,6 @@ from aladin_service.queries import (
     Query,
     RegionsQuery,
     TextQuery,
-)
-from aladin_service.search.encoding_cache import (
-    CachedEncoding,
-    CacheKey,
-    EncodingCache,
-    content_of,
-    without_padding,
 )
 from aladin_service.settings import QueryLimits
 
@@ -150,7 +144,7 @@ class QueryEncoder:
         prepare = partial(self._prepare, searcher, is_wanted)
         each = self._decoders.map if has_photos else map
         # All photos of a batch together wait no longer than a single photo would.
-        last_s = time.monotonic() + self.memory.patience_s
+        last_s = time.monotonic() + self._limits.memory.patience_s
         limits_s = [min(own_s, last_s) for own_s in until_s] or [last_s] * len(queries)
         prepared = list(each(prepare, range(len(queries)), queries, limits_s))
         results = [None if isinstance(item, _Input) else item for item in prepared]
@@ -161,7 +155,10 @@ class QueryEncoder:
                 if isinstance(item, _Input) and item.modality == modality and is_wanted(place)
             }
             if inputs:
-                encoded = self._run_network(self._model(searcher, modality), list(inputs.values()))
+                model = searcher.index.checkpoint.model
+                if modality == "text":
+                    model = self._models.for_texts(model)
+                encoded = self._run_network(model, list(inputs.values()))
                 for place, result in zip(inputs, encoded, strict=True):
                     results[place] = result
         return results
@@ -200,7 +197,15 @@ class QueryEncoder:
         try:
             match query:
                 case TextQuery(text):
-                    return self._prepare_text(searcher, text)
+                    most = self._limits.max_text_chars
+                    if len(text) > most:
+                        raise TextTooLongError(len(text), most, "characters")
+                    # The text as it came: for some tokenizers capitals and white space count.
+                    key = CacheKey(searcher.index.manifest.model.id, text)
+                    remembered = self._cache.get(key)
+                    if remembered is not None:
+                        return EncodedQuery(remembered.encoding, "text", text, cached=True)
+                    return _Input("text", text, key, text=text)
                 case PhotoQuery() | RegionsQuery():
                     with wanted_while(partial(is_wanted, place), until_s):
                         return self._prepare_photo(searcher, query)
@@ -211,21 +216,13 @@ class QueryEncoder:
         except Exception as error:  # the caller tells apart what was foreseen and what was not
             return error
 
-    def _prepare_text(self, searcher: TwoStageSearcher, text: str) -> _Input | EncodedQuery:
-        if len(text) > self._limits.max_text_chars:
-            raise TextTooLongError(len(text), self._limits.max_text_chars, "characters")
-        # The text is not normalized: for some tokenizers, capitals and white space matter.
-        key = self._key(searcher, text)
-        remembered = self._cache.get(key) if key else None
-        if remembered is not None:
-            return EncodedQuery(remembered.encoding, "text", text, cached=True)
-        return _Input("text", text, key, text=text)
-
     def _prepare_photo(
         self, searcher: TwoStageSearcher, query: PhotoQuery | RegionsQuery
     ) -> _Input | EncodedQuery:
         started = time.perf_counter()
-        key = self._key(searcher, content_of(query))
+        key = None
+        if self._cache.is_on:
+            key = CacheKey.of(searcher.index.manifest.model.id, content_of(query))
         remembered = self._cache.get(key) if key else None
         if remembered is not None:
             encoding, size_px, boxes = remembered
@@ -235,7 +232,7 @@ class QueryEncoder:
             read = self._images.read_photo(encoder, query.data, query.source)
         else:
             read = self._images.read_regions(encoder, query.data, query.photo, query.source)
-        decode_ms = _ms_since(started)
+        decode_ms = 1000 * (time.perf_counter() - started)
         return _Input("image", read.value, key, None, read.size_px, read.boxes, decode_ms)
 
     def _run_network(
@@ -244,7 +241,12 @@ class QueryEncoder:
         """Encode inputs of one modality together; if that fails, without the faulty ones."""
         started = time.perf_counter()
         try:
-            encoding = _encode(model, inputs).to("cpu")
+            values = [item.value for item in inputs]
+            if inputs[0].modality == "text":
+                encoded = encode_texts(model, cast(list[str], values))
+            else:
+                encoded = encode_images(model, cast(list[ImageInput], values))
+            encoding = Encoding(*(part.cpu() for part in encoded))
         except Exception as error:
             if len(inputs) == 1:
                 return [error]
@@ -255,12 +257,18 @@ class QueryEncoder:
                 )
                 return [self._run_network(model, [item])[0] for item in inputs]
             good = [item for item, fault in zip(inputs, faults, strict=True) if fault is None]
-            encoded = iter(self._run_network(model, good) if good else ())
-            return [next(encoded) if fault is None else fault for fault in faults]
-        encode_ms = _ms_since(started)
+            rest = iter(self._run_network(model, good) if good else ())
+            return [next(rest) if fault is None else fault for fault in faults]
+        encode_ms = 1000 * (time.perf_counter() - started)
         results: list[EncodedQuery | Exception] = []
         for row, item in enumerate(inputs):
-            own = without_padding(encoding, row)
+            # Copied without padding, so that it does not keep its whole batch in memory.
+            tokens = encoding.tokens[row][encoding.mask[row]]
+            own = Encoding(
+                embedding=encoding.embedding[row : row + 1].clone(),
+                tokens=tokens.unsqueeze(0),
+                mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
+            )
             if item.key is not None:
                 self._cache.put(item.key, CachedEncoding(own, item.size_px, item.boxes))
             results.append(
@@ -276,22 +284,6 @@ class QueryEncoder:
                 )
             )
         return results
-
-    def _model(self, searcher: TwoStageSearcher, modality: Modality) -> AladinModel:
-        model = searcher.index.checkpoint.model
-        return self._models.for_texts(model) if modality == "text" else model
-
-    def _key(self, searcher: TwoStageSearcher, content: str | bytes) -> CacheKey | None:
-        if not self._cache.is_on:
-            return None
-        return CacheKey.of(searcher.index.manifest.model.id, content)
-
-
-def _encode(model: AladinModel, inputs: Sequence[_Input]) -> Encoding:
-    values = [item.value for item in inputs]
-    if inputs[0].modality == "text":
-        return encode_texts(model, cast(list[str], values))
-    return encode_images(model, cast(list[ImageInput], values))
 
 
 def _fault(model: AladinModel, item: _Input) -> InputError | None:
@@ -316,7 +308,3 @@ def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> Enco
     token_dim = entry.token_dim
     nothing = torch.zeros(1, 0, token_dim), torch.zeros(1, 0, dtype=torch.bool)
     return EncodedQuery(Encoding(embedding / length, *nothing), modality=None)
-
-
-def _ms_since(started_s: float) -> float:
-    return 1000 * (time.perf_counter() - started_s)

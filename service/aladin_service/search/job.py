@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -30,12 +29,6 @@ class SearchJob:
     target: Target
     options: SearchOptions
     received_s: float
-
-    @property
-    def until_s(self) -> float:
-        """Deadline of the answer, by `time.monotonic`."""
-        timeout_ms = self.options.timeout_ms
-        return math.inf if timeout_ms is None else self.received_s + timeout_ms / 1000
 
 
 class Answered(NamedTuple):

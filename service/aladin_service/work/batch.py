@@ -28,44 +28,37 @@ class QueuedQuery:
     since_s: float
 
 
+@dataclass(eq=False)
 class Batch:
     """Queries taken out of one queue; the slot that took them has to settle each of them.
 
     All methods but `is_wanted` are called on the event loop. The slot calls `finish` at the
     end.
+
+    Attributes:
+        queue: Queue that the queries were taken from.
+        waiters: Queries, at least one.
+        jobs: The queries' jobs.
+        started_s: Time at which they were taken, by `time.monotonic`.
+        on_end: Called once when the slot has finished the batch.
+        was_alone: Whether the batch is a single query while nothing else ran or waited.
+        answered: Number of answers, without failed and withdrawn queries, which cost next to
+            nothing.
+        uncached: Number of answered queries whose encoding was not cached.
     """
 
-    def __init__(
-        self,
-        queue: QueueName,
-        waiters: Sequence[QueuedQuery],
-        started_s: float,
-        on_end: Callable[[Batch], None],
-        *,
-        was_alone: bool = False,
-    ) -> None:
-        """Create a batch.
-
-        Args:
-            queue: Queue that the queries were taken from.
-            waiters: Queries, at least one.
-            started_s: Current time, by `time.monotonic`.
-            on_end: Called once when the slot has finished the batch.
-            was_alone: Whether the batch is a single query while nothing else ran or waited.
-        """
-        self.queue: QueueName = queue
-        self.jobs = [waiter.job for waiter in waiters]
-        self.started_s = started_s
-        self.first_since_s = min(waiter.since_s for waiter in waiters)
-        self._answers = [waiter.answer for waiter in waiters]
-        self._on_end: Callable[[Batch], None] | None = on_end
-        self.was_alone = was_alone
-        self.answered = 0  # without failed and withdrawn queries, which cost next to nothing
-        self.uncached = 0  # answered queries whose encoding was not cached
+    queue: QueueName
+    waiters: Sequence[QueuedQuery]
+    jobs: Sequence[SearchJob]
+    started_s: float
+    on_end: Callable[[Batch], None] | None
+    was_alone: bool = False
+    answered: int = 0
+    uncached: int = 0
 
     def is_wanted(self, place: int) -> bool:
         """Return whether a client still waits for an answer; thread-safe."""
-        return not self._answers[place].done()
+        return not self.waiters[place].answer.done()
 
     def settle(self, place: int, answer: Answered | Exception) -> None:
         """Settle one query with an answer or an error; does nothing if it was cancelled.
@@ -74,7 +67,7 @@ class Batch:
             place: Position in `jobs`.
             answer: Answer or error; any error but an `AladinError` becomes status 500.
         """
-        future = self._answers[place]
+        future = self.waiters[place].answer
         if isinstance(answer, Exception):
             if not future.done():
                 future.set_exception(answer)
@@ -91,12 +84,12 @@ class Batch:
         Args:
             error: Error of these queries, or None if the worker died.
         """
-        for future in self._answers:
-            if not future.done():
-                future.set_exception(error or WorkerDiedError())
-        if self._on_end is not None:
-            self._on_end(self)
-            self._on_end = None
+        for waiter in self.waiters:
+            if not waiter.answer.done():
+                waiter.answer.set_exception(error or WorkerDiedError())
+        if self.on_end is not None:
+            self.on_end(self)
+            self.on_end = None
 
 
 class WorkerSlot(Generic[T]):

@@ -174,14 +174,33 @@ class QueryQueue:
         try:
             while True:
                 now = time.monotonic()
-                queue, ready_s = self._next_queue()
-                if queue is not None and ready_s <= now:
-                    return self._take(queue, now)
-                if queue is None and self._closed:
+                chosen: QueueName | None = None
+                chosen_ready_s = 0.0
+                for queue, waiters in self._queues.items():
+                    if not waiters:
+                        continue
+                    since_s = waiters[0].since_s
+                    is_full = len(waiters) >= self._max_batch or self._closed
+                    ready_s = since_s if is_full else since_s + self._batch_wait_s
+                    if chosen is None or ready_s < chosen_ready_s:
+                        chosen, chosen_ready_s = queue, ready_s
+                if chosen is not None and chosen_ready_s <= now:
+                    break
+                if chosen is None and self._closed:
                     return None
-                await self._wait(None if queue is None else ready_s - now)
+                await self._wait(None if chosen is None else chosen_ready_s - now)
         finally:
             self._pulling -= 1
+        waiters = self._queues[chosen]
+        taken = [waiters.popleft() for _ in range(min(len(waiters), self._max_batch))]
+        was_alone = len(taken) == 1 and not self._running and not self.waiting
+        jobs = [waiter.job for waiter in taken]
+        batch = Batch(chosen, taken, jobs, now, self._end, was_alone=was_alone)
+        self._running.add(batch)
+        self._metrics.batch(chosen, len(taken))
+        if self.waiting:
+            self._wake_one()
+        return batch
 
     def set_worker_missing(self, missing: bool) -> None:
         """Refuse all queries, including those that wait, while there is no worker."""
@@ -219,31 +238,6 @@ class QueryQueue:
     def _count_in(self) -> int:
         return self.waiting + sum(len(batch.jobs) for batch in self._running)
 
-    def _next_queue(self) -> tuple[QueueName | None, float]:
-        """Return the queue to serve next and the time from which on to do so."""
-        chosen: QueueName | None = None
-        chosen_ready_s = 0.0
-        for queue, waiters in self._queues.items():
-            if not waiters:
-                continue
-            since_s = waiters[0].since_s
-            is_full = len(waiters) >= self._max_batch or self._closed
-            ready_s = since_s if is_full else since_s + self._batch_wait_s
-            if chosen is None or ready_s < chosen_ready_s:
-                chosen, chosen_ready_s = queue, ready_s
-        return chosen, chosen_ready_s
-
-    def _take(self, queue: QueueName, now: float) -> Batch:
-        waiters = self._queues[queue]
-        taken = [waiters.popleft() for _ in range(min(len(waiters), self._max_batch))]
-        was_alone = len(taken) == 1 and not self._running and not self.waiting
-        batch = Batch(queue, taken, now, self._end, was_alone=was_alone)
-        self._running.add(batch)
-        self._metrics.batch(queue, len(taken))
-        if self.waiting:
-            self._wake_one()
-        return batch
-
     def _end(self, batch: Batch) -> None:
         self._running.discard(batch)
         if not batch.answered:
@@ -260,7 +254,8 @@ class QueryQueue:
             else:
                 self._lone_s[batch.queue] = min(known_s, took_s)
         bound_s = self._bound_s(batch.queue)
-        self._limit.observe(now - batch.first_since_s, bound_s, now)
+        first_since_s = min(waiter.since_s for waiter in batch.waiters)
+        self._limit.observe(now - first_since_s, bound_s, now)
 
     async def _wait(self, seconds: float | None) -> None:
         """Wait until there may be something to take."""

@@ -6,6 +6,7 @@ their own (`service.work.worker_process`). All calls block.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +26,7 @@ from aladin_network.photos.memory import wanted_while
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.queries import Query
-from aladin_service.search.encoder import QueryEncoder, always
-from aladin_service.search.encoding_cache import EncodingCache
+from aladin_service.search.encoder import EncodingCache, QueryEncoder, always
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
@@ -175,40 +175,43 @@ class Worker:
             IndexNotReadyError: If no index is live.
             EngineUnavailableError: If the vector database does not respond; no query is encoded.
         """
-        searcher = self.searcher()  # the same one for all: a batch is answered from one generation
-        until_s = [job.until_s for job in jobs]
+        self.live.refresh()
+        searcher = self.live.searcher()  # the same one for all: a batch has one generation
+        until_s = [
+            math.inf
+            if job.options.timeout_ms is None
+            else job.received_s + job.options.timeout_ms / 1000
+            for job in jobs
+        ]
         queries = [job.query for job in jobs]
         encoded = self._encoder.encode(searcher, queries, is_wanted, until_s)
         for place, (job, query) in enumerate(zip(jobs, encoded, strict=True)):
-            if query is not None and is_wanted(place):
-                emit(place, _find(searcher, query, job))
+            if query is None or not is_wanted(place):
+                continue
+            if isinstance(query, Exception):
+                emit(place, without_traceback(query))
+                continue
+            try:
+                answer = searcher.search(query, job.target, job.options, job.received_s)
+                answered = Answered(
+                    body=answer.model_dump_json().encode(),
+                    generation=answer.generation,
+                    degraded=tuple(answer.degraded),
+                    took_ms=answer.took_ms,
+                    no_match=answer.no_match,
+                    cached=query.cached,
+                    batch=query.batch,
+                )
+            except Exception as error:
+                emit(place, without_traceback(error))
+            else:
+                emit(place, answered)
 
     def close(self) -> None:
         """Close the index; no job may run any more."""
         self._encoder.close()
         self.live.close()
         self._device.close()
-
-
-def _find(
-    searcher: TwoStageSearcher, query: EncodedQuery | Exception, job: SearchJob
-) -> Answered | Exception:
-    """Search for one query; never raises."""
-    if isinstance(query, Exception):
-        return without_traceback(query)
-    try:
-        answer = searcher.search(query, job.target, job.options, job.received_s)
-    except Exception as error:
-        return without_traceback(error)
-    return Answered(
-        body=answer.model_dump_json().encode(),
-        generation=answer.generation,
-        degraded=tuple(answer.degraded),
-        took_ms=answer.took_ms,
-        no_match=answer.no_match,
-        cached=query.cached,
-        batch=query.batch,
-    )
 
 
 # Threads of a worker for the jobs of each queue: look-ups mostly wait for the disk, pictures use a

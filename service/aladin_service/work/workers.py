@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError, WorkerDiedError
 from aladin_service.observe.metrics import Metrics
@@ -114,23 +114,7 @@ class Workers(Protocol):
 
 class _Task(NamedTuple):
     work: Callable[[], Any]
-    future: asyncio.Future[Any]
-    loop: asyncio.AbstractEventLoop
-
-    def settle(self, result: object, error: Exception | None) -> None:
-        """Settle the future on its event loop; called by the thread."""
-        # If the loop is closed, nobody waits for the result.
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(_settle, self.future, result, error)
-
-
-def _settle(future: asyncio.Future[Any], result: object, error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
+    result: Future[Any]
 
 
 class WorkerThread:
@@ -159,10 +143,10 @@ class WorkerThread:
             WorkerDiedError: If the thread died while running the function.
             Exception: Any error of the function.
         """
-        loop = asyncio.get_running_loop()
-        task = _Task(work, loop.create_future(), loop)
-        self._tasks.put(task)
-        return cast(T, await task.future)
+        result = Future[T]()
+        result.set_running_or_notify_cancel()  # from now on it cannot be cancelled
+        self._tasks.put(_Task(work, result))
+        return await asyncio.wrap_future(result)
 
     def close(self) -> None:
         """End the thread after the functions that are queued."""
@@ -176,14 +160,14 @@ class WorkerThread:
 
     def _do(self, task: _Task) -> None:
         try:
-            task.settle(task.work(), None)
+            task.result.set_result(task.work())
         except Exception as error:
-            task.settle(None, error)
+            task.result.set_exception(error)
         except BaseException:
             # SystemExit and similar exceptions end a thread, whatever raised them.
             _LOG.exception("thread %s ends", self._thread.name)
             self.is_alive = False
-            task.settle(None, WorkerDiedError())
+            task.result.set_exception(WorkerDiedError())
 
 
 class ThreadWorkers:
