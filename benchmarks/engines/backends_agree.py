@@ -32,15 +32,13 @@ import numpy as np
 import torch
 
 from aladin_index.engines.client import EngineOptions
-from aladin_index.engines.connect import connect
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.disk import disk_errors, only_builder
-from aladin_index.format.engine_location import EngineLocation
-from aladin_index.format.layout import MODEL
+from aladin_index.format.layout import MODEL, EngineLocation
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, live_parts
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import install_model, write_generation
-from aladin_index.open import open_backend
+from aladin_index.open import connect, open_backend
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import EncodedQuery

@@ -42,10 +42,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from aladin_index.engines.connect import connect
 from aladin_index.engines.push import PushSettings, push_index
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_index.generations.reader import open_index
+from aladin_index.open import connect
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_service.queries import TextQuery

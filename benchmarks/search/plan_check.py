@@ -22,8 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from aladin_index.plan.check import Compared, compare
-from aladin_index.plan.constants import PACKAGED_CONSTANTS, read_constants
-from aladin_index.plan.measurements import MeasuredRun, Measurements, read_measurements
+from aladin_index.plan.constants import (
+    PACKAGED_CONSTANTS,
+    MeasuredRun,
+    Measurements,
+    read_constants,
+    read_measurements,
+)
 from aladin_network.config import dump_config
 from aladin_network.files import write_json
 from benchmarks.search.constants import this_machine

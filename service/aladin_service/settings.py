@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from aladin_index.format.engine_location import location_of
+from aladin_index.format.layout import location_of
 from aladin_index.settings import MAX_METADATA_BYTES, MetadataLimits
 from aladin_network.errors import ConfigError
 from aladin_network.photos.decoding import (
@@ -31,9 +31,7 @@ from aladin_network.photos.region_files import RegionLimits
 from aladin_network.types import QueryPrecisionSetting
 
 if TYPE_CHECKING:
-    from aladin_index.engines.connect import (
-        EngineOptions,  # which reads torch, as settings need not
-    )
+    from aladin_index.open import EngineOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import pytest
 import typer.main
 import yaml
 
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_service.cli import app
 from aladin_service.http.access.control import NEEDED
 from aladin_service.http.access.policy import make_policy

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 import typer.main
 
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_network.types import ENGINE_KINDS
 from aladin_service.cli import app
 from aladin_service.http.access.policy import make_policy

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from aladin_index.engines.client import EngineOptions
-from aladin_index.format.engine_location import location_of
+from aladin_index.format.layout import location_of
 from aladin_index.open import open_backend
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.results import SearchAnswer

@@ -7,7 +7,7 @@ import pytest
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.writer import EngineWriter
-from aladin_index.format.engine_location import EngineLocation, write_location
+from aladin_index.format.layout import EngineLocation, write_location
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.open import open_backend, open_writer
 from aladin_network.errors import EngineUnavailableError, IndexNotReadyError

@@ -19,7 +19,7 @@ from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery, FoundItem
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.engines.push import PushSettings, push_index
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_network.errors import EngineUnavailableError
 from aladin_service.http.app import create_app
 from aladin_service.observe.metrics import Metrics

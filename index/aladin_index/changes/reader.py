@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.changes.snapshot import AddedItems, CollectionChanges
-from aladin_index.format.locks import identity_at
+from aladin_index.format.disk import identity_at
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import IndexCorruptError
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.changes.database import TOKEN_COLUMNS, open_to_read
-from aladin_index.format.locks import FileIdentity, identity_at
+from aladin_index.format.disk import FileIdentity, identity_at
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection
 from aladin_index.items.store import rows_passing, stored_item

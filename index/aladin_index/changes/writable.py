@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.changes.database import changes_database, new_database, open_to_write
+from aladin_index.format.disk import FileIdentity, identity_at, identity_of
 from aladin_index.format.layout import ITEMS, generation_folder
-from aladin_index.format.locks import FileIdentity, identity_at, identity_of
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import (

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.changes.writable import WritableGeneration, insert_encoding
+from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import live_generation
-from aladin_index.format.locks import changes_lock
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem, insert_items
 from aladin_index.items.uploaded_photos import UploadedPhoto

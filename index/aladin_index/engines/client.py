@@ -251,7 +251,7 @@ class CollectionNames:
     """Names of the collections of one index.
 
     Attributes:
-        name: Name of the index, see `aladin_index.format.engine_location`.
+        name: Name of the index, see `aladin_index.format.layout`.
     """
 
     name: str

@@ -12,8 +12,7 @@ from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.client import EngineClient
 from aladin_index.engines.engine_collection import EngineCollection
 from aladin_index.engines.record import GenerationRecord, read_generation, require_live
-from aladin_index.format.engine_location import EngineLocation
-from aladin_index.format.layout import MODEL
+from aladin_index.format.layout import MODEL, EngineLocation
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths
 from aladin_index.items.filters import Filter
 from aladin_network.calibration.calibration import Calibration

@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aladin_index.engines.client import EngineClient
-from aladin_index.engines.push_folder import copy_photos, only_pusher, write_folder
-from aladin_index.engines.push_source import NearestSoFar, PushSource, entries_of
+from aladin_index.engines.push_files import (
+    NearestSoFar,
+    PushSource,
+    copy_photos,
+    entries_of,
+    only_pusher,
+    write_folder,
+)
 from aladin_index.engines.record import CHANGED, SOURCE, GenerationRecord, is_whole, read_generation
-from aladin_index.format.engine_location import EngineLocation, location_of
+from aladin_index.format.layout import EngineLocation, location_of
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, Manifest
 from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem

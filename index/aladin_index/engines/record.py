@@ -42,7 +42,7 @@ class GenerationRecord:
     Attributes:
         manifest: Manifest of the generation; it lists no files.
         codecs: Codec of each collection's tokens, with the data required to add items.
-        source: Identity of what was pushed, see `aladin_index.engines.push_source`.
+        source: Identity of what was pushed, see `aladin_index.engines.push_files`.
         changed: whether items were added or removed since it was pushed; set before the first
             one is.
     """

@@ -19,9 +19,8 @@ from aladin_index.changes.database import (
     new_database,
     open_to_read,
 )
-from aladin_index.format.disk import disk_errors, only_builder
+from aladin_index.format.disk import changes_lock, disk_errors, only_builder
 from aladin_index.format.layout import generation_folder, live_generation
-from aladin_index.format.locks import changes_lock
 from aladin_index.format.manifest import DIGEST, Manifest
 from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, CollectionSource, live_parts
 from aladin_index.generations.earlier import drop_generations, drop_photos

@@ -7,8 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aladin_index.changes.database import changes_database, open_to_read
-from aladin_index.format.disk import disk_errors, only_builder, remove_folder
-from aladin_index.format.evaluations import drop_evaluations
+from aladin_index.format.disk import (
+    changes_lock,
+    disk_errors,
+    only_builder,
+    remove_folder,
+    sole_use,
+)
 from aladin_index.format.layout import (
     CHANGES,
     GENERATIONS,
@@ -19,8 +24,8 @@ from aladin_index.format.layout import (
     published_generations,
     set_live_generation,
 )
-from aladin_index.format.locks import changes_lock, sole_use
 from aladin_index.format.manifest import check_lengths, read_manifest
+from aladin_index.format.records import drop_evaluations
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.items.uploaded_photos import sweep_photos
 from aladin_network.errors import InputError, SearchIndexError

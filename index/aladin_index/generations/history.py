@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aladin_index.changes.database import changes_database, changes_folder, open_to_read
-from aladin_index.format.evaluations import Evaluation, evaluations_file, read_evaluations
+from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import (
     CHANGES,
     CURRENT,
@@ -17,8 +17,8 @@ from aladin_index.format.layout import (
     live_generation,
     published_generations,
 )
-from aladin_index.format.locks import changes_lock
 from aladin_index.format.manifest import MANIFEST, Manifest, read_manifest
+from aladin_index.format.records import Evaluation, evaluations_file, read_evaluations
 from aladin_network.errors import IndexCorruptError, IndexMismatchError, SearchIndexError
 from aladin_network.files import atomic_file, make_folder
 from aladin_network.types import TARGETS, Target
@@ -114,7 +114,7 @@ def describe_changes(changes: Mapping[Target, PendingChanges]) -> str:
 def copy_changes(root: Path, from_generation: int, to_generation: int) -> None:
     """Copy the changes of a generation to another one with the same rows and token codecs.
 
-    To be called while nobody can add or remove (`aladin_index.format.locks`), before the generation
+    To be called while nobody can add or remove (`aladin_index.format.disk`), before the generation
     becomes live.
 
     Args:

@@ -18,8 +18,8 @@ from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
 from aladin_index.devices.search_device import SearchDevice
+from aladin_index.format.disk import GenerationLease, lease_generation, lease_live_generation
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, MODEL, generation_folder
-from aladin_index.format.locks import GenerationLease, lease_generation, lease_live_generation
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths, read_manifest
 from aladin_index.format.npy import map_npy
 from aladin_index.generations.collection_writer import collection_files

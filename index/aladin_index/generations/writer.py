@@ -17,6 +17,7 @@ from pathlib import Path
 
 from aladin_index.ann.first_stages import build_first_stages
 from aladin_index.encode.read_ahead import StageSeconds
+from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import (
     CURRENT,
     GENERATIONS,
@@ -29,7 +30,6 @@ from aladin_index.format.layout import (
     published_generations,
     set_live_generation,
 )
-from aladin_index.format.locks import changes_lock
 from aladin_index.format.manifest import (
     SCHEMA_VERSION,
     AnnEntry,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from aladin_index.plan.constants import Constants
-from aladin_index.plan.measurements import MeasuredRun, Measurements
+from aladin_index.plan.constants import Constants, MeasuredRun, Measurements
 from aladin_index.plan.plan import plan_embedded
 from aladin_index.plan.workload import Workload
 

@@ -1,8 +1,11 @@
-"""Costs measured on one machine, from which plans are computed.
+"""Figures measured on one machine: the costs that plans are computed from, and real indexes.
 
 ``constants.json`` beside this module was written by ``python -m benchmarks.search.constants``,
 which also writes one for another machine. Every constant is the cost of one unit of work, in
 seconds or bytes, which the formulas of this package scale; docs/PLAN.md explains each.
+
+``measurements.json`` beside this module was written by ``python -m benchmarks.search.plan_check``:
+the measured sizes and times of real indexes that plans are compared with.
 """
 
 from __future__ import annotations
@@ -277,3 +280,64 @@ def _numbers(name: str, data: Any) -> Iterator[tuple[str, float]]:
         each = data.items() if isinstance(data, dict) else enumerate(data)
         for key, value in each:
             yield from _numbers(f"{name}.{key}".lstrip("."), value)
+
+
+PACKAGED_MEASUREMENTS = Path(__file__).with_name("measurements.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRun:
+    """One run of ``python -m benchmarks.search.scale``: embeddings of 256, 49 tokens of 128 values.
+
+    Attributes:
+        command: Command that made the measurement.
+        measured_on: the day, as YYYY-MM-DD.
+        items: photos.
+        token_dtype: Storage format of the tokens.
+        disk_bytes: Disk space of the index.
+        serving_bytes: resident in the process that searched.
+        building_bytes: resident in the process that built.
+        build_s: Seconds to pack, write and index, without drawing the photos.
+        p50_s: Median latency of sequential searches with 100 candidates.
+        p95_s: 95th percentile of the same latency.
+    """
+
+    command: str
+    measured_on: str
+    items: int
+    token_dtype: TokenDtype
+    disk_bytes: int
+    serving_bytes: int
+    building_bytes: int
+    build_s: float
+    p50_s: float
+    p95_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurements:
+    """All runs on one machine.
+
+    Attributes:
+        machine: Machine of the measurements.
+        runs: ascending by items.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    machine: Machine
+    runs: list[MeasuredRun]
+
+
+def read_measurements(path: Path = PACKAGED_MEASUREMENTS) -> Measurements:
+    """Read measurements.
+
+    Raises:
+        InputError: the file cannot be read, or is no JSON.
+        ConfigError: a value is missing, unknown or impossible.
+    """
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: expected measurements in JSON, got {error}") from error
+    return parse_config(Measurements, data, str(path))

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from aladin_index.plan.constants import Constants, EngineConstants
+from aladin_index.plan.constants import Constants, EngineConstants, Measurements
 from aladin_index.plan.costs import (
     BuildTime,
     IndexSizes,
@@ -27,16 +27,15 @@ from aladin_index.plan.costs import (
     token_bytes,
     training_bytes,
 )
-from aladin_index.plan.latency import (
+from aladin_index.plan.workload import (
     MOST_BUSY,
     MOST_MACHINES,
     Latency,
+    Workload,
     fewest_machines,
     machines_for_load,
     waiting,
 )
-from aladin_index.plan.measurements import Measurements
-from aladin_index.plan.workload import Workload
 
 _PAGE_BYTES = 4096
 

@@ -1,9 +1,16 @@
-"""The workload of a plan: number and size of the items, and how they are searched."""
+"""Workload of a plan, its latency, and the number of machines that it requires.
+
+A workload is the number and size of the items, and how they are searched. A latency is a
+distribution: median, tail, and the time that requests wait in a queue.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
+from typing import NamedTuple
 
 from aladin_network.errors import ConfigError
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
@@ -69,3 +76,114 @@ class Workload:
         if self.token_dtype not in TOKEN_DTYPES:
             known = ", ".join(TOKEN_DTYPES)
             raise ConfigError(f"token_dtype: expected one of {known}, got {self.token_dtype!r}")
+
+
+_NORMAL = NormalDist()
+_Z95 = _NORMAL.inv_cdf(0.95)
+
+
+class Latency(NamedTuple):
+    """A log-normally distributed time, defined by two of its quantiles.
+
+    Attributes:
+        p50_s: median.
+        p95_s: 95 of 100 are shorter.
+    """
+
+    p50_s: float
+    p95_s: float
+
+    @classmethod
+    def spread_by(cls, p50_s: float, spread: float) -> Latency:
+        """Return a time with this median, and with a p95 of `spread` times the median."""
+        return cls(p50_s, p50_s * spread)
+
+    def quantile(self, share: float) -> float:
+        """Return the quantile of a share in (0, 1)."""
+        if self.p95_s <= self.p50_s or self.p50_s <= 0:
+            return self.p95_s
+        sigma = math.log(self.p95_s / self.p50_s) / _Z95
+        return self.p50_s * math.exp(sigma * _NORMAL.inv_cdf(share))
+
+    def slowest_of(self, count: int) -> Latency:
+        """Return the time of the slowest of several independent concurrent runs.
+
+        All of n stay below t with probability F(t)^n, so the slowest's quantile q is the
+        quantile q^(1/n) of each (Dean and Barroso, The Tail at Scale, CACM 2013).
+        """
+        return Latency(self.quantile(0.5 ** (1 / count)), self.quantile(0.95 ** (1 / count)))
+
+    def then(self, other: Latency) -> Latency:
+        """Return the total time of two consecutive steps.
+
+        The p95 of a sum is at most about the sum of the p95: rather too long than too short.
+        """
+        return Latency(self.p50_s + other.p50_s, self.p95_s + other.p95_s)
+
+
+def waiting(service_s: float, arrivals_per_s: float, servers: int) -> Latency:
+    """Return the waiting time in a queue for several servers, by Erlang's C formula.
+
+    Arrivals at random and times of service that vary exponentially (M/M/c), which ours do less:
+    rather too long. P(wait > t) = C exp(-(1 - rho) c t / s) with rho = arrivals s / c
+    (Erlang 1917; Gross et al., Fundamentals of Queueing Theory, section 3.3).
+
+    Args:
+        service_s: mean time of service.
+        arrivals_per_s: Arrivals of the whole queue.
+        servers: Number of servers of the queue.
+
+    Returns:
+        Median and p95; infinite where more comes than can be served.
+    """
+    load = arrivals_per_s * service_s
+    if load >= servers:
+        return Latency(math.inf, math.inf)
+    # Erlang B by its recursion, which does not overflow for many servers; C is computed from it.
+    blocked = 1.0
+    for count in range(1, servers + 1):
+        blocked = load * blocked / (count + load * blocked)
+    delayed = servers * blocked / (servers - load * (1 - blocked))
+    pace = servers / service_s * (1 - load / servers)
+
+    def longer_than_all_but(share: float) -> float:
+        return max(0.0, math.log(delayed / share) / pace) if delayed > 0 else 0.0
+
+    return Latency(longer_than_all_but(0.5), longer_than_all_but(0.05))
+
+
+# Machines with a higher load become slow whenever the load increases slightly or one of them fails.
+MOST_BUSY = 0.6
+# A larger number is not a useful answer.
+MOST_MACHINES = 2**14
+
+
+def machines_for_load(workload: Workload, core_s: float) -> int:
+    """Return how many machines keep the utilisation at or below `MOST_BUSY`.
+
+    Args:
+        workload: Rate of queries, and cores of a machine.
+        core_s: Seconds of one core that a query takes.
+    """
+    return math.ceil(workload.queries_per_s * core_s / (workload.machine_cores * MOST_BUSY))
+
+
+def fewest_machines(
+    start: int, most: int, latency: Callable[[int], Latency], p95_s: float
+) -> int | None:
+    """Return the fewest machines that meet the latency limit.
+
+    One after the other is tried, for more are not always faster: of many that have to answer
+    together the slowest is slower.
+
+    Args:
+        start: the fewest that are allowed; at least these are tried.
+        most: Largest number of machines that can share the work.
+        latency: Latency of a query by number of machines.
+        p95_s: Limit of the 95th percentile of the latency.
+
+    Returns:
+        None where no number of them does.
+    """
+    numbers = range(start, max(start, min(most, MOST_MACHINES)) + 1)
+    return next((number for number in numbers if latency(number).p95_s <= p95_s), None)

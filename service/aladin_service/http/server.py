@@ -17,7 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from aladin_index.format.engine_location import location_of
+from aladin_index.format.layout import location_of
 from aladin_network.errors import ConfigError, EngineUnavailableError, IndexNotReadyError
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.http.access.policy import make_policy

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aladin_index.format.engine_location import location_of
-from aladin_index.format.evaluations import Evaluation, store_evaluation
+from aladin_index.format.layout import location_of
+from aladin_index.format.records import Evaluation, store_evaluation
 from aladin_index.measure.curve import candidate_curve
 from aladin_index.measure.curve_points import CandidateCurve
 from aladin_index.measure.evaluate import (

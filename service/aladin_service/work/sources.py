@@ -10,12 +10,17 @@ from typing import Protocol
 from aladin_index.changes.writer import ChangesWriter, ItemWriter
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.client import EngineClient, EngineOptions
-from aladin_index.engines.connect import connect
 from aladin_index.engines.guard import OnCall, ignore_call
-from aladin_index.format.engine_location import ENGINE_FILE, EngineLocation, location_of
-from aladin_index.format.layout import CURRENT, live_generation
+from aladin_index.format.layout import (
+    CURRENT,
+    ENGINE_FILE,
+    EngineLocation,
+    live_generation,
+    location_of,
+)
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import probe_index
+from aladin_index.open import connect
 from aladin_index.search.backend import SearchBackend
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import AladinError, EngineUnavailableError, IndexNotReadyError

@@ -11,8 +11,12 @@ import numpy as np
 import pytest
 
 from aladin_index.ann.ann_index import training_vectors
-from aladin_index.plan.constants import EncodingConstants, read_constants
-from aladin_index.plan.measurements import Measurements, read_measurements
+from aladin_index.plan.constants import (
+    EncodingConstants,
+    Measurements,
+    read_constants,
+    read_measurements,
+)
 from aladin_network.config import dump_config
 from benchmarks.lib.measuring import quiet_median_s, quiet_time
 from benchmarks.search import constants, plan_check

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from aladin_index.format.disk import GenerationLease, lease_live_generation, sole_use
 from aladin_index.format.layout import generation_folder, set_live_generation
-from aladin_index.format.locks import GenerationLease, lease_live_generation, sole_use
 from aladin_index.format.manifest import MANIFEST
 from aladin_network.errors import IndexCorruptError, IndexNotReadyError
 

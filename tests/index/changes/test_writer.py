@@ -15,8 +15,8 @@ import pytest
 from aladin_index.changes import writable
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import CHANGES_LOCK, generation_folder
-from aladin_index.format.locks import changes_lock
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.history import pending_changes
 from aladin_network.errors import (

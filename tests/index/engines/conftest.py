@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aladin_index.engines.push import PushReport, PushSettings, push_index
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 LOCATION = EngineLocation(engine="milvus", url="http://127.0.0.1:1", name="test")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aladin_index.engines.client import EngineOptions
-from aladin_index.engines.connect import connect
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
+from aladin_index.open import connect
 from aladin_network.errors import ConfigError
 from aladin_network.types import EngineKind
 

@@ -14,12 +14,11 @@ import pytest
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.engines.client import EngineQuery, FoundItem
 from aladin_index.engines.engine_index import open_engine_index
-from aladin_index.engines.push import PushReport, PushSettings, push_index
-from aladin_index.engines.push_folder import only_pusher
-from aladin_index.engines.push_source import entries_of
+from aladin_index.engines.push import PushReport, PushSettings, only_pusher, push_index
+from aladin_index.engines.push_files import entries_of
 from aladin_index.engines.record import read_generation
 from aladin_index.engines.writer import EngineWriter
-from aladin_index.format.engine_location import location_of
+from aladin_index.format.layout import location_of
 from aladin_index.format.manifest import AnnEntry, Manifest, RecallPoint
 from aladin_index.generations.collection_writer import live_parts
 from aladin_index.generations.reader import SearchIndex, open_index

@@ -3,14 +3,15 @@ from pathlib import Path
 import pytest
 
 from aladin_index.format.disk import only_builder
-from aladin_index.format.engine_location import EngineLocation, write_location
 from aladin_index.format.layout import (
     CURRENT,
+    EngineLocation,
     check_kept_in_files,
     generation_folder,
     live_generation,
     published_generations,
     set_live_generation,
+    write_location,
 )
 from aladin_network.errors import IndexCorruptError, IndexNotReadyError, InputError
 

@@ -8,9 +8,9 @@ import pytest
 
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter, NewItems
-from aladin_index.format.evaluations import Evaluation, evaluations_file, store_evaluation
 from aladin_index.format.layout import CURRENT, generation_folder
 from aladin_index.format.manifest import MANIFEST, read_manifest
+from aladin_index.format.records import Evaluation, evaluations_file, store_evaluation
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import DamagedFile, read_history

@@ -5,8 +5,13 @@ import dataclasses
 import pytest
 
 from aladin_index.plan.check import compare
-from aladin_index.plan.constants import Constants, read_constants
-from aladin_index.plan.measurements import MeasuredRun, Measurements, read_measurements
+from aladin_index.plan.constants import (
+    Constants,
+    MeasuredRun,
+    Measurements,
+    read_constants,
+    read_measurements,
+)
 from aladin_index.plan.plan import make_plan
 from aladin_index.plan.workload import Workload
 

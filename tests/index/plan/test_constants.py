@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from aladin_index.plan.constants import Constants, read_constants
-from aladin_index.plan.measurements import read_measurements
+from aladin_index.plan.constants import Constants, read_constants, read_measurements
 from aladin_network.config import dump_config
 from aladin_network.errors import ConfigError, InputError
 

@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from aladin_index.plan.latency import Latency, fewest_machines, machines_for_load
-from aladin_index.plan.workload import Workload
+from aladin_index.plan.workload import Latency, Workload, fewest_machines, machines_for_load
 
 
 @pytest.mark.parametrize("start", [1, 3, 7])

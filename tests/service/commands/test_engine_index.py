@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from aladin_index.engines.client import EngineOptions
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_service.cli import app
 from tests.index.engines.memory_engine import MemoryEngine
 from tests.service.engine_world import EngineWorld

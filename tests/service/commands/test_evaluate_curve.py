@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from aladin_index.format.evaluations import read_evaluations
+from aladin_index.format.records import read_evaluations
 from aladin_index.measure.curve import DEFAULT_NUMBERS
 from aladin_service.cli import app
 from aladin_service.commands.evaluate import evaluate

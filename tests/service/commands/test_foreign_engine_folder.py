@@ -13,7 +13,7 @@ from qdrant_client import QdrantClient
 from qdrant_client.models import Distance, PointStruct, VectorParams
 from typer.testing import CliRunner
 
-from aladin_index.format.engine_location import EngineLocation, write_location
+from aladin_index.format.layout import EngineLocation, write_location
 from aladin_service.cli import app
 
 

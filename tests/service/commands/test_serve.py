@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from aladin_index.format.engine_location import EngineLocation, write_location
+from aladin_index.format.layout import EngineLocation, write_location
 from aladin_service.cli import app
 
 

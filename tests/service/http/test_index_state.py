@@ -17,9 +17,9 @@ import pytest
 
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem
-from aladin_index.format.evaluations import Evaluation, store_evaluation
 from aladin_index.format.layout import generation_folder
 from aladin_index.format.manifest import FidelityPoint, Tuning, read_manifest
+from aladin_index.format.records import Evaluation, store_evaluation
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.earlier import rollback_index
 from aladin_index.measure.publish_entries import publish_entries

@@ -15,14 +15,13 @@ import pytest
 
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.source_items import TextItem
-from aladin_index.format.disk import only_builder
+from aladin_index.format.disk import only_builder, sole_use
 from aladin_index.format.layout import (
     CURRENT,
     NEW_GENERATION,
     generation_folder,
     set_live_generation,
 )
-from aladin_index.format.locks import sole_use
 from aladin_index.format.manifest import read_manifest, write_manifest
 from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.writer import publish_generation

@@ -19,8 +19,13 @@ import pytest
 
 from aladin_index.encode.source_items import TextItem
 from aladin_index.format.disk import only_builder
-from aladin_index.format.engine_location import EngineLocation, write_location
-from aladin_index.format.layout import CURRENT, NEW_GENERATION, generation_folder
+from aladin_index.format.layout import (
+    CURRENT,
+    NEW_GENERATION,
+    EngineLocation,
+    generation_folder,
+    write_location,
+)
 from aladin_index.format.manifest import read_manifest, write_manifest
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.earlier import rollback_index

@@ -53,7 +53,7 @@ from aladin_index.engines.milvus.rows import (
     quoted,
     row_of,
 )
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_network.errors import EngineError
 from aladin_network.types import Target
 

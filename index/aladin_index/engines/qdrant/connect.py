@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.qdrant.client import QdrantEngine
 from aladin_index.engines.qdrant.store import PointStore, QdrantSettings
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_network.errors import ConfigError, EngineError
 
 

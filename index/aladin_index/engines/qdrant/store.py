@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from aladin_index.engines.client import EngineFirstStage, EngineQuery
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_network.config import STRICT, parse_config
 from aladin_network.errors import ConfigError
 

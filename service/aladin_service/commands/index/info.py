@@ -13,7 +13,7 @@ from aladin_service.commands.options import IndexArgument, PlotOption
 from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
-    from aladin_index.format.engine_location import EngineLocation
+    from aladin_index.format.layout import EngineLocation
 
 
 def info(
@@ -28,7 +28,7 @@ def info(
     they were fitted; on stderr, a warning if these were fitted among far more or fewer items. For
     an index kept by an engine: its location, what was pushed and what is there now.
     """
-    from aladin_index.format.engine_location import location_of
+    from aladin_index.format.layout import location_of
     from aladin_index.generations.info import describe
     from aladin_service.reports.index_facts import calibration_warnings, index_data, index_facts
     from aladin_service.reports.index_plot import check_plot, curve_tables, draw_curves
@@ -58,8 +58,8 @@ def _engine_info(
     index: Path, location: EngineLocation, *, as_json: bool, plot: Path | None
 ) -> None:
     """Show the contents of an index in a vector database."""
-    from aladin_index.engines.connect import connect
     from aladin_index.engines.engine_index import describe_engine_index
+    from aladin_index.open import connect
     from aladin_network.errors import InputError
     from aladin_service.reports.index_facts import engine_index_data, engine_index_facts
     from aladin_service.reports.index_plot import curve_tables

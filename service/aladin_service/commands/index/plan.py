@@ -144,8 +144,7 @@ def plan(
     is extrapolated beyond them. A plan covers the photos or the texts: for texts, run it with
     their numbers.
     """
-    from aladin_index.plan.constants import PACKAGED_CONSTANTS, read_constants
-    from aladin_index.plan.measurements import read_measurements
+    from aladin_index.plan.constants import PACKAGED_CONSTANTS, read_constants, read_measurements
     from aladin_index.plan.plan import make_plan
     from aladin_index.plan.workload import Workload
     from aladin_service.reports.plan_report import plan_data, plan_notes, plan_table

@@ -15,7 +15,7 @@ from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
     from aladin_index.engines.push import PushReport
-    from aladin_index.format.engine_location import EngineLocation
+    from aladin_index.format.layout import EngineLocation
 
 
 OutOption = Annotated[
@@ -136,9 +136,9 @@ def push(
     ALADIN_ENGINE_TOKEN and never stored; it is only sent to an address named by --url or
     ALADIN_ENGINE_URL. Run one push at a time per name.
     """
-    from aladin_index.engines.connect import connect
     from aladin_index.engines.push import PushSettings, push_index
-    from aladin_index.format.engine_location import location_of
+    from aladin_index.format.layout import location_of
+    from aladin_index.open import connect
     from aladin_service.settings import read_settings
 
     asked: dict[str, Any] = {
@@ -173,7 +173,7 @@ def _location(
     known: EngineLocation | None, engine: EngineKind | None, given: dict[str, Any]
 ) -> EngineLocation:
     """Combine the location of an earlier push with the options of this one."""
-    from aladin_index.format.engine_location import EngineLocation
+    from aladin_index.format.layout import EngineLocation
     from aladin_network.errors import ConfigError
 
     if known is not None and engine in (None, known.engine):
@@ -212,7 +212,7 @@ def _number(value: str) -> int | float | str:
 
 def _print_environment(location: EngineLocation, *, has_token: bool) -> None:
     """Print the environment variable that searches need."""
-    from aladin_index.format.engine_location import is_folder
+    from aladin_index.format.layout import is_folder
 
     if (location.engine == "qdrant" and is_folder(location.url)) or has_token:
         typer.echo(

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from aladin_index.engines.client import EngineItem, EngineOptions, EngineQuery
-from aladin_index.engines.connect import connect
 from aladin_index.engines.milvus.client import MilvusEngine
 from aladin_index.engines.milvus.index_kinds import INDEX_KINDS
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import parse_filter
+from aladin_index.open import connect
 from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError, InputError
 from aladin_network.types import TokenDtype
 from benchmarks.lib.milvus_server import MilvusServer

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.engines.connect import connect
 from aladin_index.engines.push import PushSettings, push_index
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
+from aladin_index.open import connect
 from benchmarks.lib.milvus_server import MilvusServer
 from tests.index.backend_contract import Publish, RemoteContract
 

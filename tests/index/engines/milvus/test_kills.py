@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from aladin_index.engines.client import EngineOptions, EngineQuery
-from aladin_index.engines.connect import connect
 from aladin_index.engines.milvus.client import MilvusEngine
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import parse_filter
+from aladin_index.open import connect
 from aladin_network.errors import EngineUnavailableError
 from benchmarks.lib.milvus_server import MilvusServer
 from tests.index.engines.made_up import EMBEDDING_DIM, codec_of, entry, schema_of, unit

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from aladin_index.engines.client import EngineItem, EngineOptions, EngineQuery
-from aladin_index.engines.connect import connect
 from aladin_index.engines.qdrant.client import QdrantEngine
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
+from aladin_index.open import connect
 from aladin_network.errors import EngineError
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from tests.index.engines.made_up import (

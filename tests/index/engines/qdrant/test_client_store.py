@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery
-from aladin_index.engines.connect import connect
 from aladin_index.engines.qdrant import client_store, messages
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import parse_filter
+from aladin_index.open import connect
 from aladin_network.errors import EngineError, EngineUnavailableError
 from tests.index.engines.made_up import EMBEDDING_DIM, TOKEN_DIM, codec_of, entry, schema_of, unit
 from tests.index.engines.qdrant.rest_server import Fault, RestServer

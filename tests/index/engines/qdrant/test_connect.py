@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from aladin_index.engines.client import EngineOptions
-from aladin_index.engines.connect import connect
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
+from aladin_index.open import connect
 from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError
 from aladin_network.types import EngineKind
 from tests.index.engines.qdrant.rest_server import RestServer

@@ -11,9 +11,9 @@ from typing import ClassVar
 import pytest
 
 from aladin_index.engines.client import EngineOptions
-from aladin_index.engines.connect import connect
 from aladin_index.engines.push import PushSettings, push_index
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
+from aladin_index.open import connect
 from aladin_network.types import EngineKind
 from tests.index.backend_contract import AgreementContract, RemoteContract
 from tests.index.contract_index import ContractIndex, Publish

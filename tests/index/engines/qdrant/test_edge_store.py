@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from aladin_index.engines.client import EngineOptions
-from aladin_index.engines.connect import connect
 from aladin_index.engines.qdrant.edge_store import EdgeStore
 from aladin_index.engines.qdrant.store import CollectionShape, Point, QdrantSettings
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
+from aladin_index.open import connect
 from aladin_network.errors import EngineError, EngineUnavailableError
 
 SHAPE = CollectionShape(embedding_dim=4, token_dim=4, token_vectors="none")

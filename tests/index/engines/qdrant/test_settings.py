@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aladin_index.engines.qdrant.store import QdrantSettings
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_network.errors import ConfigError
 
 

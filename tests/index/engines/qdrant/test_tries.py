@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from aladin_index.engines.client import EngineOptions
-from aladin_index.engines.connect import connect
-from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import EngineLocation
+from aladin_index.open import connect
 from aladin_network.errors import EngineError, EngineUnavailableError
 from tests.index.engines.qdrant.rest_server import Fault, RestServer
 

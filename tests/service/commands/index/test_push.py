@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from aladin_index.format.engine_location import EngineLocation, location_of
+from aladin_index.format.layout import EngineLocation, location_of
 from aladin_service.cli import app
 
 

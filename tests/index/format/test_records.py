@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from aladin_index.changes.writer import ChangesWriter, NewItems
-from aladin_index.format.evaluations import (
+from aladin_index.format.layout import EVALUATIONS, generation_folder
+from aladin_index.format.manifest import read_manifest
+from aladin_index.format.records import (
     Evaluation,
     drop_evaluations,
     evaluations_file,
     read_evaluations,
     store_evaluation,
 )
-from aladin_index.format.layout import EVALUATIONS, generation_folder
-from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.verify import verify_index
@@ -89,7 +89,7 @@ def test_other_data_and_other_splits_stay_the_newest_first(root: Path) -> None:
 
 
 def test_a_generation_keeps_the_last_ones(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aladin_index.format.evaluations._MOST", 2)
+    monkeypatch.setattr("aladin_index.format.records._MOST", 2)
     for number in range(4):
         store_evaluation(root, measured(root, data=f"data {number}", measured_at_s=float(number)))
     kept = [evaluation.data for evaluation in read_evaluations(root, 2)]

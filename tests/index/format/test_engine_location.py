@@ -10,13 +10,8 @@ from typing import Any
 import pytest
 
 from aladin_index.engines.client import EngineOptions
-from aladin_index.engines.connect import connect
-from aladin_index.format.engine_location import (
-    ENGINE_FILE,
-    EngineLocation,
-    location_of,
-    write_location,
-)
+from aladin_index.format.layout import ENGINE_FILE, EngineLocation, location_of, write_location
+from aladin_index.open import connect
 from aladin_network.errors import ConfigError, IndexCorruptError, IndexMismatchError
 
 MILVUS = EngineLocation(

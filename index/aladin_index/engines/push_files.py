@@ -1,30 +1,46 @@
-"""Source of a push: all items of an index of files that are live at one moment.
+"""Both folders of a push: the index of files that it reads, and the folder that it writes.
 
-`NearestSoFar` collects the exact nearest items of sample queries while the items are read, to
-choose the search width in the engine that finds enough of them.
+`PushSource` has all items of an index of files that are live at one moment. `NearestSoFar` collects
+the exact nearest items of sample queries while the items are read, to choose the search width in
+the engine that finds enough of them. The written folder has the model, the uploaded photos, and
+the location of the index in the vector database.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.search_width import ChosenSearchWidth, choose, is_saturated, sample_queries
 from aladin_index.engines.client import CollectionSchema, EngineClient, EngineItem, EngineQuery
-from aladin_index.format.engine_location import EngineLocation
-from aladin_index.format.manifest import Manifest, RecallPoint
+from aladin_index.format.disk import lock_file
+from aladin_index.format.layout import CURRENT, MODEL, EngineLocation, write_location
+from aladin_index.format.manifest import (
+    Manifest,
+    ModelEntry,
+    RecallPoint,
+    check_lengths,
+    describe_files,
+)
 from aladin_index.generations.collection_writer import EncodedPart, live_parts
 from aladin_index.generations.reader import SearchIndex
+from aladin_index.items.tables import StoredItem
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import feedback_from
 from aladin_network.config import dump_config
+from aladin_network.errors import ConfigError, IndexCorruptError, IndexWriteError
+from aladin_network.files import atomic_file, atomic_folder, make_folder
 from aladin_network.types import TARGETS, Target
 
 # Number of queries for which the results are compared with the exact nearest items.
@@ -193,3 +209,69 @@ class NearestSoFar:
             least = scores.min() - _ROUNDING
             found += sum(hit.match >= least for hit in hits)
         return float(found / (wanted * len(self.queries)))
+
+
+@contextmanager
+def only_pusher(folder: Path) -> Generator[None]:
+    """Lock the folder against other pushes, and convert errors of the disk.
+
+    Args:
+        folder: created.
+
+    Raises:
+        ConfigError: an index of files is there, or something else.
+        IndexWriteError: If another process pushes to it, or the disk cannot be written.
+    """
+    if (folder / CURRENT).exists():
+        raise ConfigError(f"{folder}: expected a folder of its own, got an index of files")
+    try:
+        with lock_file(folder) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise IndexWriteError(folder, "another push to this folder is running") from None
+            yield
+    except OSError as error:
+        reason = f"{error.strerror or error}; what is live in the engine is as it was"
+        raise IndexWriteError(error.filename or folder, reason) from error
+
+
+def copy_photos(source: Path, folder: Path, items: Iterable[StoredItem]) -> None:
+    """Copy the photos that were uploaded: only the index has them.
+
+    Args:
+        source: the index's folder.
+        folder: the new one.
+        items: Items of the index; their photos are named by the hash of their content.
+    """
+    for item in items:
+        if item.path is None or Path(item.path).is_absolute() or (folder / item.path).exists():
+            continue
+        make_folder((folder / item.path).parent)
+        with atomic_file(folder / item.path) as partial:
+            shutil.copyfile(source / item.path, partial)
+
+
+def write_folder(source: Path, folder: Path, model: ModelEntry, location: EngineLocation) -> None:
+    """Write the model and the location of the index, each atomically.
+
+    Args:
+        source: the index's folder.
+        folder: the new one.
+        model: Model of the index.
+        location: Location of the index in the vector database.
+    """
+    if not _has_model(folder, model):
+        with atomic_folder(folder / MODEL) as partial:
+            for name in model.files:
+                shutil.copyfile(source / MODEL / name, partial / name)
+    write_location(folder, location)
+
+
+def _has_model(folder: Path, model: ModelEntry) -> bool:
+    """Whether the folder has all files of a model with the same content."""
+    try:
+        check_lengths(folder / MODEL, model.files)
+    except IndexCorruptError:
+        return False
+    return describe_files(folder / MODEL, model.files) == model.files
