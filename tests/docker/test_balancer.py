@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from aladin_service.http.access.policy import NEEDED
+from aladin_service.http.access.control import NEEDED
 
 START_S = 20.0
 # Of a search: the first one and `retries`.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_service.http.access.policy import rows_of
+from aladin_service.http.access.control import rows_of
 
 Instruction = tuple[str, str]
 PINNED = re.compile(r"^[a-z0-9./_-]+:\d+\.\d+\.\d+[a-z0-9.-]*@sha256:[0-9a-f]{64}$")

@@ -17,7 +17,8 @@ import yaml
 
 from aladin_index.format.layout import EngineLocation
 from aladin_service.cli import app
-from aladin_service.http.access.policy import NEEDED, make_policy
+from aladin_service.http.access.control import NEEDED
+from aladin_service.http.access.policy import make_policy
 from aladin_service.http.access.proxies import TrustedProxies
 from aladin_service.keys.keys_file import add_key
 from aladin_service.settings import ServiceSettings

@@ -123,7 +123,7 @@ class TwoStageSearcher:
         options.check()
         modality = query.modality or MODALITY_OF[target]
         is_crossing = modality != MODALITY_OF[target]
-        parsed = parse_filter(options.filter)
+        parsed = parse_filter(options.filter) if options.filter else None
         collection = self.index.side(target, parsed)
         calibration = self.index.manifest.calibration
         _check(query, options, collection, calibration, is_crossing=is_crossing)
@@ -176,7 +176,6 @@ class TwoStageSearcher:
             except EngineUnavailableError:
                 degraded.append("evidence_unavailable")
         explain_s = time.monotonic() - explained_s
-        unknown = find_unknown_fields(self.index, search) if found.is_empty else []
         return SearchAnswer(
             hits=_hits(search, ranking, verdict, items, evidence),
             reranked=ranked.reranked,
@@ -188,7 +187,7 @@ class TwoStageSearcher:
             no_match=verdict.no_match,
             probabilities_reliable=verdict.reliable,
             unreliable_because=verdict.unreliable_because,
-            unknown_fields=unknown,
+            unknown_fields=find_unknown_fields(self.index, search) if found.is_empty else [],
             took_ms=TookMs(
                 decode=search.query.decode_ms,
                 encode=search.query.encode_ms,

@@ -35,107 +35,124 @@ if TYPE_CHECKING:
     from aladin_service.evidence.pairs import PairQuery
 
 
+IndexArgument = Annotated[
+    str | None, typer.Argument(metavar="INDEX", help="Index folder; omitted with --url.")
+]
+TextArgument = Annotated[str | None, typer.Argument(metavar="TEXT", help="Words to search for.")]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="URL of a running service, instead of INDEX; ALADIN_API_KEY is its API key.",
+    ),
+]
+ImageOption = Annotated[
+    Path | None,
+    typer.Option("--image", metavar="FILE", exists=True, dir_okay=False, help="A photo."),
+]
+RegionsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--regions",
+        metavar="FILE.npz",
+        exists=True,
+        dir_okay=False,
+        help="Ready-made regions of a photo, for an index whose model reads regions; with "
+        "--image the photo that --out draws them on.",
+    ),
+]
+ItemIdOption = Annotated[
+    str | None,
+    typer.Option("--id", metavar="ID", help="An item of the index; it is not among its own hits."),
+]
+TargetOption = Annotated[
+    Target | None,
+    typer.Option("--target", help="What to find; else texts for a photo, images for the rest."),
+]
+CountOption = Annotated[
+    int | None,
+    typer.Option("-k", min=1, max=1000, help="Hits wanted; else 10, with --out 1."),
+]
+CandidatesOption = Annotated[
+    int | None,
+    typer.Option("--candidates", min=1, help="Size of the first stage's result."),
+]
+RerankOption = Annotated[
+    bool, typer.Option("--rerank/--no-rerank", help="Order by the second stage.")
+]
+FusionOption = Annotated[
+    float | None,
+    typer.Option(
+        "--fusion", min=0, max=1, help="Weight of the alignment score; 1 is the papers' rule."
+    ),
+]
+MinProbabilityOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-probability",
+        min=0,
+        max=1,
+        help="Drop hits that are less likely to belong to the query; needs a calibrated "
+        "index. If its calibration does not apply to the query, no hit is dropped, and the "
+        "last line reports it.",
+    ),
+]
+FilterOption = Annotated[
+    str,
+    typer.Option(
+        "--filter",
+        metavar="JSON",
+        help='Metadata, e.g. {"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}.',
+    ),
+]
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Show which word matched which region.")
+]
+DrawingOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE.png",
+        dir_okay=False,
+        help="With --explain: draw each hit's photo with its regions, and the text with its "
+        "numbers; at most 20 hits, one below the other.",
+    ),
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout-ms",
+        min=1,
+        help="Time limit; skips the second stage if it would take longer, and reports that.",
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the JSON that the HTTP service answers.")
+]
+
+
 def search(
-    index: Annotated[
-        str | None, typer.Argument(metavar="INDEX", help="Folder of an index; none with --url.")
-    ] = None,
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="Words to search for.")] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            "--url",
-            metavar="URL",
-            help="Of a service, instead of INDEX; its key is taken from ALADIN_API_KEY.",
-        ),
-    ] = None,
-    image: Annotated[
-        Path | None,
-        typer.Option("--image", metavar="FILE", exists=True, dir_okay=False, help="A photo."),
-    ] = None,
-    regions: Annotated[
-        Path | None,
-        typer.Option(
-            "--regions",
-            metavar="FILE.npz",
-            exists=True,
-            dir_okay=False,
-            help="Ready-made regions of a photo, for an index whose model reads regions; with "
-            "--image the photo that --out draws them on.",
-        ),
-    ] = None,
-    item_id: Annotated[
-        str | None,
-        typer.Option(
-            "--id", metavar="ID", help="An item of the index; it is not among its own hits."
-        ),
-    ] = None,
-    target: Annotated[
-        Target | None,
-        typer.Option("--target", help="What to find; else texts for a photo, images for the rest."),
-    ] = None,
-    k: Annotated[
-        int | None,
-        typer.Option("-k", min=1, max=1000, help="Hits wanted; else 10, with --out 1."),
-    ] = None,
-    candidates: Annotated[
-        int | None,
-        typer.Option("--candidates", min=1, help="Size of the first stage's result."),
-    ] = None,
-    rerank: Annotated[
-        bool, typer.Option("--rerank/--no-rerank", help="Order by the second stage.")
-    ] = True,
-    fusion: Annotated[
-        float | None,
-        typer.Option(
-            "--fusion", min=0, max=1, help="Weight of the alignment score; 1 is the papers' rule."
-        ),
-    ] = None,
-    min_probability: Annotated[
-        float | None,
-        typer.Option(
-            "--min-probability",
-            min=0,
-            max=1,
-            help="Leave out hits that are less likely to belong to the query; needs a calibrated "
-            "index. Where its calibration may not judge the query, nothing is left out, and the "
-            "last line says so.",
-        ),
-    ] = None,
-    filter_json: Annotated[
-        str,
-        typer.Option(
-            "--filter",
-            metavar="JSON",
-            help='Metadata, e.g. {"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}.',
-        ),
-    ] = "{}",
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show which word matched which region.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE.png",
-            dir_okay=False,
-            help="With --explain: draw each hit's photo with its regions, and the text with its "
-            "numbers; at most 20 hits, one below the other.",
-        ),
-    ] = None,
-    timeout_ms: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout-ms",
-            min=1,
-            help="Leave the second stage out where it would take longer, and say so.",
-        ),
-    ] = None,
+    index: IndexArgument = None,
+    text: TextArgument = None,
+    url: UrlOption = None,
+    image: ImageOption = None,
+    regions: RegionsOption = None,
+    item_id: ItemIdOption = None,
+    target: TargetOption = None,
+    k: CountOption = None,
+    candidates: CandidatesOption = None,
+    rerank: RerankOption = True,
+    fusion: FusionOption = None,
+    min_probability: MinProbabilityOption = None,
+    filter_json: FilterOption = "{}",
+    explain: ExplainOption = False,
+    out: DrawingOption = None,
+    timeout_ms: TimeoutOption = None,
     detector: DetectorOption = None,
     device: SearchDeviceOption = "cpu",
     first_stage: FirstStageOption = "faiss",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the JSON that the HTTP service answers.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Search an index, or a service, with words, a photo or an item of the index.
 
@@ -154,12 +171,8 @@ def search(
     elif index is None:
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
     is_photo = image is not None or regions is not None
-    given = (text is not None) + is_photo + (item_id is not None)
-    if given != 1:
-        raise InputError(f"expected exactly one of TEXT, a photo and --id, got {given}")
-    found: Target = "texts" if is_photo else "images"
-    if target is not None:
-        found = target
+    _check_one_query(text is not None, is_photo, item_id is not None)
+    found: Target = target or ("texts" if is_photo else "images")
     if k is None:
         k = 10 if out is None else 1
     if out is not None:
@@ -198,6 +211,16 @@ def search(
     else:
         for line in answer_lines(answer, filtered=bool(options.filter)):
             typer.echo(line)
+
+
+def _check_one_query(*given: bool) -> None:
+    """Raise an error unless exactly one of a text, a photo and an item's id is given.
+
+    Raises:
+        InputError: If none or several are given.
+    """
+    if sum(given) != 1:
+        raise InputError(f"expected exactly one of TEXT, a photo and --id, got {sum(given)}")
 
 
 def _only_word(first: str | None, second: str | None) -> str | None:

@@ -15,7 +15,8 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from aladin_service.http.access.policy import AccessPolicy, rows_of
+from aladin_service.http.access.control import rows_of
+from aladin_service.http.access.policy import AccessPolicy
 from aladin_service.http.error_responses import error_docs
 
 _REF = "#/components/schemas/"

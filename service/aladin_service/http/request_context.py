@@ -106,26 +106,25 @@ class RequestContext:
         trace: RequestTrace | None,
     ) -> None:
         """Count a request after its answer is sent, end its trace and write its log line."""
-        route = _route(scope)
+        met = scope.get("route")
+        # The template, such as /v1/items/{target}/{item_id}; a request that was rejected before
+        # its route was looked up may still name it.
+        route: str = (
+            scope["state"].get("route", _OTHER)
+            if met is None
+            else getattr(met, "path_format", _OTHER)
+        )
         self._metrics.request(scope["method"], route, sent.status, seconds)
         if sent.status == 429:
             self._metrics.rejected(record.error_code or _OTHER)
         if trace is not None:
-            met = None if route == _OTHER else route
-            trace.end(met, None if sent.status == HUNG_UP else sent.status, record)
+            shown = None if route == _OTHER else route
+            trace.end(shown, None if sent.status == HUNG_UP else sent.status, record)
         level = logging.DEBUG if route in _PROBES and sent.status < 400 else logging.INFO
         if _ACCESS.isEnabledFor(level):
             fields = _fields(scope, route, seconds, sent, record)
             line = (scope["method"], fields["path"], sent.status, fields["ms"])
             _ACCESS.log(level, "%s %s %d %.1f ms", *line, extra={FIELDS: fields})
-
-
-def _route(scope: Scope) -> str:
-    """Return the template of the matched route, such as ``/v1/items/{target}/{item_id}``."""
-    route = scope.get("route")
-    if route is None:  # one that was refused before its route was looked for may still tell it
-        return scope["state"].get("route", _OTHER)
-    return getattr(route, "path_format", _OTHER)
 
 
 def _shown_path(scope: Scope) -> str:

@@ -145,7 +145,11 @@ class SlowQueries:
         """Keep a query if it is one of the slowest of this period so far."""
         if self.limit == 0:
             return
-        slowest = self._period().slowest
+        number = int(self._clock() // PERIOD_S)
+        if not self._periods or self._periods[-1].number != number:
+            self._periods.append(_Period(number, []))
+            self._forget()
+        slowest = self._periods[-1].slowest
         if len(slowest) >= self.limit and total_ms <= slowest[0][0]:
             return
         at_s = self._now() - total_ms / 1000
@@ -156,13 +160,6 @@ class SlowQueries:
             heapq.heappush(slowest, entry)
         else:
             heapq.heapreplace(slowest, entry)
-
-    def _period(self) -> _Period:
-        number = int(self._clock() // PERIOD_S)
-        if not self._periods or self._periods[-1].number != number:
-            self._periods.append(_Period(number, []))
-            self._forget()
-        return self._periods[-1]
 
     def _forget(self) -> None:
         oldest = int(self._clock() // PERIOD_S) - PERIODS

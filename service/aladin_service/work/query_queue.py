@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import get_args
 
-from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError
+from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError, WorkerDiedError
 from aladin_service.observe.metrics import Metrics
 from aladin_service.queries import PhotoQuery, Query, RegionsQuery, TextQuery
 from aladin_service.search.job import Answered, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.batch import Batch, QueuedQuery
 
 # Smallest factor by which one answer shrinks the limit: a single slow batch may be chance.
 _LEAST_SHARE = 0.5
@@ -66,6 +67,85 @@ class AdmissionLimit:
         elif self._has_refused:
             self._limit = min(float(self._most), self._limit + 1)
         self._has_refused = False
+
+
+@dataclass(frozen=True, eq=False)
+class QueuedQuery:
+    """A waiting query and the future of its answer.
+
+    Attributes:
+        job: The query.
+        answer: Future of the answer; cancelled when the client no longer waits.
+        since_s: Time of arrival in the queue, by `time.monotonic`.
+    """
+
+    job: SearchJob
+    answer: asyncio.Future[Answered]
+    since_s: float
+
+
+@dataclass(eq=False)
+class Batch:
+    """Queries taken out of one queue; the slot that took them has to settle each of them.
+
+    All methods but `is_wanted` are called on the event loop. The slot calls `finish` at the
+    end.
+
+    Attributes:
+        queue: Queue that the queries were taken from.
+        waiters: Queries, at least one.
+        jobs: The queries' jobs.
+        started_s: Time at which they were taken, by `time.monotonic`.
+        on_end: Called once when the slot has finished the batch.
+        was_alone: Whether the batch is a single query while nothing else ran or waited.
+        answered: Number of answers, without failed and withdrawn queries, which cost next to
+            nothing.
+        uncached: Number of answered queries whose encoding was not cached.
+    """
+
+    queue: QueueName
+    waiters: Sequence[QueuedQuery]
+    jobs: list[SearchJob]
+    started_s: float
+    on_end: Callable[[Batch], None] | None
+    was_alone: bool = False
+    answered: int = 0
+    uncached: int = 0
+
+    def is_wanted(self, place: int) -> bool:
+        """Return whether a client still waits for an answer; thread-safe."""
+        return not self.waiters[place].answer.done()
+
+    def settle(self, place: int, answer: Answered | Exception) -> None:
+        """Settle one query with an answer or an error; does nothing if it was cancelled.
+
+        Args:
+            place: Position in `jobs`.
+            answer: Answer or error; any error but an `AladinError` becomes status 500.
+        """
+        future = self.waiters[place].answer
+        if isinstance(answer, Exception):
+            if not future.done():
+                future.set_exception(answer)
+            return
+        self.answered += 1
+        self.uncached += not answer.cached
+        if not future.done():
+            queue_s = self.started_s - self.jobs[place].received_s
+            future.set_result(answer._replace(queue_ms=1000 * queue_s))
+
+    def finish(self, error: Exception | None = None) -> None:
+        """Fail all queries that have no answer yet, and release the slot.
+
+        Args:
+            error: Error of these queries, or None if the worker died.
+        """
+        for waiter in self.waiters:
+            if not waiter.answer.done():
+                waiter.answer.set_exception(error or WorkerDiedError())
+        if self.on_end is not None:
+            self.on_end(self)
+            self.on_end = None
 
 
 QUEUE_NAMES: tuple[QueueName, ...] = get_args(QueueName)
@@ -140,8 +220,7 @@ class QueryQueue:
         queue = queue_of(job.query)
         if self._closed:
             raise ShuttingDownError
-        refusal = self.refusal(queue)
-        if refusal is not None:
+        if (refusal := self.refusal(queue)) is not None:
             raise refusal
         waiter = QueuedQuery(job, asyncio.get_running_loop().create_future(), time.monotonic())
         self._queues[queue].append(waiter)
@@ -160,7 +239,8 @@ class QueryQueue:
             return NoWorkerError()
         # Each idle slot takes at least one of the waiting queries.
         ahead = self.waiting - self._pulling
-        if ahead < 0 or (ahead < self._max_waiting and self._limit.admits(self._count_in())):
+        present = self.waiting + sum(len(batch.jobs) for batch in self._running)
+        if ahead < 0 or (ahead < self._max_waiting and self._limit.admits(present)):
             return None
         return OverloadedError(round(self._bound_s(queue), 3))
 
@@ -174,29 +254,38 @@ class QueryQueue:
         try:
             while True:
                 now = time.monotonic()
-                chosen: QueueName | None = None
-                chosen_ready_s = 0.0
-                for queue, waiters in self._queues.items():
-                    if not waiters:
-                        continue
-                    since_s = waiters[0].since_s
-                    is_full = len(waiters) >= self._max_batch or self._closed
-                    ready_s = since_s if is_full else since_s + self._batch_wait_s
-                    if chosen is None or ready_s < chosen_ready_s:
-                        chosen, chosen_ready_s = queue, ready_s
-                if chosen is not None and chosen_ready_s <= now:
+                waits_s = 0.0 if self._closed else self._batch_wait_s
+                ready_s: dict[QueueName, float] = {
+                    queue: each[0].since_s + (0.0 if len(each) >= self._max_batch else waits_s)
+                    for queue, each in self._queues.items()
+                    if each
+                }
+                chosen = min(ready_s, key=ready_s.__getitem__, default=None)
+                if chosen is not None and ready_s[chosen] <= now:
                     break
                 if chosen is None and self._closed:
                     return None
-                await self._wait(None if chosen is None else chosen_ready_s - now)
+                turn = asyncio.get_running_loop().create_future()
+                self._idle.append(turn)
+                try:
+                    async with asyncio.timeout(None if chosen is None else ready_s[chosen] - now):
+                        await turn
+                except TimeoutError:
+                    pass
+                except asyncio.CancelledError:
+                    if turn.done() and not turn.cancelled():
+                        self._wake_one()  # this slot was woken but is cancelled: wake another one
+                    raise
+                finally:
+                    if turn in self._idle:
+                        self._idle.remove(turn)
         finally:
             self._pulling -= 1
         waiters = self._queues[chosen]
         taken = [waiters.popleft() for _ in range(min(len(waiters), self._max_batch))]
         was_alone = len(taken) == 1 and not self._running and not self.waiting
         jobs = [waiter.job for waiter in taken]
-        batch = Batch(chosen, taken, jobs, now, self._end, was_alone=was_alone)
-        self._running.add(batch)
+        self._running.add(batch := Batch(chosen, taken, jobs, now, self._end, was_alone=was_alone))
         self._metrics.batch(chosen, len(taken))
         if self.waiting:
             self._wake_one()
@@ -235,9 +324,6 @@ class QueryQueue:
         lone_s = max(self._lone_s.get(other, 0.0) for other in present)
         return max(_WAIT_FACTOR * lone_s, _LEAST_BOUND_S)
 
-    def _count_in(self) -> int:
-        return self.waiting + sum(len(batch.jobs) for batch in self._running)
-
     def _end(self, batch: Batch) -> None:
         self._running.discard(batch)
         if not batch.answered:
@@ -253,26 +339,8 @@ class QueryQueue:
                 self._lone_s[batch.queue] = known_s + _NEWEST * (took_s - known_s)
             else:
                 self._lone_s[batch.queue] = min(known_s, took_s)
-        bound_s = self._bound_s(batch.queue)
         first_since_s = min(waiter.since_s for waiter in batch.waiters)
-        self._limit.observe(now - first_since_s, bound_s, now)
-
-    async def _wait(self, seconds: float | None) -> None:
-        """Wait until there may be something to take."""
-        turn = asyncio.get_running_loop().create_future()
-        self._idle.append(turn)
-        try:
-            async with asyncio.timeout(seconds):
-                await turn
-        except TimeoutError:
-            pass
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._wake_one()  # this slot was woken but is cancelled, so wake another one
-            raise
-        finally:
-            if turn in self._idle:
-                self._idle.remove(turn)
+        self._limit.observe(now - first_since_s, self._bound_s(batch.queue), now)
 
     def _wake_one(self) -> None:
         while self._idle:

@@ -15,7 +15,6 @@ from typing import Any
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_network.errors import WorkerDiedError
 from aladin_service.search.job import Answered
-from aladin_service.work.batch import Batch
 from aladin_service.work.crashing_generations import Attempt
 from aladin_service.work.job_queue import QueuedJob
 from aladin_service.work.live_index import LiveState
@@ -33,6 +32,7 @@ from aladin_service.work.messages import (
     read_message,
 )
 from aladin_service.work.process_start import end_process, start_process
+from aladin_service.work.query_queue import Batch
 from aladin_service.work.worker import WorkerPlan
 
 _LOG = logging.getLogger(__name__)

@@ -8,21 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError, WorkerDiedError
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.batch import Batch, WorkerSlot
 from aladin_service.work.job_queue import JobQueues, QueuedJob
 from aladin_service.work.live_index import EngineStatus
-from aladin_service.work.query_queue import QueryQueue
+from aladin_service.work.query_queue import Batch, QueryQueue
 from aladin_service.work.worker import JOB_THREADS, QUEUE_THREADS, Job, Worker, max_waiting_jobs
 
 T = TypeVar("T")
@@ -110,6 +109,56 @@ class Workers(Protocol):
     def health(self) -> WorkersHealth:
         """Return the state of the workers."""
         ...
+
+
+class WorkerSlot(Generic[T]):
+    """Takes batches or jobs out of a queue for one worker, one at a time."""
+
+    def __init__(
+        self, take: Callable[[], Awaitable[T | None]], run: Callable[[T], Awaitable[None]]
+    ) -> None:
+        """Start to take work.
+
+        Args:
+            take: Waits for the next piece of work, or returns None at the end of the queue;
+                cancelling it loses no work.
+            run: Processes a piece of work.
+        """
+        self._take = take
+        self._run = run
+        self._waits = False
+        self._stopped = False
+        self._task = asyncio.create_task(self._work())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the slot takes no more work and has finished what it took."""
+        return self._task.done()
+
+    def stop(self) -> None:
+        """Take no more work; finish what was taken."""
+        self._stopped = True
+        if self._waits:
+            self._task.cancel()
+
+    async def ended(self) -> None:
+        """Wait until the slot has stopped and has finished what it took."""
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def abort(self) -> None:
+        """Cancel the slot, whatever it is doing."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while not self._stopped:
+            self._waits = True
+            work = await self._take()
+            self._waits = False
+            if work is None:
+                return
+            await self._run(work)
+            del work  # release its memory while waiting for the next piece
 
 
 class _Task(NamedTuple):

@@ -177,7 +177,13 @@ async def test_a_deleted_item_is_gone_and_may_come_again(
 @pytest.mark.parametrize(
     ("target", "body", "status", "code", "says"),
     [
-        ("images", {"id": "a", "text": "no photo"}, 422, "invalid_field", "expected an image"),
+        (
+            "images",
+            {"id": "a", "text": "no photo"},
+            422,
+            "invalid_field",
+            "an image item requires an image",
+        ),
         ("images", {"id": "a", "image": "!"}, 422, "invalid_field", "not base64"),
         ("images", {"id": "a", "image": b64(b"no photo")}, 415, "not_an_image", "item 'a'"),
         ("images", {"image": b64(b"x")}, 422, "invalid_field", "id: Field required"),
@@ -186,8 +192,14 @@ async def test_a_deleted_item_is_gone_and_may_come_again(
         ("texts", {"id": "a" * 1001, "text": "a"}, 422, "invalid_field", "id: "),
         ("texts", {"id": "a\nb", "text": "a"}, 422, "invalid_field", "control characters"),
         ("images", {"id": "\0", "image": b64(b"x")}, 422, "invalid_field", "control characters"),
-        ("texts", {"id": "a"}, 422, "invalid_field", "expected a text"),
-        ("texts", {"id": "a", "text": "a", "uri": "u"}, 422, "invalid_field", "no uri"),
+        ("texts", {"id": "a"}, 422, "invalid_field", "a text item requires text"),
+        (
+            "texts",
+            {"id": "a", "text": "a", "uri": "u"},
+            422,
+            "invalid_field",
+            "a text item cannot have an image, regions or a uri",
+        ),
         ("texts", {"id": "a", "text": "a", "colour": 1}, 422, "invalid_field", "unknown field"),
         ("texts", {"id": "a", "text": "dog " * 40}, 422, "text_too_long", "item 'a'"),
         ("texts", {"id": "a", "text": "x" * 2001}, 422, "text_too_long", "item 'a'"),

@@ -26,7 +26,7 @@ from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import OverloadedError
 from aladin_service.http.access.policy import make_policy
-from aladin_service.http.search_requests import run_search
+from aladin_service.http.routes.search import run_search
 from aladin_service.http.state import ServiceState
 from aladin_service.intake.photo_fetcher import PhotoFetcher
 from aladin_service.intake.sources import image_items, text_items

@@ -16,7 +16,7 @@ from aladin_service.http.access.policy import make_policy
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.limits import BodyLimit
 from aladin_service.http.request_context import RequestContext
-from aladin_service.http.search_requests import SearchRequest
+from aladin_service.http.routes.search import SearchRequest
 from aladin_service.http.state import ServiceState
 from aladin_service.intake.photo_fetcher import PhotoFetcher
 from aladin_service.observe.metrics import Metrics

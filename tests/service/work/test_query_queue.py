@@ -16,8 +16,7 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.queries import EmbeddingQuery, ItemQuery, PhotoQuery, Query, TextQuery
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.batch import Batch
-from aladin_service.work.query_queue import QueryQueue, queue_of
+from aladin_service.work.query_queue import Batch, QueryQueue, queue_of
 
 pytestmark = pytest.mark.anyio
 

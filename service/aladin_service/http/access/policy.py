@@ -13,9 +13,6 @@ import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
-
-from starlette.routing import compile_path
 
 from aladin_network.errors import ConfigError
 from aladin_service.http.access.origins import check_origins, is_loopback
@@ -129,70 +126,6 @@ def _version(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-class Needed(NamedTuple):
-    """One row of the access table.
-
-    Attributes:
-        method: HTTP method.
-        path: Path of the route in the route's notation.
-        scope: Scope that a request needs, or "open" if it needs none.
-    """
-
-    method: str
-    path: str
-    scope: Scope | Literal["open"]
-
-
-# Requests that are not listed here are rejected, even if there is a route: a new route stays closed
-# until it is listed.
-NEEDED = (
-    Needed("POST", "/v1/search/images", "read"),
-    Needed("POST", "/v1/search/texts", "read"),
-    Needed("POST", "/v1/search/batch", "read"),
-    Needed("GET", "/v1/explain.png", "read"),
-    Needed("POST", "/v1/explain.png", "read"),
-    Needed("POST", "/knn-service", "read"),
-    Needed("POST", "/metadata", "read"),
-    Needed("GET", "/indices-list", "read"),
-    Needed("GET", "/v1/items/{target}/{item_id:path}", "read"),
-    Needed("POST", "/v1/items/{target}", "write"),
-    Needed("DELETE", "/v1/items/{target}/{item_id:path}", "write"),
-    Needed("GET", "/v1/images/{item_id:path}", "read"),
-    Needed("GET", "/v1/index", "read"),
-    Needed("GET", "/v1/index/state", "read"),
-    # It shows what others searched for.
-    Needed("GET", "/v1/index/slow-queries", "metrics"),
-    Needed("GET", "/healthz", "open"),
-    Needed("GET", "/readyz", "open"),
-    Needed("GET", "/metrics", "metrics"),
-    # The page and the API description disclose nothing of the index; the page asks for a key.
-    Needed("GET", "/", "open"),
-    Needed("GET", "/state", "open"),
-    Needed("GET", "/page/limits.json", "open"),
-    Needed("GET", "/page/{name}", "open"),
-    Needed("GET", "/docs", "open"),
-    Needed("GET", "/openapi.json", "open"),
-)
-
-_BY_PATH: dict[str, dict[str, Needed]] = {}
-for _row in NEEDED:
-    _BY_PATH.setdefault(_row.path, {})[_row.method] = _row
-_PATTERNS = [(compile_path(path)[0], rows) for path, rows in _BY_PATH.items() if "{" in path]
-
-
-def rows_of(path: str) -> dict[str, Needed]:
-    """Return the rows of a path by method; empty if the service has no such path.
-
-    Args:
-        path: Decoded path of a request.
-    """
-    exact = _BY_PATH.get(path)
-    if exact is not None:
-        return exact
-    # Not match: the router's own patterns would accept "x" followed by a line break for "x".
-    return next((rows for pattern, rows in _PATTERNS if pattern.fullmatch(path)), {})
 
 
 # Limit per client: a mistyped key is tried by hand, or by a program at its start.

@@ -12,7 +12,7 @@ from aladin_network.errors import InputError
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.etags import NOT_MODIFIED_DOCS, IfNoneMatch, answer_version, known_versions
-from aladin_service.http.search_requests import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
+from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
 from aladin_service.http.state import Service, ServiceState, until_disconnect
 from aladin_service.photos.photo_bytes import PhotoBytes
 from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from aladin_network.errors import InputError
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.etags import NOT_MODIFIED_DOCS, IfNoneMatch, answer_version, known_versions
-from aladin_service.http.search_requests import MAX_ASKED_ID_CHARS
+from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS
 from aladin_service.http.state import Service, until_disconnect
 from aladin_service.work.jobs import ReadPhoto
 

@@ -1,20 +1,162 @@
-"""Searches: images for words or a photo, texts for a photo or words."""
+"""Search requests: conversion of the request body to a query and options; the response."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+import asyncio
+import time
+from typing import Annotated
 
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from aladin_index.items.filters import parse_filter
+from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_index.search.results import SearchAnswer
+from aladin_network.errors import OverloadedError, TextTooLongError
 from aladin_network.types import Target
-from aladin_service.http.error_responses import error_docs
-from aladin_service.http.search_requests import (
-    SEARCH_REQUEST_DOCS,
-    SearchBody,
-    SearchRequest,
-    run_search,
+from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
+from aladin_service.http.error_responses import (
+    HUNG_UP,
+    error_docs,
+    failure_of,
+    invalid_input,
 )
 from aladin_service.http.state import Service, ServiceState, until_disconnect
-from aladin_service.search.job import Answered
+from aladin_service.intake.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
+from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
+from aladin_service.queries import ItemQuery, PhotoQuery, Query, RegionsQuery, TextQuery
+from aladin_service.search.job import Answered, SearchJob
+from aladin_service.work.query_queue import queue_of
+
+_QUERIES = ("text", "image", "id", "image_url", "regions")
+
+REGIONS_DESCRIPTION = (
+    "Regions that a detector found in a photo, for an index whose model reads regions: an npz file"
+    " with `vectors` (regions x numbers), `boxes` (in fractions of the photo, or in pixels with"
+    " `image_size`) and perhaps `labels` and `detector`."
+)
+
+# Longest ID in a request: builds accept IDs of any length, such as paths and URLs.
+MAX_ASKED_ID_CHARS = 4096
+
+
+class _QueryFields:
+    """The forms of a query in a request, of which exactly one is given."""
+
+    text: str | None = Field(default=None, description="Words to search for.")
+    image: Upload | None = Field(default=None, description="A picture file.")
+    id: str | None = Field(
+        default=None,
+        max_length=MAX_ASKED_ID_CHARS,
+        description="An item of the index; it is not among its own hits.",
+    )
+    image_url: str | None = Field(
+        default=None,
+        max_length=MAX_URL_CHARS,
+        description="URL of a picture file, on a host that the service may fetch photos from;"
+        " by default, there are none.",
+    )
+    regions: Upload | None = Field(default=None, description=REGIONS_DESCRIPTION)
+
+
+# The dataclass is frozen; the model that takes over its fields need not be.
+class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[reportGeneralTypeIssues]
+    """What to search for, exactly one of the first five fields, and the options."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"text": "two dogs in the snow", "k": 5}]},
+    )
+
+    @model_validator(mode="after")
+    def _one_query(self) -> SearchBody:
+        given = [name for name in _QUERIES if getattr(self, name) is not None]
+        if len(given) != 1:
+            got = " and ".join(given) or "none"
+            raise ValueError(f"expected exactly one of {', '.join(_QUERIES)}, got {got}")
+        return self
+
+    async def query(self, fetcher: PhotoFetcher) -> Query:
+        """Return what to search for.
+
+        Args:
+            fetcher: Fetches the photo if it is given by its URL.
+
+        Raises:
+            AladinError: See `PhotoFetcher.fetch`.
+        """
+        if self.text is not None:
+            return TextQuery(self.text)
+        if self.image is not None:
+            return PhotoQuery(self.image)
+        if self.image_url is not None:
+            return PhotoQuery(*await fetcher.fetch([self.image_url]), source="image_url")
+        if self.regions is not None:
+            return RegionsQuery(self.regions)
+        assert self.id is not None  # by _one_query
+        return ItemQuery(self.id)
+
+    def options(self) -> SearchOptions:
+        """Return how to search, without the query."""
+        return SearchOptions(**{name: getattr(self, name) for name in OPTION_NAMES})
+
+
+async def read_search_body(request: Request, service: Service) -> SearchBody:
+    """Read a search request, JSON or multipart.
+
+    Raises:
+        ContentTypeError: If the body is neither.
+        InputError: If it is malformed, or a field is unknown, missing or invalid.
+        BodyTooLargeError: If it exceeds the limit (by the middleware, while it is read).
+    """
+    body = await read_body(request, service, json_fields=("filter",))
+    validate, strict = SearchBody.model_validate, body.kind == "json"
+    try:
+        # Strict: the text "10" is not accepted as a number in JSON.
+        return await run_sized(service, body.num_bytes, validate, body.fields, strict=strict)
+    except ValidationError as error:
+        raise invalid_input(error) from None
+
+
+SearchRequest = Annotated[SearchBody, Depends(read_search_body)]
+
+SEARCH_REQUEST_DOCS = request_docs(SearchBody.model_json_schema(), form_title="SearchForm")
+
+
+async def run_search(
+    service: ServiceState, query: Query, target: Target, options: SearchOptions
+) -> Answered:
+    """Let a worker answer one query, and count it; cancelling it withdraws the query.
+
+    Raises:
+        InputError: If the text is too long, or the filter is too large or malformed.
+        AladinError: See `Workers.search`.
+    """
+    # Checked before the query waits for a worker and is sent to the worker's process.
+    most = service.settings.max_text_chars
+    if isinstance(query, TextQuery) and len(query.text) > most:
+        raise TextTooLongError(len(query.text), most, "characters")
+    if options.filter:
+        parse_filter(options.filter)
+    job = SearchJob(query=query, target=target, options=options, received_s=time.monotonic())
+    request = CURRENT_REQUEST.get()
+    request_id = None if request is None else request.request_id
+    try:
+        answered = await service.workers.search(job)
+    except OverloadedError:
+        raise  # rejected at once, so it was not slow
+    except Exception as error:
+        service.slow_queries.failed(job, failure_of(error).status, request_id)
+        raise
+    except asyncio.CancelledError:
+        service.slow_queries.failed(job, HUNG_UP, request_id)
+        raise
+    service.slow_queries.answered(job, answered, request_id)
+    queue = queue_of(query)
+    service.metrics.answered(queue, answered)
+    if request is not None:
+        request.searches.append(SearchRecord(queue, job, answered))
+    return answered
+
 
 router = APIRouter(
     prefix="/v1/search",
@@ -31,7 +173,8 @@ router = APIRouter(
 )
 async def search_images(request: Request, body: SearchRequest, service: Service) -> Response:
     """Find the images that fit a text, a photo or an item of the index."""
-    return await _search(request, body, "images", service)
+    answered = await until_disconnect(request, _find(body, "images", service))
+    return Response(answered.body, media_type="application/json")
 
 
 @router.post(
@@ -42,13 +185,7 @@ async def search_images(request: Request, body: SearchRequest, service: Service)
 )
 async def search_texts(request: Request, body: SearchRequest, service: Service) -> Response:
     """Find the texts that fit a photo, a text or an item of the index."""
-    return await _search(request, body, "texts", service)
-
-
-async def _search(
-    request: Request, body: SearchBody, target: Target, service: ServiceState
-) -> Response:
-    answered = await until_disconnect(request, _find(body, target, service))
+    answered = await until_disconnect(request, _find(body, "texts", service))
     return Response(answered.body, media_type="application/json")
 
 

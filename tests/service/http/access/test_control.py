@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aladin_service.http.access.policy import NEEDED
+from aladin_service.http.access.control import NEEDED
 from aladin_service.keys.keys_file import add_key, remove_key
 
 pytestmark = pytest.mark.anyio

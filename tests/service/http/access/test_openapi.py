@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aladin_service.http.access.policy import rows_of
+from aladin_service.http.access.control import rows_of
 
 pytestmark = pytest.mark.anyio
 

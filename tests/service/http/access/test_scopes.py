@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aladin_service.http.access.policy import NEEDED, rows_of
+from aladin_service.http.access.control import NEEDED, rows_of
 from aladin_service.http.app import create_app
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
