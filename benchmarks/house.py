@@ -68,16 +68,16 @@ class Budget(NamedTuple):
     files: int
 
 
-# Each of these limits is to be lowered to 0; none may rise.
+# Numbers of exceptions to the rules; none may rise.
 MAX_FOLDER_CYCLES = 0
-MAX_LONG_FUNCTIONS = 4
-MAX_LONG_FILES = 2
+MAX_LONG_FUNCTIONS = 0
+MAX_LONG_FILES = 0
 MAX_SMALL_MODULES = 0
 MAX_DANGLING_ENTRIES = 0
 
-# A query is to come down to 120 functions in 35 files.
+# Functions and files of ours that a request runs through; a change that needs more says why.
 QUERY_BUDGET = Budget(functions=120, files=35)
-PHOTO_BUDGET = Budget(functions=150, files=45)
+PHOTO_BUDGET = Budget(functions=131, files=40)
 
 
 def main() -> int:

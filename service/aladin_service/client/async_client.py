@@ -210,8 +210,7 @@ class AsyncAladinClient:
         The file also carries the numbers, see `aladin_service.evidence.png.read_evidence`.
 
         Args:
-            item_id: Id of an indexed photo for a text query, or of an indexed text for a photo
-                query.
+            item_id: Id of an indexed photo for a text query, of an indexed text for a photo.
             text: words; or one of those that follow.
             query_id: Id of another item of the index.
             image: a photo that is not in the index.
@@ -270,8 +269,7 @@ class AsyncAladinClient:
             items: read as the requests go out.
             on_duplicate: Treatment of ids that already exist.
             max_items: Maximum number of items in a request.
-            max_bytes: Maximum size of a request's pictures in bytes; a larger picture is sent
-                alone.
+            max_bytes: Maximum bytes of pictures in a request; a larger picture is sent alone.
 
         Yields:
             The result of each request, once it is on the disk; an error undoes none before it.

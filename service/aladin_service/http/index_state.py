@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import Any, Literal, overload
 
@@ -13,31 +12,7 @@ from aladin_index.generations.history import GenerationRecord
 from aladin_network.calibration.measures import CalibrationFigures
 from aladin_network.types import Target
 from aladin_service.client.answers import CalibratedOn, UnreliableDirections
-from aladin_service.work.index_report import IndexReport
-
-# Matches where an absolute path begins: not inside a word, an address or a relative path.
-_START = re.compile(r"(?<![\w./:~-])/(?=[^\s/])")
-_PLACE_IN_FILE = re.compile(r"@\d+$")
-
-
-def without_paths(reason: str) -> str:
-    """Remove absolute paths from the reason why an item was skipped.
-
-    A path may have spaces and colons, so it is taken to reach up to the last slash of the text;
-    of a reason that begins with the path of its file, the file's name is removed as well.
-
-    Args:
-        reason: Reason as a build recorded it, e.g. ``/data/a b.jpg: not an image``.
-    """
-    start = _START.search(reason)
-    if start is None:
-        return reason
-    begin, end = start.start(), reason.rindex("/") + 1
-    name, colon, rest = reason[end:].partition(": ")
-    if begin == 0 and colon:
-        return rest
-    return reason[:begin] + _PLACE_IN_FILE.sub("", name) + colon + rest
-
+from aladin_service.work.index_report import IndexReport, without_paths
 
 Standing = Literal["live", "refused", "earlier", "rolled back"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -16,6 +17,10 @@ from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.backend import Collection, SearchBackend
 from aladin_network.errors import IndexCorruptError, IndexMismatchError, IndexNotReadyError
 from aladin_network.types import Target
+
+# Matches where an absolute path begins: not inside a word, an address or a relative path.
+_START = re.compile(r"(?<![\w./:~-])/(?=[^\s/])")
+_PLACE_IN_FILE = re.compile(r"@\d+$")
 
 
 class IndexReport(NamedTuple):
@@ -108,3 +113,22 @@ def _report_engine(index: EngineIndex, offset: int) -> IndexReport:
 
 def _count(side: Collection) -> ItemCounts:
     return ItemCounts(built=side.entry.count, added=None, deleted=None, live=side.count)
+
+
+def without_paths(reason: str) -> str:
+    """Remove absolute paths from the reason why an item was skipped.
+
+    A path may have spaces and colons, so it is taken to reach up to the last slash of the text;
+    of a reason that begins with the path of its file, the file's name is removed as well.
+
+    Args:
+        reason: Reason as a build recorded it, e.g. ``/data/a b.jpg: not an image``.
+    """
+    start = _START.search(reason)
+    if start is None:
+        return reason
+    begin, end = start.start(), reason.rindex("/") + 1
+    name, colon, rest = reason[end:].partition(": ")
+    if begin == 0 and colon:
+        return rest
+    return reason[:begin] + _PLACE_IN_FILE.sub("", name) + colon + rest
