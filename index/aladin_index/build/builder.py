@@ -111,15 +111,7 @@ def build_index(
         if not settings.resume:
             discard(out)
         catalogues = stack.enter_context(listed(out, sources, settings, progress, seconds))
-        rows: dict[Target, range] = {
-            target: rows_of_part(catalogue.count, settings, target)
-            for target, catalogue in catalogues.items()
-        }
-        dim = checkpoint.model.matching.dim
-        shapes: dict[Target, tuple[int, int]] = {
-            target: (len(of_target), dim) for target, of_target in rows.items()
-        }
-        check_first_stages(shapes, settings)
+        rows = _rows_to_build(catalogues, settings, checkpoint.model.matching.dim)
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
         with seconds.measure("list"):
@@ -137,6 +129,26 @@ def build_index(
         generation = build.run(model, calibration)
         discard(out)
     return _report(out, generation, seconds.seconds)
+
+
+def _rows_to_build(
+    catalogues: Mapping[Target, Catalogue], settings: BuildSettings, dim: int
+) -> dict[Target, range]:
+    """Return the rows of each collection that the settings' part has, after a check of its ANN.
+
+    Raises:
+        InputError: If there are too few items for so many parts.
+        ConfigError: If the ANN that is asked for cannot be built for so many embeddings.
+    """
+    rows: dict[Target, range] = {
+        target: rows_of_part(catalogue.count, settings, target)
+        for target, catalogue in catalogues.items()
+    }
+    shapes: dict[Target, tuple[int, int]] = {
+        target: (len(of_target), dim) for target, of_target in rows.items()
+    }
+    check_first_stages(shapes, settings)
+    return rows
 
 
 def _sources(

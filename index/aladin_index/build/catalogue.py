@@ -208,7 +208,7 @@ def _but(connection: sqlite3.Connection) -> str:
         return ""
     first = "SELECT id, reason FROM left_out ORDER BY number LIMIT 1"
     item_id, reason = connection.execute(first).fetchone()
-    return f"; {count} left out, e.g. {item_id!r}: {reason}"
+    return f"; {count} skipped, e.g. {item_id!r}: {reason}"
 
 
 def _repetition(connection: sqlite3.Connection, lines: list[_Line], target: Target) -> InputError:
@@ -219,7 +219,7 @@ def _repetition(connection: sqlite3.Connection, lines: list[_Line], target: Targ
             return InputError(
                 f"{target}: id {item_id!r} repeats, item {row + 1} after item {found[0] + 1}"
             )
-    raise AssertionError("the database refused lines of which no id repeats")
+    raise AssertionError("the database rejected lines without a repeated id")
 
 
 def _file_state(path: Path) -> str:

@@ -97,8 +97,8 @@ def begin(
         plan = _read_plan(work / _PLAN)
         if plan.fingerprint != fingerprint:
             raise IndexMismatchError(
-                "cannot resume, for the items, the model or the settings are not those of the "
-                "build that was cut short (build without resuming to start over): fingerprint",
+                "cannot resume: the items, the model or the settings differ from those of the "
+                "interrupted build (build without resuming to start over): fingerprint",
                 plan.fingerprint[:12],
                 fingerprint[:12],
             )
@@ -167,7 +167,7 @@ def rows_of_part(count: int, settings: BuildSettings, target: Target) -> range:
     rows = range(start, min(stop, count))
     if not rows:
         raise InputError(
-            f"{target}: part {number} of {parts} is empty, for {count} items make {batches} "
+            f"{target}: part {number} of {parts} is empty: {count} items make {batches} "
             f"batches of {settings.batch_size}"
         )
     return rows

@@ -221,8 +221,8 @@ class ChangesWriter:
                 if not live.is_in_place:
                     raise IndexWriteError(
                         self._root,
-                        "the folder of the index was replaced during this call; nothing of it is "
-                        "in the one that is there now",
+                        "the folder of the index was replaced during this call; nothing was "
+                        "written to the new folder",
                     )
         except OSError as error:
             reason = f"{error.strerror or error}; nothing of this call was applied"

@@ -263,7 +263,7 @@ class WorkerPool:
                 self._failed_starts += 1
             if self._failed_starts >= ATTEMPTS:
                 raise ClusterError(f"no worker starts on the nodes: {reason}") from error
-            _LOG.warning("a worker did not start, another one is asked for: %s", reason)
+            _LOG.warning("a worker did not start; requesting another one: %s", reason)
             return
         worker.host = facts.host
         self._idle.append(worker)
@@ -295,7 +295,7 @@ class WorkerPool:
         failures[folder] += 1
         if failures[folder] >= ATTEMPTS:
             raise ClusterError(f"{folder.name} failed {ATTEMPTS} times, the last time at {reason}")
-        _LOG.warning("%s is given to another worker: %s", folder.name, reason)
+        _LOG.warning("%s: passed to another worker: %s", folder.name, reason)
         return None
 
     def _nobody_came(self) -> str:

@@ -103,7 +103,7 @@ def _check_listens(address: str, host: str, port: int) -> None:
         socket.create_connection((host, port), timeout=_CONNECT_S).close()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ClusterError(f"nobody answers at {address}: {reason}") from error
+        raise ClusterError(f"no answer from {address}: {reason}") from error
 
 
 class RayEncoding:

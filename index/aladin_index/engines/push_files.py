@@ -232,7 +232,7 @@ def only_pusher(folder: Path) -> Generator[None]:
                 raise IndexWriteError(folder, "another push to this folder is running") from None
             yield
     except OSError as error:
-        reason = f"{error.strerror or error}; what is live in the engine is as it was"
+        reason = f"{error.strerror or error}; the live generation in the engine is unchanged"
         raise IndexWriteError(error.filename or folder, reason) from error
 
 

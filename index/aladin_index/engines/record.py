@@ -166,7 +166,7 @@ def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
     pieces = client.read_record(generation)
     where = f"{client.kind}: generation {generation}"
     if pieces is None or not is_whole(pieces):
-        raise IndexNotReadyError(f"{where} is not there, or not whole")
+        raise IndexNotReadyError(f"{where} is missing or incomplete")
     return GenerationRecord.read(pieces, where)
 
 

@@ -59,7 +59,7 @@ def export_index(
     """
     progress = progress or NullProgress()
     if out.exists():
-        raise ConfigError(f"{out}: is there already; an export makes a new folder")
+        raise ConfigError(f"{out}: already exists; an export needs a new folder")
     with open_index(index) as opened, _write_errors(out), atomic_folder(out) as folder:
         exports: dict[Target, _SideExport] = {}
         for target in opened.manifest.targets:

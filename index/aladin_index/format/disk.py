@@ -98,8 +98,8 @@ def check_folder(root: Path) -> None:
         partial = name.startswith(".") and name.endswith((".partial", ".old"))
         if name not in known and name not in _OF_SYSTEMS and not (LOCK in names and partial):
             raise ConfigError(
-                f"{root}: expected a new folder, an empty one or an index, got a folder that holds "
-                f"{name!r}; choose another folder"
+                f"{root}: expected a new folder, an empty one or an index, got a folder that "
+                f"contains {name!r}; choose another folder"
             )
 
 
@@ -177,7 +177,7 @@ def _end_publishing(root: Path) -> None:
 
 def _write_error(root: Path, path: Path | str, reason: str) -> IndexWriteError:
     is_live = (root / CURRENT).exists()
-    state = "the live generation is as it was" if is_live else "nothing is live yet"
+    state = "the live generation is unchanged" if is_live else "no generation is live yet"
     again = "the command can be run again (a build with --resume)"
     return IndexWriteError(path, f"{reason}; {state}, and {again}")
 

@@ -154,7 +154,7 @@ def location_of(path: Path) -> EngineLocation | None:
     except OSError as error:
         raise IndexCorruptError(file, f"cannot be read ({error.strerror})") from error
     except (ValueError, TypeError, KeyError) as error:
-        raise IndexCorruptError(file, "does not say where the index is") from error
+        raise IndexCorruptError(file, "does not give the location of the index") from error
     if version != SCHEMA_VERSION:
         raise IndexMismatchError(f"{file}: schema version", SCHEMA_VERSION, version)
     try:
@@ -200,8 +200,8 @@ def check_kept_in_files(root: Path) -> None:
     """
     if (root / ENGINE_FILE).exists():
         raise InputError(
-            f"{root}: expected an index of files, got one that an engine keeps ({ENGINE_FILE}); "
-            "do this with the index that it was pushed from, and push that again"
+            f"{root}: expected an index of files, got one that a vector database stores "
+            f"({ENGINE_FILE}); run this on the index that was pushed, and push it again"
         )
 
 
@@ -220,7 +220,7 @@ def live_generation(root: Path) -> int:
         check_kept_in_files(root)
         reason = f"no index here, it has no {CURRENT}"
         if (root / BUILD).is_dir():
-            reason += "; a build was cut short here, run it again with --resume"
+            reason += "; an interrupted build is here; run it again with --resume"
         raise IndexNotReadyError(f"{root}: {reason}") from None
     except (OSError, ValueError) as error:
         raise IndexCorruptError(path, f"cannot be read ({error})") from error
@@ -228,7 +228,7 @@ def live_generation(root: Path) -> int:
         raise IndexCorruptError(path, f"expected the number of a generation, got {name!r}")
     generation = int(name)
     if not generation_folder(root, generation).is_dir():
-        raise IndexCorruptError(path, f"names generation {generation}, which is not there")
+        raise IndexCorruptError(path, f"names generation {generation}, which does not exist")
     return generation
 
 

@@ -145,7 +145,7 @@ def store_evaluation(root: Path, evaluation: Evaluation) -> None:
         # Also prevents the removal of the generation meanwhile, see `drop_evaluations`.
         with changes_lock(root):
             if evaluation.generation not in published_generations(root):
-                raise IndexWriteError(root, f"generation {evaluation.generation} is gone")
+                raise IndexWriteError(root, f"generation {evaluation.generation} no longer exists")
             model_id = read_manifest(generation_folder(root, evaluation.generation)).model.id
             if model_id != evaluation.model_id:
                 raise IndexMismatchError(f"{root}: model", model_id, evaluation.model_id)

@@ -89,8 +89,8 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
             for target, side in sides.items():
                 if side.live.count == 0:
                     raise InputError(
-                        f"{target}: all items are removed; a generation needs at least one, so "
-                        "add some first, or build the index anew without this side"
+                        f"{target}: all items were removed, and a generation needs at least one: "
+                        "add some first, or rebuild the index without this collection"
                     )
             generation, carried = index.generation, 0
             if any(side.has_changes for side in sides.values()):

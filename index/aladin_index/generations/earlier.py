@@ -75,10 +75,10 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
             to = max((number for number in published if number < live), default=None)
             if to is None:
                 raise InputError(
-                    f"{root}: no generation before {live} to go back to; others: {others}"
+                    f"{root}: no generation before {live} to roll back to; others: {others}"
                 )
         if to not in published or to == live:
-            found = "the live one" if to == live else "not there"
+            found = "already live" if to == live else "missing"
             raise InputError(f"{root}: generation {to} is {found}; others: {others}")
         folder = generation_folder(root, to)
         manifest = read_manifest(folder)

@@ -81,7 +81,7 @@ def _repetition(connection: sqlite3.Connection, ids: Sequence[str], part: int) -
         found = connection.execute("SELECT part FROM ids WHERE id = ?", (item_id,)).fetchone()
         if found is not None and found[0] != part:
             return item_id, found[0]
-    raise AssertionError("the database refused ids of which none repeats")
+    raise AssertionError("the database rejected ids without a repetition")
 
 
 class MergeReport(NamedTuple):
@@ -145,9 +145,9 @@ def merge_indexes(
         twice = next(
             part for part, place in zip(parts, places, strict=True) if places.count(place) > 1
         )
-        raise InputError(f"{twice}: is given twice; each index is merged once")
+        raise InputError(f"{twice}: given twice; an index can be merged only once")
     if out.resolve() in places:
-        raise InputError(f"{out}: is one of the indexes to merge; give another folder for all")
+        raise InputError(f"{out}: one of the indexes to merge; choose another output folder")
     check_folder(out)
     with ExitStack() as opened:
         indexes = [opened.enter_context(open_index(part)) for part in parts]
@@ -201,7 +201,7 @@ def _sides(indexes: Sequence[SearchIndex]) -> dict[Target, list[_Part]]:
             expected, found = parts[0].side.entry.token_dtype, part.side.entry.token_dtype
             if found != expected:
                 raise IndexMismatchError(
-                    f"{part.index.path}: {target}: tokens as those of {parts[0].index.path}",
+                    f"{part.index.path}: {target}: tokens in the format of {parts[0].index.path}",
                     expected,
                     found,
                 )

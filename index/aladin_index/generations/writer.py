@@ -232,7 +232,7 @@ def _write_sides(
             first = next(iter(side.left_out), None)
             but = ""
             if first is not None:
-                but = f"; {len(side.left_out)} left out, e.g. {first.id!r}: {first.reason}"
+                but = f"; {len(side.left_out)} skipped, e.g. {first.id!r}: {first.reason}"
             raise InputError(f"{target}: expected at least one item, got none{but}")
         write_json(folder / target / SKIPPED, side.left_out)
     return counts

@@ -93,7 +93,9 @@ def evaluation_queries(
     captions: dict[str, set[str]] = {image_id: set() for image_id in image_ids}
     for text in texts:
         if text.image_id not in captions:
-            raise InputError(f"text {text.id!r} belongs to {text.image_id!r}, which is no image")
+            raise InputError(
+                f"text {text.id!r} belongs to {text.image_id!r}, which is not among the images"
+            )
         captions[text.image_id].add(text.id)
     asking = [image_id for image_id in image_ids if captions[image_id]]
     progress = progress or NullProgress()

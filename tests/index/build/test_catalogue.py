@@ -147,5 +147,5 @@ def test_what_a_source_left_out_goes_with_the_items_it_stood_among(tmp_path: Pat
     assert listed.left_out(range(1, 2)) == [between, behind]
     without = catalogue(tmp_path, [text("1"), text("2")])
     assert without.fingerprint(range(2)) != listed.fingerprint(range(2))
-    with pytest.raises(InputError, match=r"got none; 2 left out, e\.g\. '0\.heic': HEIC"):
+    with pytest.raises(InputError, match=r"got none; 2 skipped, e\.g\. '0\.heic': HEIC"):
         catalogue(tmp_path, [before, between])

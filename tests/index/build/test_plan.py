@@ -102,7 +102,7 @@ def test_parts_cover_the_source_in_whole_batches(count: int, parts: int, batch: 
 
 def test_more_parts_than_batches_are_refused() -> None:
     settings = BuildSettings(part=(1, 3), batch_size=4)
-    with pytest.raises(InputError, match="part 1 of 3 is empty, for 8 items make 2 batches of 4"):
+    with pytest.raises(InputError, match="part 1 of 3 is empty: 8 items make 2 batches of 4"):
         rows_of_part(8, settings, "images")
     with pytest.raises(ConfigError, match="part: expected a number from 1 to 3, got 4"):
         BuildSettings(part=(4, 3))

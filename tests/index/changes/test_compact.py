@@ -226,7 +226,7 @@ def test_only_what_changed_something_makes_a_generation(
 
 def test_a_side_without_items_is_not_compacted(root: Path, writer: ChangesWriter) -> None:
     writer.delete("texts", ["s", "t"])
-    with pytest.raises(InputError, match="texts: all items are removed"):
+    with pytest.raises(InputError, match="texts: all items were removed"):
         compact_index(root)
     assert live_generation(root) == 1
 

@@ -62,9 +62,9 @@ def test_back_and_forth_with_the_changes_of_each(
 @pytest.mark.parametrize(
     ("to", "message"),
     [
-        (None, "no generation before 1 to go back to; others: none"),
-        (1, "generation 1 is the live one; others: none"),
-        (7, "generation 7 is not there; others: none"),
+        (None, "no generation before 1 to roll back to; others: none"),
+        (1, "generation 1 is already live; others: none"),
+        (7, "generation 7 is missing; others: none"),
     ],
 )
 def test_there_has_to_be_something_to_go_to(root: Path, to: int | None, message: str) -> None:
@@ -98,7 +98,7 @@ def test_a_generation_that_was_never_live_is_not_gone_back_to(
         write_made_up(root, images=images, going_live=with_changes_of(root, 1))
     assert published_generations(root) == [1, 2]
     assert changes_folder(root, 2).exists()
-    with pytest.raises(InputError, match="no generation before 1 to go back to; others: none"):
+    with pytest.raises(InputError, match="no generation before 1 to roll back to; others: none"):
         rollback_index(root)
     assert published_generations(root) == [1]
     assert not changes_folder(root, 2).exists()

@@ -230,7 +230,9 @@ def test_a_folder_that_is_replaced_in_the_middle_of_a_call_fails_it(
         inserted(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "insert_encoding", replace_and_insert)
-    with pytest.raises(IndexWriteError, match="was replaced during this call; nothing of it is in"):
+    with pytest.raises(
+        IndexWriteError, match="was replaced during this call; nothing was written to"
+    ):
         writer.add("images", made_up(["e"]), "error")
     monkeypatch.setattr(module, "insert_encoding", inserted)
     assert writer.known("images", ["e"]) == set()

@@ -75,9 +75,9 @@ def test_what_cannot_be_opened_is_told_and_its_client_closed(
         server.live, message = None, "nothing was pushed to memory yet"
     elif problem == "unfinished":
         del server.records[1][MANIFEST]
-        message = "generation 1 is not there, or not whole"
+        message = "generation 1 is missing or incomplete"
     elif problem == "gone":
-        server.live, message = 7, "generation 7 is not there"
+        server.live, message = 7, "generation 7 is missing"
     elif problem == "model":
         (folder / "model" / "model.safetensors").unlink()
         kind, message = IndexCorruptError, "missing"

@@ -206,7 +206,7 @@ def test_another_token_form_is_rounded_as_a_build_does_it(
 
 def test_an_export_never_touches_what_is_there(tmp_path: Path, published: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         export_index(published, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -13,7 +13,7 @@ from aladin_network.errors import IndexWriteError, InputError
     [
         (
             OSError(errno.ENOSPC, "No space left on device", "a.npy"),
-            r"a\.npy: No space left on device; the live generation is as it was",
+            r"a\.npy: No space left on device; the live generation is unchanged",
         ),
         (OSError("100 requested and 7 written"), "100 requested"),  # NumPy, on a full disk
         (sqlite3.OperationalError("database or disk is full"), "disk is full"),
@@ -30,8 +30,8 @@ def test_a_live_generation_is_named_only_where_there_is_one(tmp_path: Path) -> N
     with pytest.raises(IndexWriteError) as caught, disk_errors(tmp_path):
         raise full
     assert str(caught.value) == (
-        "a.npy: No space left on device; nothing is live yet, and the command can be run again "
-        "(a build with --resume)"
+        "a.npy: No space left on device; no generation is live yet, and the command can be "
+        "run again (a build with --resume)"
     )
 
 

@@ -45,7 +45,7 @@ def test_a_damaged_current_is_named(tmp_path: Path, content: bytes) -> None:
 
 def test_a_live_generation_that_is_not_there_is_named(tmp_path: Path) -> None:
     set_live_generation(tmp_path, 4)
-    with pytest.raises(IndexCorruptError, match="generation 4, which is not there"):
+    with pytest.raises(IndexCorruptError, match="generation 4, which does not exist"):
         live_generation(tmp_path)
 
 

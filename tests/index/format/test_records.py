@@ -113,7 +113,7 @@ def test_another_model_is_refused(root: Path) -> None:
 
 
 def test_a_generation_that_is_gone_is_refused(root: Path) -> None:
-    with pytest.raises(IndexWriteError, match="generation 7 is gone"):
+    with pytest.raises(IndexWriteError, match="generation 7 no longer exists"):
         store_evaluation(root, measured(root, 7))
 
 

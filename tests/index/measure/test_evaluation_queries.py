@@ -52,7 +52,9 @@ def test_ids_have_to_be_in_the_index(
     unknown = EvaluationText("text 99", "two dogs", ids[0])
     with pytest.raises(InputError, match="1 of the texts to evaluate are not in the index"):
         evaluation_queries(searcher, ids, [*captions, unknown])
-    with pytest.raises(InputError, match="text 'text 0' belongs to 'photo 0', which is no image"):
+    with pytest.raises(
+        InputError, match="text 'text 0' belongs to 'photo 0', which is not among the images"
+    ):
         evaluation_queries(searcher, ids[1:], captions)
     with pytest.raises(InputError, match="nothing to evaluate: 23 images, 0 texts"):
         evaluation_queries(searcher, ids, [])

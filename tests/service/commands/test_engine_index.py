@@ -129,6 +129,8 @@ def test_what_needs_files_is_refused_and_changes_nothing(
     ):
         result = run(*words)
         assert (result.exit_code, result.stdout) == (2, ""), words
-        assert "expected an index of files, got one that an engine keeps" in result.stderr, words
+        assert (
+            "expected an index of files, got one that a vector database stores" in result.stderr
+        ), words
     names = {path.name for path in folder.iterdir()}
     assert names == {path.name for path in pushed.folder.iterdir()}

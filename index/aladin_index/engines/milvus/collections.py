@@ -219,4 +219,4 @@ def read_record(connection: MilvusConnection, collection: str) -> dict[str, byte
             pieces: dict[str, str] = json.loads(whole)
             return {name: base64.b64decode(piece) for name, piece in pieces.items()}
         time.sleep(_WAIT_S)
-    raise EngineError(ENGINE, f"the record in {collection} is not whole")
+    raise EngineError(ENGINE, f"the record in {collection} is incomplete")

@@ -156,4 +156,4 @@ def test_parts_are_built_and_merged(tmp_path: Path, tiny_checkpoint: Path, data_
     assert searched[0] == searched[1]
     again = aladin("index", "merge", *parts, parts[0], "--out", tmp_path / "other")
     assert again.exit_code == 2
-    assert "one: is given twice" in again.stderr
+    assert "one: given twice" in again.stderr

@@ -40,7 +40,7 @@ def test_mistakes_are_said_in_one_line(
 ) -> None:
     result = aladin("index", "export", index_folder, "--out", tmp_path)
     assert result.exit_code == 2
-    assert "is there already" in result.stderr
+    assert "already exists" in result.stderr
     (tmp_path / "clip" / "img_emb").mkdir(parents=True)
     np.save(tmp_path / "clip" / "img_emb" / "img_emb_0.npy", np.ones((3, 512), np.float32))
     words = ["--model", tiny_checkpoint, "--out", tmp_path / "index"]

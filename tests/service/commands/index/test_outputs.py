@@ -96,7 +96,7 @@ def test_a_folder_with_names_like_those_of_an_index_is_still_not_one(
     shutil.copytree(photos, project / "photos")
     shutil.copytree(tiny_checkpoint, project / "model")
     words = ["--model", project / "model", "--images", project / "photos", "--out", project]
-    assert "got a folder that holds 'model'" in aladin("index", "build", *words, code=2).stderr
+    assert "got a folder that contains 'model'" in aladin("index", "build", *words, code=2).stderr
 
 
 @pytest.mark.parametrize("place", ["/proc/ix", "{file}/ix"])
@@ -136,7 +136,7 @@ def test_a_build_that_is_stopped_says_how_to_go_on(
         patch.setattr("aladin_index.build.builder.load_checkpoint", stopped)
         other = [str(word) for word in [*words[:-1], tmp_path / "other"]]
         assert "stopped: nothing was encoded yet" in CliRunner().invoke(app, other).stderr
-    assert "a build was cut short here" in aladin("search", out, "dog", code=2).stderr
+    assert "an interrupted build is here" in aladin("search", out, "dog", code=2).stderr
     assert "generation 1, 6 images" in aladin(*words, "--resume").stdout
 
 
