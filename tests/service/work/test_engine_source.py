@@ -120,7 +120,7 @@ def test_nothing_pushed_under_the_name_is_no_error_of_the_engine(
     world: EngineWorld, live: LiveIndex
 ) -> None:
     world.server.live = None
-    with pytest.raises(IndexNotReadyError, match="nothing is live"):
+    with pytest.raises(IndexNotReadyError, match="no live generation"):
         live.open()
     assert live.state == LiveState(None, engine="up")
     world.server.live = 1
