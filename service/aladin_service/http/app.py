@@ -26,11 +26,11 @@ from aladin_service.http.routes import (
     health,
     images,
     index,
-    index_state,
     items,
     knn_service,
     page,
     search,
+    slow_queries,
 )
 from aladin_service.http.routes import metrics as metrics_router
 from aladin_service.http.state import ServiceState
@@ -110,7 +110,7 @@ def create_app(
         items.router,
         images.router,
         index.router,
-        index_state.router,
+        slow_queries.router,
         health.router,
         metrics_router.router,
         page.router,

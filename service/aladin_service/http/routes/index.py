@@ -1,15 +1,25 @@
-"""Description of the live index."""
+"""Description of the live index: its model and counts, its history and its quality."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from aladin_service.client.answers import LiveIndexInfo
 from aladin_service.http.error_responses import error_docs
+from aladin_service.http.index_state import IndexStateAnswer, build_state
 from aladin_service.http.state import Service
-from aladin_service.work.jobs import DescribeIndex
+from aladin_service.work.jobs import DescribeIndex, ReportIndex
 
 router = APIRouter(prefix="/v1/index", tags=["index"])
+
+Offset = Annotated[
+    int, Query(ge=0, description="Skipped items to omit from the start of the list.")
+]
+Limit = Annotated[
+    int, Query(ge=0, le=200, description="Maximum number of skipped items listed per collection.")
+]
 
 
 @router.get("", summary="Describe the index", responses=error_docs(429, 503))
@@ -24,3 +34,11 @@ async def get_index(service: Service) -> LiveIndexInfo:
     if info.calibration is not None:
         info.calibration.fitted_photos_indexed = state.manifest.fitted_photos_indexed
     return info
+
+
+@router.get("/state", summary="Report the state of the index", responses=error_docs(422, 429, 503))
+async def get_index_state(
+    service: Service, offset: Offset = 0, limit: Limit = 20
+) -> IndexStateAnswer:
+    """Return the counts, the history, the measurements, and the skipped items with reasons."""
+    return build_state(await service.workers.call(ReportIndex(offset, limit)))

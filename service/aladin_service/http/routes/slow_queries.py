@@ -1,14 +1,18 @@
-"""Response of the HTTP service that lists the slowest queries."""
+"""The slowest queries of the last hour."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from aladin_index.search.results import TookMs
+from aladin_service.http.state import Service
 from aladin_service.observe.slow_queries import SlowQueries, SlowQuery
+
+router = APIRouter(prefix="/v1/index", tags=["index"])
 
 
 class SlowQueryAnswer(BaseModel):
@@ -40,6 +44,12 @@ class SlowQueriesAnswer(BaseModel):
     limit: int = Field(description="Maximum number of queries listed; 0: disabled.")
     since: datetime = Field(description="Earlier queries are discarded.")
     queries: list[SlowQueryAnswer]
+
+
+@router.get("/slow-queries", summary="List the slowest queries")
+async def get_slow_queries(service: Service) -> SlowQueriesAnswer:
+    """Return the slowest queries of about the last hour, from all workers."""
+    return build_slow_queries(service.slow_queries, datetime.now(UTC))
 
 
 def build_slow_queries(kept: SlowQueries, now: datetime) -> SlowQueriesAnswer:
