@@ -84,7 +84,7 @@ def add(
         raise ConfigError("--burst: expected --rate with it")
     if rate is not None and burst is None:
         burst = max(1, round(2 * rate))
-    scopes = [each for each in SCOPES if each in (scope or ["read"])]
+    scopes: list[Scope] = [each for each in SCOPES if each in (scope or ["read"])]
     secret = add_key(keys, name, scopes, requests_per_s=rate, burst=burst)
     typer.echo(secret)
     typer.echo(f"the key {name!r} may {' and '.join(scopes)}; it is not shown again", err=True)
