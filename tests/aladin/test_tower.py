@@ -16,7 +16,7 @@ from aladin_network.config import (
 )
 from aladin_network.encoders.base import Features
 from aladin_network.errors import ConfigError
-from aladin_network.model import AladinModel
+from aladin_network.model import AladinModel, Trunk
 
 Build = Callable[..., AladinModel]
 TRUNK = TrunkConfig(width=16, layers=0, heads=2)
@@ -42,11 +42,17 @@ def features() -> Features:
     return Features(torch.randn(2, 17, 24, generator=generator), mask, content)
 
 
+def project(trunk: Trunk, states: torch.Tensor) -> torch.Tensor:
+    """Bring an encoder's states to the trunk's width, as a tower does."""
+    states = trunk.input_dropout(trunk.token_dropout(trunk.norm(states)))
+    return trunk.projection(states)
+
+
 def test_the_encoders_own_cls(build_tiny: Build, features: Features) -> None:
     tower = build_tiny(image_tower=TowerConfig(trunk=TRUNK)).image
     out = tower(features)
     assert tower.trunk is not None
-    torch.testing.assert_close(out.states, tower.trunk.project(features.states))
+    torch.testing.assert_close(out.states, project(tower.trunk, features.states))
     assert torch.equal(out.content, features.content)
 
 
@@ -64,7 +70,7 @@ def test_the_mean_of_the_content_in_front(build_tiny: Build, features: Features)
     tower = build_tiny(image_tower=TowerConfig(trunk=TRUNK, aggregate="mean")).image
     out = tower(features)
     assert tower.trunk is not None
-    projected = tower.trunk.project(features.states)
+    projected = project(tower.trunk, features.states)
     torch.testing.assert_close(out.states[:, 0], projected[:, 1:].mean(dim=1))
     torch.testing.assert_close(out.states[:, 1:], projected)
     assert out.content.tolist() == [[False, False] + [True] * 16] * 2
@@ -92,7 +98,7 @@ def test_the_first_region_in_the_official_code(build_tiny: Build) -> None:
     features = Features(torch.randn(1, cells, 12), mask, mask)
     encoding = model.encode_images(features)
     assert model.image.trunk is not None
-    projected = model.image.trunk.project(features.states)
+    projected = project(model.image.trunk, features.states)
     first = torch.nn.functional.normalize(projected[:, 0], dim=-1)
     torch.testing.assert_close(encoding.embedding, first)
     assert int(encoding.mask.sum()) == cells - 1
