@@ -73,14 +73,14 @@ def build_index(
     ``out/.build``; until the last step, readers see what was live before.
 
     Args:
-        checkpoint_folder: the model; copied into a new index, and the only one that an
-            existing index takes; its calibration goes into the manifest, and where it has none,
-            that of the live generation stays.
-        out: folder of the index, new or existing.
+        checkpoint_folder: Checkpoint of the model. A new index gets a copy of it; an existing index
+            accepts no other model. Its calibration goes into the manifest; without one, the live
+            generation's calibration stays.
+        out: Index folder, new or existing.
         images: Images, including those that their source skipped, or None for an index without
             images.
-        texts: None for an index without texts.
-        settings: options.
+        texts: Texts, or None for an index without texts.
+        settings: Build options.
         progress: Receives the number of items and vectors and the seconds of each stage.
         regions: Regions of the images, for a network that reads regions.
         encoding: Encoder of the shards, or None if this process encodes them, on `settings.device`.
@@ -90,12 +90,12 @@ def build_index(
         InputError: If there is nothing to index, regions for a network that reads photos or none
             for one that reads regions, a repeated id, metadata over a limit, or no usable item in a
             collection.
-        ConfigError: the ANN that is asked for cannot be built, or `out` holds something else than
-            an index.
-        CheckpointError: the checkpoint cannot be loaded.
-        IndexMismatchError: the index was built with another model, or the build to be resumed
+        ConfigError: If the requested ANN cannot be built, or `out` holds something else than an
+            index.
+        CheckpointError: If the checkpoint cannot be loaded.
+        IndexMismatchError: If the index was built with another model, or the build to be resumed
             is another one.
-        IndexWriteError: the disk is full or cannot be written, or another build is running.
+        IndexWriteError: If the disk is full or cannot be written, or another build is running.
         ClusterError: If the nodes that encode are unavailable, or fail repeatedly.
     """
     settings = settings or BuildSettings()

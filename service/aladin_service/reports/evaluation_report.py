@@ -194,14 +194,14 @@ def _number_words(curve: CandidateCurve, place: int) -> str:
 
 def _quality_data(quality: Quality) -> dict[str, Any]:
     return {
-        "text_to_image": _direction_data_evaluation_curve(quality.text_to_image),
-        "image_to_text": _direction_data_evaluation_curve(quality.image_to_text),
+        "text_to_image": _direction_quality_data(quality.text_to_image),
+        "image_to_text": _direction_quality_data(quality.image_to_text),
         "rsum": _estimate_data(quality.rsum),
         "rsum_gain": _estimate_data(quality.rsum_gain),
     }
 
 
-def _direction_data_evaluation_curve(quality: DirectionQuality) -> dict[str, Any]:
+def _direction_quality_data(quality: DirectionQuality) -> dict[str, Any]:
     return {
         "r1": _estimate_data(quality.r1),
         "r1_gain": _estimate_data(quality.r1_gain),

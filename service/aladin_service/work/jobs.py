@@ -124,7 +124,7 @@ class PhotoRead(NamedTuple):
 
     Attributes:
         version: Version of the photo, which changes with the photo.
-        photo: None for a client that has this version.
+        photo: Bytes of the photo, or None for a client that holds this version.
     """
 
     version: str
@@ -138,7 +138,7 @@ class ReadPhoto(Job[PhotoRead]):
     Attributes:
         item_id: ID of an image.
         size_px: Longest side, or None for the original size.
-        known: versions that the client has.
+        known: Versions that the client holds.
     """
 
     item_id: str
@@ -184,7 +184,7 @@ class DrawnEvidence(NamedTuple):
 
     Attributes:
         version: Version of the drawing, which changes with the drawing.
-        png: None for a client that has this version.
+        png: PNG file, or None for a client that holds this version.
     """
 
     version: str
@@ -196,9 +196,9 @@ class DrawEvidence(Job[DrawnEvidence]):
     """Draw the evidence for a text and a photo.
 
     Attributes:
-        query: one of the two.
-        item_id: the other, of the index.
-        known: versions that the client has.
+        query: Text or photo that asks.
+        item_id: Id of the indexed photo or text that it is compared with.
+        known: Versions that the client holds.
     """
 
     query: PairQuery

@@ -194,10 +194,10 @@ def open_parquet(file: Path) -> Table:
         columns = [str(name) for name in read_schema(file).names]
     except (ArrowException, OSError) as error:
         raise _unreadable(file, error) from error
-    return Table(file, columns, _rows_parquet(file))
+    return Table(file, columns, _parquet_rows(file))
 
 
-def _rows_parquet(file: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+def _parquet_rows(file: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
