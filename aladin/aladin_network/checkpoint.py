@@ -34,6 +34,8 @@ from aladin_network.files import atomic_folder, recover_folder, write_json
 from aladin_network.model import AladinModel, image_encoder_class, text_encoder_class
 from aladin_network.scoring.fusion import Fusion
 
+SCHEMA_VERSION = 1
+
 
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
@@ -82,7 +84,6 @@ def check_readable(path: Path) -> None:
         pass
 
 
-SCHEMA_VERSION = 1
 _CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 # Required files of a checkpoint; copying a checkpoint means copying these.
 CHECKPOINT_FILES = (_CONFIG, _WEIGHTS, _TOKENIZER)

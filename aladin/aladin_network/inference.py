@@ -41,6 +41,11 @@ from aladin_network.types import QueryPrecision, QueryPrecisionSetting
 # thread, a photo takes 19 ms alone, 17 in a batch of two, 20 of four, 28 of eight.
 PHOTOS_AT_A_TIME = 2
 
+# Instructions that multiply bfloat16; without them it is emulated and slower than float32.
+_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
+
+FORMAT_VERSION = 1
+
 
 @torch.inference_mode()
 def encode_photos(model: AladinModel, photos: Sequence[Image.Image]) -> Encoding:
@@ -99,10 +104,6 @@ def tokenize(model: AladinModel, texts: Sequence[str], *, truncate: bool = False
     return batch
 
 
-# Instructions that multiply bfloat16; without them it is emulated and slower than float32.
-_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
-
-
 def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> QueryPrecision:
     """Return the precision for a setting.
 
@@ -159,9 +160,6 @@ def _texts_in_bfloat16(model: AladinModel) -> AladinModel:
     for part in (converted.text, converted.alignment, converted.matching):
         part.to(torch.bfloat16)
     return converted
-
-
-FORMAT_VERSION = 1
 
 
 class _Place(NamedTuple):

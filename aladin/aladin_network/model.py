@@ -43,6 +43,8 @@ from aladin_network.types import Modality, ScoreName
 
 E = TypeVar("E", bound=ImageEncoder | TextEncoder)
 
+T = TypeVar("T")
+
 
 class UnitLength(nn.Module):
     """Divides each token by its Euclidean norm."""
@@ -162,9 +164,6 @@ class Tower(nn.Module, Generic[E]):
         else:
             front = masked_mean(states, content)
         return with_front(features, front)
-
-
-T = TypeVar("T")
 
 
 class AladinModel(nn.Module):

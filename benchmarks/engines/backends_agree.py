@@ -66,6 +66,14 @@ FILTERS: tuple[dict[str, Any], ...] = (
     {"city": {"gte": "Lucca", "lt": "Q"}},
 )
 
+# Vector databases and FAISS sum the same products in a different order.
+_NEAR = 1e-5
+_SYNTHETIC_PHOTOS = 2000
+# Qdrant has no range conditions on texts.
+_NUMBERS_ONLY = FILTERS[:-1]
+
+NAMES = ("milvus-flat", "milvus-hnsw", "qdrant", "qdrant-edge")
+
 
 def tag_index(source: Path, root: Path, settings: BuildSettings) -> None:
     """Write a copy of the live items of an index, with new metadata.
@@ -112,11 +120,6 @@ def metadata_of(row: int) -> dict[str, Any]:
 
 
 _HITS, _CANDIDATES = 10, 100
-# Vector databases and FAISS sum the same products in a different order.
-_NEAR = 1e-5
-_SYNTHETIC_PHOTOS = 2000
-# Qdrant has no range conditions on texts.
-_NUMBERS_ONLY = FILTERS[:-1]
 
 
 class Engine(NamedTuple):
@@ -160,9 +163,6 @@ def engines(names: Sequence[str], folder: Path) -> Generator[dict[str, Engine]]:
             # The client's local mode compares all vectors.
             found[name] = Engine(place, exact=name == "qdrant", filters=_NUMBERS_ONLY)
         yield {name: found[name] for name in names}
-
-
-NAMES = ("milvus-flat", "milvus-hnsw", "qdrant", "qdrant-edge")
 
 
 def compare(source: Path, engine: Engine, folder: Path, queries: int) -> dict[str, Any]:

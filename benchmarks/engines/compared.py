@@ -28,6 +28,13 @@ from benchmarks.engines.task import CANDIDATES, TOP, Task, best_of, fastest, ope
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, TOKEN_DIM, find_source
 
+_FAISS_FILE = "index.faiss"
+_EF_CONSTRUCTION = 200
+_WIDTHS = (100, 150, 200, 300, 400, 600, 800, 1200)
+
+_POINTS_AT_A_TIME = 500
+_FULL_SCAN = {"full_scan_threshold": 10_000}  # KB of vectors that pass a filter, its default
+
 
 def build_aladin(folder: Path, items: int, source: Path | None) -> dict[str, Any]:
     """Build the index with int8 tokens; return the time in seconds."""
@@ -79,11 +86,6 @@ class AladinEngine:
             ),
         )
         return [int(hit.metadata["number"]) for hit in result.hits]
-
-
-_FAISS_FILE = "index.faiss"
-_EF_CONSTRUCTION = 200
-_WIDTHS = (100, 150, 200, 300, 400, 600, 800, 1200)
 
 
 def build_faiss(folder: Path, photos: Path) -> dict[str, Any]:
@@ -152,9 +154,6 @@ class FaissEngine:
 
 
 TokenForm = Literal["float32", "8 bits"]
-
-_POINTS_AT_A_TIME = 500
-_FULL_SCAN = {"full_scan_threshold": 10_000}  # KB of vectors that pass a filter, its default
 
 
 def load_qdrant() -> Any:

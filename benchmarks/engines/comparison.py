@@ -65,6 +65,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Read when a process loads its libraries.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
+QDRANT_TOKENS: dict[str, TokenForm] = {"qdrant": "float32", "qdrant_8bit": "8 bits"}
+
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
@@ -135,7 +137,6 @@ def build_all(
     return built
 
 
-QDRANT_TOKENS: dict[str, TokenForm] = {"qdrant": "float32", "qdrant_8bit": "8 bits"}
 # Functions that open each engine's index below a folder.
 ENGINES: dict[str, Callable[[Path], Engine]] = {
     "aladin": lambda folder: AladinEngine(folder / "aladin"),

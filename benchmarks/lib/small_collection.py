@@ -25,6 +25,9 @@ from aladin_network.config import (
 )
 from aladin_network.model import AladinModel, text_encoder_class
 
+_WORDS = ["a", "red", "green", "blue", "dog", "bird", "boat", "runs", "flies", "by", "the", "sea"]
+_PHOTO_PX = 64
+
 
 def small_model(
     embedding_dim: int, token_dim: int, words: str = "two dogs run on the green grass"
@@ -69,10 +72,6 @@ def small_model(
     )
     tokenizer = text_encoder_class(config).learn_tokenizer([words], 400)
     return AladinModel.create(config, tokenizer).eval()
-
-
-_WORDS = ["a", "red", "green", "blue", "dog", "bird", "boat", "runs", "flies", "by", "the", "sea"]
-_PHOTO_PX = 64
 
 
 def save_small_network(folder: Path) -> None:

@@ -50,6 +50,11 @@ _PARTNERS = 10
 # the draws.
 _BLOCK = 512
 
+# Number of texts in the index's text collection. The first stage is calibrated with them, as in
+# real use; measurements draw other texts.
+_TEXTS = 2000
+_CODEC_SAMPLE_PHOTOS = 1024
+
 
 class TextQueries(NamedTuple):
     """Texts to search photos with.
@@ -185,12 +190,6 @@ class SyntheticPhotos:
         embeddings, flat = joint.split([EMBEDDING_DIM, REGIONS * TOKEN_DIM], dim=1)
         tokens = flat.reshape(len(points), REGIONS, TOKEN_DIM)
         return Photos(F.normalize(embeddings, dim=1).numpy(), F.normalize(tokens, dim=2).numpy())
-
-
-# Number of texts in the index's text collection. The first stage is calibrated with them, as in
-# real use; measurements draw other texts.
-_TEXTS = 2000
-_CODEC_SAMPLE_PHOTOS = 1024
 
 
 def write_synthetic_index(

@@ -67,6 +67,10 @@ _PHOTOS, _PHOTO_PX, _TEXTS = 64, (500, 375), 20
 # A query of 12 words, as in the other measurements.
 _QUERY = "two brown dogs run after a ball on the green wet grass"
 
+# The vector database comes first, because it is the most likely not to start; "index" needs the
+# sections before it.
+SECTIONS = ("engine", "first_stage", "forms", "index", "encoding")
+
 
 def measure_encoding(photos: int = _PHOTOS, texts: int = _TEXTS) -> EncodingConstants:
     """Measure photos encoded as in a build, and queries as in the service, one at a time.
@@ -100,11 +104,6 @@ def _photo_s(model: AladinModel, count: int) -> float:
                 several = min(PHOTOS_AT_A_TIME, count - start)
                 encode_photos(model, [read_image(path) for _ in range(several)])
         return encoded.seconds / count
-
-
-# The vector database comes first, because it is the most likely not to start; "index" needs the
-# sections before it.
-SECTIONS = ("engine", "first_stage", "forms", "index", "encoding")
 
 
 class MeasuredSizes(NamedTuple):

@@ -58,6 +58,12 @@ _CANDIDATES = (100, 400)
 _PAGES, _PAGE_BYTES = 2**16, 4096
 _COLD_ROUNDS, _COLD_PAGES = 15, 200
 
+_SEARCHES = 500
+_EFFORT = Effort(
+    searches=50, recall_queries=2, fidelity_queries=2, exhaustive_runs=1, throughput_s=0.1
+)
+_ARRAY_BYTES = 2**28
+
 
 def measure_forms(photos: SyntheticPhotos, items: int) -> dict[TokenDtype, FormConstants]:
     """Measure packing and scoring in every form.
@@ -134,13 +140,6 @@ def _candidate_s(store: TokenStore, words: int, items: int) -> float:
 
     few, many = _CANDIDATES
     return (seconds(many) - seconds(few)) / (many - few)
-
-
-_SEARCHES = 500
-_EFFORT = Effort(
-    searches=50, recall_queries=2, fidelity_queries=2, exhaustive_runs=1, throughput_s=0.1
-)
-_ARRAY_BYTES = 2**28
 
 
 class AroundStages(NamedTuple):

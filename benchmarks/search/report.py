@@ -38,6 +38,11 @@ _BYTES = {
     "disk_bytes": "disk",
 }
 
+DEFAULT_ITEMS = (10_000, 100_000)
+DEFAULT_OUT = Path("benchmarks/results")
+# The other engines store float32 tokens: a million photos would need 120 GB of disk.
+_MOST_FOR_ENGINES = 100_000
+
 
 def draw_scale(figures: Sequence[dict[str, Any]], file: Path) -> None:
     """Plot the results of `benchmarks.search.scale` over the number of photos.
@@ -102,12 +107,6 @@ def _panels(count: int) -> tuple[Any, list[Any]]:
     figure = Figure(figsize=(6 * count, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
-
-
-DEFAULT_ITEMS = (10_000, 100_000)
-DEFAULT_OUT = Path("benchmarks/results")
-# The other engines store float32 tokens: a million photos would need 120 GB of disk.
-_MOST_FOR_ENGINES = 100_000
 
 
 class Section(NamedTuple):

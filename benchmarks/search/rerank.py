@@ -56,6 +56,16 @@ from benchmarks.lib.synthetic_sources import REGIONS, TOKEN_DIM, unit_vectors, w
 
 Score = Callable[[Any, Any], Any]
 
+WORDS = 12
+CANDIDATES = (100, 1000)
+# Number of different queries; as many sets of candidates are prepared in memory for the engines
+# that require that.
+QUERIES = 8
+# Number of candidate sets for the engines that read the store: together they do not fit into a
+# cache.
+ROW_SETS = 64
+NAMED = ("ours", "torch_bf16", "torch_f32", "numpy", "maxsim_cpu", "read")
+
 
 def torch_matmul(words: Tensor, photos: Tensor) -> Tensor:
     """Compute one product of all regions and words, regions on the left: the fastest order.
@@ -107,15 +117,6 @@ def maxsim_cpu() -> Score | None:
     return score
 
 
-WORDS = 12
-CANDIDATES = (100, 1000)
-# Number of different queries; as many sets of candidates are prepared in memory for the engines
-# that require that.
-QUERIES = 8
-# Number of candidate sets for the engines that read the store: together they do not fit into a
-# cache.
-ROW_SETS = 64
-NAMED = ("ours", "torch_bf16", "torch_f32", "numpy", "maxsim_cpu", "read")
 Run = Callable[[int], object]
 
 

@@ -35,6 +35,15 @@ from benchmarks.lib.synthetic import TextQueries
 CANDIDATES = 100
 TOP = 10
 
+_FIDELITY_WANTED = 0.99
+# Steps of about 20 %.
+_LADDER = (
+    *(10, 20, 30, 50, 70, 85, 100, 120, 150, 170, 200, 220, 250, 300, 350, 400, 500, 600, 700),
+    *(850, 1000, 1200, 1500, 1700, 2000, 2500, 3000),
+)
+
+_THROUGHPUT_THREADS = (1, 2)
+
 
 class TextSearches:
     """Searches photos with encoded texts, selected by number."""
@@ -60,14 +69,6 @@ class TextSearches:
             "images",
             SearchOptions(k=TOP, candidates=candidates, fusion=1.0),
         )
-
-
-_FIDELITY_WANTED = 0.99
-# Steps of about 20 %.
-_LADDER = (
-    *(10, 20, 30, 50, 70, 85, 100, 120, 150, 170, 200, 220, 250, 300, 350, 400, 500, 600, 700),
-    *(850, 1000, 1200, 1500, 1700, 2000, 2500, 3000),
-)
 
 
 def measure_recall(side: StoredCollection, queries: TextQueries, count: int) -> float:
@@ -130,9 +131,6 @@ def _kept(
         found = {hit.id for hit in asking.search(number, candidates).hits}
         shares.append(len(found & {f"photo-{row}" for row in best[number]}) / len(best[number]))
     return np.array(shares)
-
-
-_THROUGHPUT_THREADS = (1, 2)
 
 
 class Effort(NamedTuple):

@@ -73,6 +73,8 @@ _DESCRIBED = [
     checks.response_schema_conformance,
 ]
 
+_SHOWN_FAULTS = 20
+
 
 def send_api_cases(url: str, count: int, answers: Answers, *, seed_: int = 0) -> int:
     """Send requests to every route.
@@ -161,7 +163,6 @@ _QUICK_CASES, _QUICK_IMAGES = 300, 150
 _ROUNDS, _WARM_UP_ROUNDS = 10, 2
 # How long the memory of an idle service is observed to find its minimum.
 _REST_S, _LOOKS = 12.0, 24
-_SHOWN_FAULTS = 20
 
 
 class Figures(NamedTuple):

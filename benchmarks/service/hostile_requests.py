@@ -27,6 +27,25 @@ from benchmarks.lib.broken_images import BrokenImage, broken_images
 # A response that takes longer counts as none.
 PATIENCE_S = 30.0
 
+_ROUTES = ("/v1/images/{}", "/v1/items/images/{}", "/v1/items/texts/{}", "/v1/items/{}/a", "/{}")
+_ASSETS = ("/static/{}", "/page/{}", "/docs/{}", "/metadata?id={}")
+
+_HELD = 520  # more than a service has by default
+_HALF_HEAD = b"GET /v1/index HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+_HALF_BODY = (
+    b"POST /v1/search/images HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    b'Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"text": "a d'
+)
+# Only Linux lets a program of this machine use any address of 127.0.0.0/8.
+_CLIENT_ADDRESSES = (
+    ("127.0.0.1", "127.0.0.2", "127.0.0.3") if sys.platform == "linux" else ("127.0.0.1",)
+)
+
+_UPLOADERS = 4
+# Items of pictures that turn out to be valid replace each other, so that the index, and the memory
+# that it may take, does not grow.
+_ITEMS = 50
+
 
 class Fault(NamedTuple):
     """A violation of the expected behaviour.
@@ -69,10 +88,6 @@ class Answers:
     def count(self, kind: str) -> int:
         """Return the number of faults of a kind."""
         return sum(fault.kind == kind for fault in self.faults)
-
-
-_ROUTES = ("/v1/images/{}", "/v1/items/images/{}", "/v1/items/texts/{}", "/v1/items/{}/a", "/{}")
-_ASSETS = ("/static/{}", "/page/{}", "/docs/{}", "/metadata?id={}")
 
 
 def send_paths(host: str, port: int, canary: Path, index: Path, answers: Answers) -> int:
@@ -138,16 +153,6 @@ def _paths(canary: Path, index: Path) -> Iterator[str]:
                     yield route.format(spelling) + "?size=64"
 
 
-_HELD = 520  # more than a service has by default
-_HALF_HEAD = b"GET /v1/index HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-_HALF_BODY = (
-    b"POST /v1/search/images HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-    b'Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"text": "a d'
-)
-# Only Linux lets a program of this machine use any address of 127.0.0.0/8.
-_CLIENT_ADDRESSES = (
-    ("127.0.0.1", "127.0.0.2", "127.0.0.3") if sys.platform == "linux" else ("127.0.0.1",)
-)
 _PROBES, _PROBE_EVERY_S = 20, 0.1
 
 
@@ -195,12 +200,6 @@ def _probe(host: str, port: int, asked: str, answers: Answers) -> None:
         answers.fault("server_error", asked, repr(error))
     finally:
         connection.close()
-
-
-_UPLOADERS = 4
-# Items of pictures that turn out to be valid replace each other, so that the index, and the memory
-# that it may take, does not grow.
-_ITEMS = 50
 
 
 def send_images(url: str, count: int, answers: Answers, *, seed: int = 0) -> int:

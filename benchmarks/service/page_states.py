@@ -21,6 +21,9 @@ _SEARCHES = "**/v1/search/**"
 # A filter that matches no item.
 _NOTHING = {"aladin-no-such-field": "x"}
 
+_API = "/v1/"
+_JPEG_QUALITY = 70
+
 
 class Asked(NamedTuple):
     """Input of the searches.
@@ -208,10 +211,6 @@ def find_violations(page: Page) -> list[str]:
         for violation in violations
         for node in violation["nodes"]
     ]
-
-
-_API = "/v1/"
-_JPEG_QUALITY = 70
 
 
 class Look(NamedTuple):

@@ -33,6 +33,8 @@ from benchmarks.lib.measuring import time_in_turn
 _SPAWN = multiprocessing.get_context("spawn")
 _WARM_UP_S = 0.5
 
+_PARTS = ("decode", "encode", "retrieve", "rerank")
+
 
 def open_worker(index: Path, settings: ServiceSettings) -> Worker:
     """Open a worker that uses one thread for each call, as in the service."""
@@ -159,9 +161,6 @@ def _in_threads(work: Callable[[], None], threads: int) -> None:
         thread.start()
     for thread in running:
         thread.join()
-
-
-_PARTS = ("decode", "encode", "retrieve", "rerank")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,6 +50,37 @@ _ARGUMENTS = (
 # Error of a request whose response the page no longer waits for.
 _GIVEN_UP = "net::ERR_ABORTED"
 
+# Passes a photo to the page as the system's clipboard or file manager does.
+_HAND_OVER = """
+([way, name, bytes]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([Uint8Array.from(bytes)], name, { type: "image/png" }));
+  const about = { bubbles: true, cancelable: true };
+  const at = document.activeElement ?? document.body;
+  if (way === "paste") {
+    at.dispatchEvent(new ClipboardEvent("paste", { ...about, clipboardData: data }));
+    return;
+  }
+  for (const type of ["dragenter", "dragover", "drop"]) {
+    document.body.dispatchEvent(new DragEvent(type, { ...about, dataTransfer: data }));
+  }
+}
+"""
+
+_SHOWN_IDS = """
+(ids) => {
+  const shown = [...document.querySelectorAll("#hits > li.hit")].map((hit) => hit.dataset.id);
+  return JSON.stringify(shown) === JSON.stringify(ids);
+}
+"""
+
+_PHOTOS_ARE_THERE = """
+() => [...document.querySelectorAll(".hit img")].every((photo) => {
+  const box = photo.getBoundingClientRect();
+  return box.top > innerHeight || box.bottom < 0 || (photo.complete && photo.naturalWidth > 0);
+})
+"""
+
 
 def find_chromium(driver: Playwright) -> Path | None:
     """Return the path of the named, the system's or playwright's browser, or None."""
@@ -132,37 +163,6 @@ class Complaints:
 
 Answer = dict[str, Any]
 Way = Literal["drop", "paste"]
-
-# Passes a photo to the page as the system's clipboard or file manager does.
-_HAND_OVER = """
-([way, name, bytes]) => {
-  const data = new DataTransfer();
-  data.items.add(new File([Uint8Array.from(bytes)], name, { type: "image/png" }));
-  const about = { bubbles: true, cancelable: true };
-  const at = document.activeElement ?? document.body;
-  if (way === "paste") {
-    at.dispatchEvent(new ClipboardEvent("paste", { ...about, clipboardData: data }));
-    return;
-  }
-  for (const type of ["dragenter", "dragover", "drop"]) {
-    document.body.dispatchEvent(new DragEvent(type, { ...about, dataTransfer: data }));
-  }
-}
-"""
-
-_SHOWN_IDS = """
-(ids) => {
-  const shown = [...document.querySelectorAll("#hits > li.hit")].map((hit) => hit.dataset.id);
-  return JSON.stringify(shown) === JSON.stringify(ids);
-}
-"""
-
-_PHOTOS_ARE_THERE = """
-() => [...document.querySelectorAll(".hit img")].every((photo) => {
-  const box = photo.getBoundingClientRect();
-  return box.top > innerHeight || box.bottom < 0 || (photo.complete && photo.naturalWidth > 0);
-})
-"""
 
 
 class SearchPage:

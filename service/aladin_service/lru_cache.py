@@ -18,6 +18,8 @@ from aladin_service.queries import PhotoQuery, RegionsQuery
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
+_ENTRY_BYTES = 1500
+
 
 class LruCache(ABC, Generic[K, V]):
     """Keeps the most recently used entries; thread-safe.
@@ -76,9 +78,6 @@ class LruCache(ABC, Generic[K, V]):
     @abstractmethod
     def entry_bytes(self, key: K, entry: V) -> int:
         """Return the memory that an entry takes, its key included."""
-
-
-_ENTRY_BYTES = 1500
 
 
 class CacheKey(NamedTuple):

@@ -33,6 +33,16 @@ from aladin_network.types import QueryPrecisionSetting
 if TYPE_CHECKING:
     from aladin_index.open import EngineOptions
 
+# Variables with the same prefix that are not settings of the service: the key of a client, the
+# browser of the tests, and the variables that Kubernetes sets in every container for a service
+# whose name starts with aladin.
+_OTHERS_VARIABLES = re.compile(
+    r"ALADIN_(API_KEY|CHROMIUM|(.+_)?SERVICE_(HOST|PORT(_.+)?)|(.+_)?PORT(_\d+_(TCP|UDP)(_.+)?)?)"
+)
+
+# Time that a photo waits for memory to be decoded in; after that, its request is refused with 429.
+_DECODE_PATIENCE_S = 10.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class QueryLimits:
@@ -54,23 +64,12 @@ class QueryLimits:
     memory: DecodingMemory = field(default_factory=DecodingMemory, compare=False)
 
 
-# Variables with the same prefix that are not settings of the service: the key of a client, the
-# browser of the tests, and the variables that Kubernetes sets in every container for a service
-# whose name starts with aladin.
-_OTHERS_VARIABLES = re.compile(
-    r"ALADIN_(API_KEY|CHROMIUM|(.+_)?SERVICE_(HOST|PORT(_.+)?)|(.+_)?PORT(_\d+_(TCP|UDP)(_.+)?)?)"
-)
-
-
 def _split(value: object) -> object:
     """Split a list in the notation of environment variables: ``one,two``."""
     if not isinstance(value, str):
         return value
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
-
-# Time that a photo waits for memory to be decoded in; after that, its request is refused with 429.
-_DECODE_PATIENCE_S = 10.0
 
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 

@@ -42,6 +42,11 @@ from aladin_training.stage_files import StageLog
 from aladin_training.step import check_no_batch_statistics, compute_gradients
 from aladin_training.tasks.joint import JointTask, LossReport, OnlineBranches
 
+# Interval of saving: an interruption loses at most this much work, and does not change the result.
+SAVE_EVERY_S = 60.0
+LOG_EVERY_STEPS = 20
+DRAW_EVERY_S = 30.0
+
 
 def save_state(path: Path, state: dict[str, Any], fingerprint: str) -> None:
     """Write the state of a stage.
@@ -79,11 +84,6 @@ def load_state(path: Path, fingerprint: str, device: torch.device) -> dict[str, 
         )
     return state
 
-
-# Interval of saving: an interruption loses at most this much work, and does not change the result.
-SAVE_EVERY_S = 60.0
-LOG_EVERY_STEPS = 20
-DRAW_EVERY_S = 30.0
 
 Validate = Callable[[], dict[str, RetrievalMetrics]]
 

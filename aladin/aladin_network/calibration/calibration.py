@@ -38,6 +38,14 @@ LEAST_AUROC = 0.75
 # is shorter or longer than those.
 Unreliable = Literal["weak_calibration", "unknown_text_lengths", "text_length"]
 
+# Not a part of the checkpoint itself: an index copies its content, not the file.
+CALIBRATION = "calibration.json"
+
+# Number of photos whose hashes are kept; the share in a sample is within 0.1 of the share of all
+# photos.
+SAMPLE_SIZE = 256
+_DIGITS = 16
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProbabilityModels:
@@ -214,10 +222,6 @@ class Calibration:
         return None
 
 
-# Not a part of the checkpoint itself: an index copies its content, not the file.
-CALIBRATION = "calibration.json"
-
-
 def write_calibration(folder: Path, calibration: Calibration) -> None:
     """Write a calibration into its checkpoint atomically; an older one is replaced.
 
@@ -272,12 +276,6 @@ def _check_model(path: Path, calibration: Calibration, model_id: str) -> None:
             f"{path}: expected a calibration of model {model_id}, found one of "
             f"{calibration.model_id}; fit it anew: aladin calibrate"
         )
-
-
-# Number of photos whose hashes are kept; the share in a sample is within 0.1 of the share of all
-# photos.
-SAMPLE_SIZE = 256
-_DIGITS = 16
 
 
 def hash_photo(photo_id: str) -> str:

@@ -19,6 +19,33 @@ from numpy.typing import NDArray
 # second stage.
 POOL = 100
 
+_LEVEL: tuple[Feature, ...] = ("match", "match_mean", "log_words")
+_STANDING: tuple[Feature, ...] = ("match_gap", "match_spread")
+_ALIGN_LEVEL: tuple[Feature, ...] = (*_LEVEL, "align", "align_mean")
+_WORD_LEVEL: tuple[Feature, ...] = (*_LEVEL, "per_word", "per_word_mean")
+_ALIGN_STANDING: tuple[Feature, ...] = (*_STANDING, "align_gap", "align_spread")
+_WORD_STANDING: tuple[Feature, ...] = (*_STANDING, "per_word_gap", "per_word_spread")
+# Feature sets that a fit chooses from, smallest first. Whether the sum over words or their mean is
+# more informative depends on how much the network's cosines grow from wrong to right.
+FEATURE_SETS: tuple[tuple[Feature, ...], ...] = (
+    _ALIGN_LEVEL,
+    _WORD_LEVEL,
+    _ALIGN_LEVEL + _ALIGN_STANDING,
+    _WORD_LEVEL + _WORD_STANDING,
+    (*_ALIGN_LEVEL, *_ALIGN_STANDING, "match_z", "align_z"),
+    (*_WORD_LEVEL, *_WORD_STANDING, "match_z", "per_word_z"),
+)
+
+# The features of each score, in the order of `_standing`.
+_FEATURES: tuple[tuple[Feature, ...], ...] = (
+    ("match", "match_gap", "match_mean", "match_spread", "match_z"),
+    ("align", "align_gap", "align_mean", "align_spread", "align_z"),
+    ("per_word", "per_word_gap", "per_word_mean", "per_word_spread", "per_word_z"),
+)
+
+# Scores that differ by less are treated as equal: a pool of copies has hardly any deviation.
+_LEAST_SPREAD = 1e-3
+
 
 class CandidateScores(NamedTuple):
     """Scores of some items for one query.
@@ -94,33 +121,6 @@ Feature = Literal[
     "log_words",
 ]
 Features = dict[Feature, NDArray[np.float64]]
-
-_LEVEL: tuple[Feature, ...] = ("match", "match_mean", "log_words")
-_STANDING: tuple[Feature, ...] = ("match_gap", "match_spread")
-_ALIGN_LEVEL: tuple[Feature, ...] = (*_LEVEL, "align", "align_mean")
-_WORD_LEVEL: tuple[Feature, ...] = (*_LEVEL, "per_word", "per_word_mean")
-_ALIGN_STANDING: tuple[Feature, ...] = (*_STANDING, "align_gap", "align_spread")
-_WORD_STANDING: tuple[Feature, ...] = (*_STANDING, "per_word_gap", "per_word_spread")
-# Feature sets that a fit chooses from, smallest first. Whether the sum over words or their mean is
-# more informative depends on how much the network's cosines grow from wrong to right.
-FEATURE_SETS: tuple[tuple[Feature, ...], ...] = (
-    _ALIGN_LEVEL,
-    _WORD_LEVEL,
-    _ALIGN_LEVEL + _ALIGN_STANDING,
-    _WORD_LEVEL + _WORD_STANDING,
-    (*_ALIGN_LEVEL, *_ALIGN_STANDING, "match_z", "align_z"),
-    (*_WORD_LEVEL, *_WORD_STANDING, "match_z", "per_word_z"),
-)
-
-# The features of each score, in the order of `_standing`.
-_FEATURES: tuple[tuple[Feature, ...], ...] = (
-    ("match", "match_gap", "match_mean", "match_spread", "match_z"),
-    ("align", "align_gap", "align_mean", "align_spread", "align_z"),
-    ("per_word", "per_word_gap", "per_word_mean", "per_word_spread", "per_word_z"),
-)
-
-# Scores that differ by less are treated as equal: a pool of copies has hardly any deviation.
-_LEAST_SPREAD = 1e-3
 
 
 def hit_features(pool: CandidateScores, hits: CandidateScores) -> Features:

@@ -31,6 +31,9 @@ from aladin_network.scoring.fusion import DirectionFusion
 # Number of hits of a query that are judged: the first page.
 PAGE = 10
 
+# Values of scikit-learn's C; the data decide between hardly any penalty and a strong one.
+_INVERSE_PENALTIES = (0.01, 0.1, 1.0)
+
 
 class AskedQuery(NamedTuple):
     """A query with the candidates that the first stage finds for it.
@@ -182,8 +185,6 @@ def _joined(parts: Sequence[Features]) -> Features:
 CHOOSING_FOLDS, JUDGING_FOLDS = 5, 10
 # Two photos to judge in each fold: fewer are not informative.
 LEAST_PHOTOS = 2 * JUDGING_FOLDS
-# Values of scikit-learn's C; the data decide between hardly any penalty and a strong one.
-_INVERSE_PENALTIES = (0.01, 0.1, 1.0)
 
 
 def fit_logistic(examples: Examples, what: str) -> LogisticModel:

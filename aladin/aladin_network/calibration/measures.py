@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 
 from aladin_network.types import Direction
 
+BINS = 10
+# Largest loss of a single case: a probability of 0 for a right case is not infinitely wrong.
+_LEAST_PROBABILITY = 1e-12
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReliabilityBin:
@@ -135,11 +139,6 @@ class CalibrationFigures:
     def of(self, direction: Direction) -> DirectionFigures:
         """Return the figures of one direction."""
         return self.text_to_image if direction == "text_to_image" else self.image_to_text
-
-
-BINS = 10
-# Largest loss of a single case: a probability of 0 for a right case is not infinitely wrong.
-_LEAST_PROBABILITY = 1e-12
 
 
 def reliability(

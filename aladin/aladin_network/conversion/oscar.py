@@ -53,6 +53,8 @@ from aladin_network.model import AladinModel
 WEIGHTS, CONFIG, VOCABULARY = "pytorch_model.bin", "config.json", "vocab.txt"
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
+_PAIRS = "of what OSCAR was trained for, on top of a text and a photo read together"
+
 
 @dataclass(frozen=True, kw_only=True)
 class OscarConfig:
@@ -268,9 +270,6 @@ def new_network(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.seed)
         return AladinModel.create(config, tokenizer)
-
-
-_PAIRS = "of what OSCAR was trained for, on top of a text and a photo read together"
 
 
 def oscar_renames(prefix: str = "") -> list[Rename]:

@@ -21,6 +21,16 @@ from pydantic import TypeAdapter, ValidationError
 from aladin_network.errors import ConfigError
 from aladin_network.photos.regions import RegionSet
 
+GROUP = "aladin_network.detectors"
+
+# Locations of the factories; each is imported when it is needed.
+DETECTORS = {
+    "objects": "aladin_network.detectors.objects:load_objects",
+    "windows": "aladin_network.detectors.windows:load_windows",
+}
+
+T = TypeVar("T")
+
 
 @runtime_checkable
 class Detector(Protocol):
@@ -81,15 +91,6 @@ def detect_all(detector: Detector, photos: Sequence[Image.Image]) -> list[Region
     if isinstance(detector, BatchDetector):
         return detector.detect_batch(photos)
     return [detector.detect(photo) for photo in photos]
-
-
-GROUP = "aladin_network.detectors"
-
-# Locations of the factories; each is imported when it is needed.
-DETECTORS = {
-    "objects": "aladin_network.detectors.objects:load_objects",
-    "windows": "aladin_network.detectors.windows:load_windows",
-}
 
 
 class DetectorSpec(NamedTuple):
@@ -165,9 +166,6 @@ def _import(where: str) -> DetectorFactory:
     if not callable(factory):
         raise ConfigError(f"detector {where}: expected a function or a class")
     return cast(DetectorFactory, factory)
-
-
-T = TypeVar("T")
 
 
 def parse_options(schema: type[T], options: Mapping[str, str], kind: str) -> T:

@@ -41,6 +41,20 @@ from aladin_network.encoders.transformers_model import (
 )
 from aladin_network.errors import CheckpointError, ConfigError
 
+DUAL_ENCODERS = (
+    "clip",
+    "metaclip_2",
+    "chinese_clip",
+    "siglip",
+    "siglip2",
+    "vision-text-dual-encoder",
+)
+# Towers saved alone, with their projection.
+_WITH_PROJECTION = ("clip", "metaclip_2")
+
+_NORMED_CLS = ("clip_vision_model", "metaclip_2_vision_model", "chinese_clip_vision_model")
+_SIGLIP_TEXT = ("siglip_text_model", "siglip2_text_model")
+
 
 class TowerProjections(NamedTuple):
     """The projections of a pair of towers into one space."""
@@ -130,20 +144,6 @@ def _bare(tower: TowerConfig) -> bool:
     """Tell whether a tower passes the encoder's pooled vector to the heads unchanged."""
     return tower.trunk is None and tower.aggregate == "encoder" and not tower.positions
 
-
-DUAL_ENCODERS = (
-    "clip",
-    "metaclip_2",
-    "chinese_clip",
-    "siglip",
-    "siglip2",
-    "vision-text-dual-encoder",
-)
-# Towers saved alone, with their projection.
-_WITH_PROJECTION = ("clip", "metaclip_2")
-
-_NORMED_CLS = ("clip_vision_model", "metaclip_2_vision_model", "chinese_clip_vision_model")
-_SIGLIP_TEXT = ("siglip_text_model", "siglip2_text_model")
 
 Part = Literal["vision", "text"]
 

@@ -22,6 +22,9 @@ from aladin_network.errors import ConfigError, TextTooLongError
 # a mark is a token without a character of its own, and not a word.
 _SPACE_MARKS = "▁Ġ"
 
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+WORD_SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
+
 
 class TokenizedTextEncoder(Freezable, ABC):
     """Base of the text encoders; it owns the tokenizer, a subclass owns the network.
@@ -154,10 +157,6 @@ def random_start(
     architecture = dict(config.architecture or {})
     architecture.setdefault("vocab_size", tokenizer.get_vocab_size())
     return dataclasses.replace(config, architecture=architecture), tokenizer
-
-
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-WORD_SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:

@@ -22,6 +22,12 @@ from transformers.utils import logging
 
 from aladin_network.errors import CheckpointError, ConfigError
 
+# Errors of the library if a model is missing, cannot be read, or needs another package.
+LOAD_ERRORS = (OSError, ValueError, KeyError, ImportError)
+
+# A pair of any two towers; the weights in its files have other names than in the towers.
+_PAIR = "vision-text-dual-encoder"
+
 
 def load_failure(error: Exception) -> str:
     """Describe why transformers could not load something.
@@ -37,13 +43,6 @@ def load_failure(error: Exception) -> str:
     if "trust_remote_code" in text:
         return "it needs Python code of its own repository, and such code is never run"
     return text
-
-
-# Errors of the library if a model is missing, cannot be read, or needs another package.
-LOAD_ERRORS = (OSError, ValueError, KeyError, ImportError)
-
-# A pair of any two towers; the weights in its files have other names than in the towers.
-_PAIR = "vision-text-dual-encoder"
 
 
 def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:

@@ -16,6 +16,23 @@ from typing import Any, cast
 
 from aladin_network.errors import ImageError, ImageTooLargeError
 
+# Number of folders whose real paths are cached while a data set is read.
+_FOLDERS = 1024
+
+CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# Surrogates: Python's representation of file-name bytes that are not UTF-8, or unpaired halves.
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+# Names of columns in the tables of open_clip, img2dataset and clip-retrieval. If several are
+# present, the first is used and the others are metadata.
+PHOTO = ("image", "image_path", "filepath", "path", "file_name")
+CAPTIONS = ("captions", "caption", "title", "text")
+ID = ("id", "key")
+SPLIT = "split"
+
+# Prefix of the columns in which pandas stores its row labels.
+_PANDAS_INDEX = "__index_level_"
+
 
 @dataclass(frozen=True)
 class PhotoFile:
@@ -72,10 +89,6 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-# Number of folders whose real paths are cached while a data set is read.
-_FOLDERS = 1024
-
-
 class PhotosRoot:
     """A folder that must contain all photos once symbolic links are resolved."""
 
@@ -111,9 +124,6 @@ class ListedPhotos:
         return self._root.holds(folder / "photo")
 
 
-CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# Surrogates: Python's representation of file-name bytes that are not UTF-8, or unpaired halves.
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _FIRST_UNDECODED, _LAST_UNDECODED = 0xDC80, 0xDCFF
 
 
@@ -145,16 +155,8 @@ def _escaped(found: re.Match[str]) -> str:
     return found.group().encode("unicode_escape").decode("ascii")
 
 
-# Names of columns in the tables of open_clip, img2dataset and clip-retrieval. If several are
-# present, the first is used and the others are metadata.
-PHOTO = ("image", "image_path", "filepath", "path", "file_name")
-CAPTIONS = ("captions", "caption", "title", "text")
-ID = ("id", "key")
-SPLIT = "split"
 # Columns of img2dataset: a failed download has no photo.
 STATUS, SUCCESS = "status", "success"
-# Prefix of the columns in which pandas stores its row labels.
-_PANDAS_INDEX = "__index_level_"
 # EXIF data reveal where and when a photo was taken, and metadata are part of public search results.
 NOT_METADATA = frozenset({STATUS, "error_message", "exif"})
 

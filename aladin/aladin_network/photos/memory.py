@@ -49,6 +49,16 @@ _SHRINKING_BYTES = 4 * 1024
 # Segments of a JPEG without a length: fill bytes, restarts and the start of the picture.
 _JPEG_BARE = {0x01, 0xFF, *range(0xD0, 0xD9)}
 
+# Enough for a picture of `aladin_network.photos.decoding.MOST_PIXELS` pixels in any format.
+DEFAULT_BYTES = 2 * 2**30
+
+# Seconds between two checks whether the result is still wanted, while a picture waits for memory.
+_LOOK_S = 0.1
+# Reported to clients whose wait was unsuccessful: other pictures are probably decoded by then.
+_RETRY_AFTER_S = 1.0
+
+_DEMAND: ContextVar[_Demand | None] = ContextVar("demand", default=None)
+
 
 class BoundedReader(io.BytesIO):
     """A file in memory with a limited number of reads."""
@@ -166,15 +176,6 @@ def _check_tiles(picture: TiffImagePlugin.TiffImageFile, source: str, max_pixels
         raise ImageTooLargeError(source, f"tiles of {width} x {length} pixels, limit {max_pixels}")
 
 
-# Enough for a picture of `aladin_network.photos.decoding.MOST_PIXELS` pixels in any format.
-DEFAULT_BYTES = 2 * 2**30
-
-# Seconds between two checks whether the result is still wanted, while a picture waits for memory.
-_LOOK_S = 0.1
-# Reported to clients whose wait was unsuccessful: other pictures are probably decoded by then.
-_RETRY_AFTER_S = 1.0
-
-
 class MemoryLimitError(ImageTooLargeError):
     """A picture that alone needs more memory to decode than the limit for all pictures."""
 
@@ -195,9 +196,6 @@ class _Demand:
 
     is_wanted: Callable[[], bool]
     until_s: float
-
-
-_DEMAND: ContextVar[_Demand | None] = ContextVar("demand", default=None)
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from aladin_network.types import Direction
 # Weights that are tested on the validation split.
 _GRID = [step / 20 for step in range(21)]
 
+_QUERIES_AT_A_TIME = 128
+
 
 @dataclass(frozen=True, kw_only=True)
 class DirectionFusion:
@@ -123,9 +125,6 @@ def _within_query_std(values: Tensor, axis: int) -> float:
 
 def _of(ranks: Ranks, direction: Direction) -> Tensor:
     return ranks.text_to_image if direction == "text_to_image" else ranks.image_to_text
-
-
-_QUERIES_AT_A_TIME = 128
 
 
 def two_stage_ranks(

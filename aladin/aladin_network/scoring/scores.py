@@ -15,6 +15,9 @@ from torch import Tensor
 from aladin_network.errors import ShapeError
 from aladin_network.layers import fill_padding, lengthened
 
+# Upper limit in bytes of the similarity block (words x images x regions) of one chunk.
+MEMORY_BUDGET_BYTES = 256 * 2**20
+
 
 class Encoding(NamedTuple):
     """A batch of encoded images or texts.
@@ -62,10 +65,6 @@ def concatenate(parts: Sequence[Encoding]) -> Encoding:
         tokens=torch.cat([lengthened(part.tokens, longest) for part in parts]),
         mask=torch.cat([lengthened(part.mask, longest) for part in parts]),
     )
-
-
-# Upper limit in bytes of the similarity block (words x images x regions) of one chunk.
-MEMORY_BUDGET_BYTES = 256 * 2**20
 
 
 def maxsim(

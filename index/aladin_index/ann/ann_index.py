@@ -27,6 +27,13 @@ EXACT_UP_TO = 50_000
 _LISTS_SEARCHED = tuple(2**power for power in range(11))
 _GRAPH_WIDTHS = (64, 128, 256, 512, 1024)
 
+_TRAINING_VECTORS_PER_LIST = 64
+_LEAST_TRAINING_VECTORS = 2**16
+# Upper limit of the vectors' copy for training: a million of 256 values.
+_TRAINING_BYTES = 2**30
+_EF_CONSTRUCTION = 100
+_VECTORS_AT_A_TIME = 2**14
+
 
 class AnnIndex:
     """Searches a FAISS index; a search changes no shared state."""
@@ -159,14 +166,6 @@ def _parameters(index: Any, width: int | None, selector: Any) -> Any:
     if is_graph(index):
         return faiss.SearchParametersHNSW(efSearch=width or 64, sel=selector)
     return None if selector is None else faiss.SearchParameters(sel=selector)
-
-
-_TRAINING_VECTORS_PER_LIST = 64
-_LEAST_TRAINING_VECTORS = 2**16
-# Upper limit of the vectors' copy for training: a million of 256 values.
-_TRAINING_BYTES = 2**30
-_EF_CONSTRUCTION = 100
-_VECTORS_AT_A_TIME = 2**14
 
 
 def check_factory(factory: str, dim: int, count: int) -> None:

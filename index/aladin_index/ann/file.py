@@ -28,6 +28,12 @@ from aladin_network.errors import IndexCorruptError
 # Fast scan compares with this many codes at a time: a list's codes fill whole blocks of them.
 CODES_PER_BLOCK = 32
 
+# Marks the end of a file whose lists follow the index. FAISS, which reads from the front, never
+# reaches it.
+_MARK = b"aladin inverted lists\n"
+_PAGE = 4096
+_INT64 = np.dtype(np.int64).itemsize
+
 
 def check_valid(index: Any) -> None:
     """Refuse an index with inconsistent parts, or with ids that are not its rows.
@@ -80,13 +86,6 @@ def _check_lists(ivf: Any, count: int) -> None:
                 raise RuntimeError(f"list {number}: expected rows below {count}, found {found}")
     if held != count:
         raise RuntimeError(f"expected lists of {count} vectors, got {held}")
-
-
-# Marks the end of a file whose lists follow the index. FAISS, which reads from the front, never
-# reaches it.
-_MARK = b"aladin inverted lists\n"
-_PAGE = 4096
-_INT64 = np.dtype(np.int64).itemsize
 
 
 def write_ann(path: Path, index: Any) -> None:

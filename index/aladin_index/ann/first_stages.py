@@ -41,6 +41,8 @@ from aladin_network.types import Progress, Target
 _TRAINED_FROM = 1000
 _ID_BYTES = 8
 
+_QUERIES = 200
+
 
 class AnnOption(NamedTuple):
     """One kind of index for a collection.
@@ -138,8 +140,6 @@ def factories_to_try(
         return fitting_factories(count, dim, memory_budget_bytes, ann_recall)
     return ["Flat" if ann == "exact" else ann]
 
-
-_QUERIES = 200
 
 Shapes = Mapping[Target, tuple[int, int]]
 

@@ -18,6 +18,12 @@ from aladin_network.types import Progress
 # Cosines may differ by this much if they were summed in another order.
 _ROUNDING = 1e-6
 
+# Number of rows requested for each row wanted, from an index that does not keep the vectors.
+_OVERSAMPLES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
+# Minimum gain in recall: more work that gains less is not worthwhile.
+_GAIN = 0.0005
+_TIMED_QUERIES = 50
+
 
 def sample_queries(embeddings: NDArray[np.float32], count: int) -> NDArray[np.float32]:
     """Copy a sample of embeddings to use as queries, always the same one.
@@ -74,13 +80,6 @@ def ann_recall(
         _, scores = found_by(ann, embeddings, query, count)
         found += np.count_nonzero(scores >= least - _ROUNDING)
     return found / (count * len(queries))
-
-
-# Number of rows requested for each row wanted, from an index that does not keep the vectors.
-_OVERSAMPLES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
-# Minimum gain in recall: more work that gains less is not worthwhile.
-_GAIN = 0.0005
-_TIMED_QUERIES = 50
 
 
 class ChosenSearchWidth(NamedTuple):

@@ -23,6 +23,15 @@ from aladin_index.cluster.worker import (
 )
 from aladin_network.errors import AladinError, ClusterError, ConfigError
 
+_LOG = logging.getLogger(__name__)
+# Maximum number of consecutive failures of a shard, or of starting workers: a shard that exhausts
+# the memory of its node would do so on every node. Spark allows a task as many attempts
+# (spark.task.maxFailures).
+ATTEMPTS = 4
+# How often to check whether nodes have joined while nothing else happens.
+_LOOK_S = 2.0
+_TIDY_UP_S = 15.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
@@ -59,16 +68,6 @@ class WorkerSettings:
             raise ConfigError(
                 f"start_timeout_s: expected more than 0, got {self.start_timeout_s:g}"
             )
-
-
-_LOG = logging.getLogger(__name__)
-# Maximum number of consecutive failures of a shard, or of starting workers: a shard that exhausts
-# the memory of its node would do so on every node. Spark allows a task as many attempts
-# (spark.task.maxFailures).
-ATTEMPTS = 4
-# How often to check whether nodes have joined while nothing else happens.
-_LOOK_S = 2.0
-_TIDY_UP_S = 15.0
 
 
 @dataclass

@@ -20,6 +20,10 @@ from aladin_index.items.selection import Selection
 
 T = TypeVar("T")
 
+# Maximum numbers of neighbours and of lists of FAISS's GPU kernels.
+MOST_ON_CARD = 2048
+_VECTORS_AT_A_TIME = 2**18
+
 
 class OwnerFailedError(RuntimeError):
     """The owner thread has stopped, by `close` or after an error in a task."""
@@ -102,11 +106,6 @@ def _failed(reason: BaseException) -> OwnerFailedError:
     error = OwnerFailedError(str(reason) or type(reason).__name__)
     error.__cause__ = reason
     return error
-
-
-# Maximum numbers of neighbours and of lists of FAISS's GPU kernels.
-MOST_ON_CARD = 2048
-_VECTORS_AT_A_TIME = 2**18
 
 
 class FaissCard:

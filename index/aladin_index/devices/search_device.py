@@ -31,6 +31,12 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
+# Half precision and ties may make the end of the two lists differ, but no more.
+_PROOF_SHARE = 0.9
+# Share of the free GPU memory that the tokens of a collection may take; the rest is for the other
+# collection, a next generation loaded beside this one, and the network.
+_TOKEN_SHARE = 0.25
+
 
 class DeviceHealth:
     """Whether a device can be used; shared by all its users."""
@@ -116,11 +122,6 @@ class GuardedSecondStage:
 
 
 _PROOF_QUERIES, _PROOF_COUNT = 4, 100
-# Half precision and ties may make the end of the two lists differ, but no more.
-_PROOF_SHARE = 0.9
-# Share of the free GPU memory that the tokens of a collection may take; the rest is for the other
-# collection, a next generation loaded beside this one, and the network.
-_TOKEN_SHARE = 0.25
 
 
 class SearchDevice:

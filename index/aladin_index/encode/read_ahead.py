@@ -17,6 +17,10 @@ from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.format.records import SkippedItem
 from aladin_network.errors import ImageError, InputError
 
+# Batches that are being read and decoded while one is being encoded. With one of them the threads
+# would have nothing to do while the last photo of a batch, a large one maybe, is decoded.
+BATCHES_AHEAD = 2
+
 
 class StageSeconds:
     """Adds up the seconds spent in named stages; several threads may add at once."""
@@ -66,10 +70,6 @@ class StageSeconds:
         with self._lock:
             return {f"{stage}_s": round(seconds, 1) for stage, seconds in self.seconds.items()}
 
-
-# Batches that are being read and decoded while one is being encoded. With one of them the threads
-# would have nothing to do while the last photo of a batch, a large one maybe, is decoded.
-BATCHES_AHEAD = 2
 
 NumberedItem = tuple[int, SourceItem]
 Batch = list[Prepared | SkippedItem]

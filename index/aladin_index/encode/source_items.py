@@ -21,6 +21,12 @@ from aladin_network.errors import InputError
 from aladin_network.photos.files import CONTROL_CHARACTER, ListedPhotos, PhotoFile, PhotosRoot
 from aladin_network.types import Target
 
+# Contents of uploads, which are in no list of a build's items, and the path, written by itself.
+_NOT_LISTED = frozenset({"path", "upload", "region_file"})
+
+_EXAMPLES = 3
+OUTSIDE = "the photo's file lies outside of the folder of --photos-root"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImageItem:
@@ -157,10 +163,6 @@ def stored_form(
     )
 
 
-# Contents of uploads, which are in no list of a build's items, and the path, written by itself.
-_NOT_LISTED = frozenset({"path", "upload", "region_file"})
-
-
 def item_json(item: SourceItem) -> str:
     """Return all data of an item as one line of JSON, identical at every call."""
     fields = {key: value for key, value in vars(item).items() if key not in _NOT_LISTED}
@@ -186,8 +188,6 @@ def item_from_json(line: str, target: Target) -> SourceItem:
 
 
 _Way = Literal["by an absolute path", "by '..'", "by a link"]
-_EXAMPLES = 3
-OUTSIDE = "the photo's file lies outside of the folder of --photos-root"
 
 
 class PhotoPlaces:

@@ -21,6 +21,10 @@ from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_network.errors import ConfigError
 from aladin_network.types import TARGETS, Target
 
+# The record first: without it a generation does not count as complete, should the removal be
+# interrupted.
+PARTS: tuple[Part, ...] = ("record", *TARGETS)
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
@@ -241,9 +245,6 @@ class EngineClient(Protocol):
 
 
 Part = Target | Literal["record"]
-# The record first: without it a generation does not count as complete, should the removal be
-# interrupted.
-PARTS: tuple[Part, ...] = ("record", *TARGETS)
 
 
 @dataclass(frozen=True)

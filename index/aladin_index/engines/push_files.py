@@ -46,6 +46,10 @@ from aladin_network.types import TARGETS, Target
 # Number of queries for which the results are compared with the exact nearest items.
 _RECALL_QUERIES = 100
 
+# Vector databases sum cosines in another order, and some with half the width of the processor's
+# registers.
+_ROUNDING = 1e-6
+
 
 class PushSource:
     """Items to push; later changes of the index are not seen.
@@ -136,11 +140,6 @@ def entries_of(part: EncodedPart) -> list[EngineItem]:
         )
         for place, item in enumerate(part.items)
     ]
-
-
-# Vector databases sum cosines in another order, and some with half the width of the processor's
-# registers.
-_ROUNDING = 1e-6
 
 
 class NearestSoFar:

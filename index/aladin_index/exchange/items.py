@@ -48,6 +48,10 @@ COLUMNS: dict[Target, dict[str, str]] = {
     },
 }
 
+_ROWS_AT_A_TIME = 4096
+# Columns that may contain the id.
+_NAMING = ("id", *PHOTO, "key")
+
 
 def exported_row(item: StoredItem) -> dict[str, Any]:
     """Return all data of an item, with at least the columns of its collection."""
@@ -198,11 +202,6 @@ def read_rows(
 
 def _unreadable(path: Path, error: Exception) -> DataError:
     return DataError(path, None, f"cannot be read as parquet ({error})")
-
-
-_ROWS_AT_A_TIME = 4096
-# Columns that may contain the id.
-_NAMING = ("id", *PHOTO, "key")
 
 
 class ItemSource:

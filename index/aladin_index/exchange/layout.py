@@ -51,6 +51,8 @@ _PREFIX: dict[Target, str] = {"images": "img", "texts": "text"}
 # File of each array of `PackedTokens`.
 _ARRAYS = {"values": "tokens", "scales": "scales", "centroid_ids": "centroid_ids"}
 
+SCHEMA_VERSION = 1
+
 
 @dataclass(frozen=True)
 class CollectionLayout:
@@ -141,9 +143,6 @@ def part_names(count: int) -> list[str]:
     """Return the suffixes of some parts, zero-padded so that they sort as text."""
     width = len(str(max(count - 1, 0)))
     return [f"{number:0{width}d}" for number in range(count)]
-
-
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,6 +53,12 @@ _SCHEMES: dict[EngineKind, tuple[str, ...]] = {
 # Names of collections that every vector database accepts, with room for suffixes.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
+PUBLISHING = ".publishing"
+
+EVALUATIONS = "evaluations"
+
+SKIPPED = "left_out.json"
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineLocation:
@@ -169,13 +175,10 @@ def write_location(path: Path, location: EngineLocation) -> None:
 
 
 CURRENT, MODEL, GENERATIONS, BUILD, LOCK = "CURRENT", "model", "generations", ".build", ".lock"
-PUBLISHING = ".publishing"
 NEW_CATALOGUE, NEW_GENERATION = ".catalogue.partial", ".generation.partial"
 CHANGES, PHOTOS, CHANGES_LOCK = "changes", "photos", ".changes.lock"
-EVALUATIONS = "evaluations"
 # Files of the images or the texts of a generation; those of the tokens: `tokens.store`.
 ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
-SKIPPED = "left_out.json"
 
 
 def generation_folder(root: Path, generation: int) -> Path:

@@ -37,6 +37,11 @@ from aladin_network.errors import (
 )
 from aladin_network.files import write_json
 
+SCHEMA_VERSION = 1
+# Maximum number per generation: data sets are few, and the file is always read whole.
+_MOST = 16
+_YEAR_10000_S = 253_402_300_800
+
 
 class SkippedItem(NamedTuple):
     """An item that cannot be used.
@@ -67,12 +72,6 @@ def read_skipped(folder: Path) -> list[SkippedItem]:
         raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
     except (ValueError, TypeError, RecursionError) as error:
         raise IndexCorruptError(path, "not a list of ids and reasons") from error
-
-
-SCHEMA_VERSION = 1
-# Maximum number per generation: data sets are few, and the file is always read whole.
-_MOST = 16
-_YEAR_10000_S = 253_402_300_800
 
 
 @dataclass(frozen=True, kw_only=True)

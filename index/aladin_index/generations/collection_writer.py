@@ -26,6 +26,9 @@ from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
 from aladin_network.calibration.calibration import Calibration, hash_photo
 from aladin_network.types import Progress, Target
 
+# Items in memory at a time: 49 tokens of 128 float16 values each are 50 MiB.
+ITEMS_AT_A_TIME = 4096
+
 
 class EncodedPart(NamedTuple):
     """Some items with their encodings; generations are made from such parts.
@@ -192,10 +195,6 @@ class FittedPhotos:
         for part in parts:
             self._found += sum(hash_photo(item.id) in self._sample for item in part.items)
             yield part
-
-
-# Items in memory at a time: 49 tokens of 128 float16 values each are 50 MiB.
-ITEMS_AT_A_TIME = 4096
 
 
 def live_parts(

@@ -31,6 +31,9 @@ from aladin_index.items.uploaded_photos import sweep_photos
 from aladin_network.errors import InputError, SearchIndexError
 from aladin_network.types import TARGETS, Target
 
+# Commands whose generation contains none of the changes of the previous one.
+_FROM_NEW_SOURCES = ("build", "import", "merge")
+
 
 class RollbackReport(NamedTuple):
     """Result of a rollback.
@@ -91,10 +94,6 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
             assert entry is not None
             counts[target] = entry.count + changes.added - changes.removed
         return RollbackReport(live, undone, to, pending, counts)
-
-
-# Commands whose generation contains none of the changes of the previous one.
-_FROM_NEW_SOURCES = ("build", "import", "merge")
 
 
 class Dropped(NamedTuple):

@@ -26,6 +26,8 @@ from aladin_network.types import TARGETS, Target
 if TYPE_CHECKING:
     from aladin_index.generations.writer import GoingLive
 
+T = TypeVar("T")
+
 
 class PendingChanges(NamedTuple):
     """Changes of one collection that `aladin index compact` would merge.
@@ -157,9 +159,6 @@ def with_changes_of(root: Path, from_generation: int) -> GoingLive:
             yield
 
     return going_live
-
-
-T = TypeVar("T")
 
 
 class GenerationRecord(NamedTuple):

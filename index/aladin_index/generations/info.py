@@ -28,6 +28,9 @@ from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.types import Target
 
+# All other files are the `rest` of their collection: offsets and skipped items.
+_STAGE_OF = {ANN: "first stage", EMBEDDINGS: "embeddings", ITEMS: "items"}
+
 
 class MemoryEstimate(NamedTuple):
     """Memory used by searches of one collection; the system can reclaim all of it.
@@ -120,10 +123,6 @@ def _memory(manifest: Manifest, target: Target, side: CollectionEntry) -> Memory
         embeddings_bytes=size(EMBEDDINGS),
         tokens_bytes=sum(size(name) for name in token_files(side.token_dtype)),
     )
-
-
-# All other files are the `rest` of their collection: offsets and skipped items.
-_STAGE_OF = {ANN: "first stage", EMBEDDINGS: "embeddings", ITEMS: "items"}
 
 
 def disk_use(root: Path, manifest: Manifest) -> dict[str, int]:

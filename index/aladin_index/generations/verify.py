@@ -47,6 +47,14 @@ from aladin_network.types import NullProgress, Progress, Target
 
 _BYTES_AT_A_TIME = 2**22
 
+_PROBES = 8
+_HITS = 10
+# A graph or inverted lists may miss an item occasionally; an index of other vectors misses nearly
+# all.
+_FOUND_SHARE = 0.5
+# Embeddings are normalised in float32 before they are written.
+_NORM_TOLERANCE = 1e-3
+
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyReport:
@@ -146,15 +154,6 @@ def _fault(file: Path, entry: FileEntry, progress: Progress) -> str | None:
     if digest.hexdigest() != entry.sha256:
         return f"expected sha256 {entry.sha256}, got {digest.hexdigest()}"
     return None
-
-
-_PROBES = 8
-_HITS = 10
-# A graph or inverted lists may miss an item occasionally; an index of other vectors misses nearly
-# all.
-_FOUND_SHARE = 0.5
-# Embeddings are normalised in float32 before they are written.
-_NORM_TOLERANCE = 1e-3
 
 
 def probe_index(index: SearchIndex) -> None:

@@ -35,6 +35,8 @@ from aladin_network.errors import InputError
 Kind = Literal["bool", "number", "text"]
 Comparison = Literal["gt", "gte", "lt", "lte"]
 
+_COMPARISONS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
+
 
 class Scalar(NamedTuple):
     """A metadata value in the form in which it is stored and compared.
@@ -153,7 +155,6 @@ def _as_float(value: int) -> float:
 # test is one look-up, a value one probe in it.
 MAX_DEPTH, MAX_TESTS, MAX_VALUES = 16, 100, 1000
 
-_COMPARISONS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
 
 TestType = TypeVar("TestType", Equal, Range, Exists)
 

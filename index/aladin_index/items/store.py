@@ -43,6 +43,12 @@ _VALUES_AT_A_TIME = 500
 
 Mask = NDArray[np.bool_]
 
+# The default limit of variables per statement is 999 in older builds of SQLite.
+_BATCH = 500
+_CACHE_BYTES = 64 * 2**20
+
+T = TypeVar("T")
+
 
 def rows_passing(connection: sqlite3.Connection, filter: Filter, rows: range) -> NDArray[np.int64]:
     """Find the items that pass a filter.
@@ -174,13 +180,6 @@ def _passes(test: Test, value: object) -> bool:
             for comparison, bound in test.bounds
         )
     return any(isinstance(test, Exists) or each in test.values for each in scalars)
-
-
-# The default limit of variables per statement is 999 in older builds of SQLite.
-_BATCH = 500
-_CACHE_BYTES = 64 * 2**20
-
-T = TypeVar("T")
 
 
 class ItemStore:

@@ -22,22 +22,6 @@ from aladin_network.photos.files import PhotoFile
 _STEPS = 65535
 _DTYPE = np.dtype("<u2")
 
-
-def pack_boxes(boxes: NDArray[np.float32]) -> bytes:
-    """Return the stored form of boxes.
-
-    Args:
-        boxes: (regions, 4), x0, y0, x1, y1 in fractions of the photo.
-    """
-    return np.rint(boxes.astype(np.float64) * _STEPS).astype(_DTYPE).tobytes()
-
-
-def unpack_boxes(stored: bytes) -> NDArray[np.float32]:
-    """Return the boxes of a stored form, (regions, 4) in fractions of the photo."""
-    steps = np.frombuffer(stored, dtype=_DTYPE).reshape(-1, 4)
-    return (steps / _STEPS).astype(np.float32)
-
-
 # Codes of the kinds of values: small integers take no extra space in a row of `fields`.
 KIND_CODES: dict[Kind, int] = {"number": 0, "text": 1, "bool": 2}
 COLUMNS = "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length, boxes"
@@ -71,6 +55,21 @@ CREATE TABLE filter_settings (every_field INTEGER NOT NULL);
 _CACHE_KIB = 65536
 _FIELD = "SELECT field, has_lists FROM filter_fields WHERE name = ?"
 _BY_ID = "CREATE UNIQUE INDEX by_id ON items (id)"
+
+
+def pack_boxes(boxes: NDArray[np.float32]) -> bytes:
+    """Return the stored form of boxes.
+
+    Args:
+        boxes: (regions, 4), x0, y0, x1, y1 in fractions of the photo.
+    """
+    return np.rint(boxes.astype(np.float64) * _STEPS).astype(_DTYPE).tobytes()
+
+
+def unpack_boxes(stored: bytes) -> NDArray[np.float32]:
+    """Return the boxes of a stored form, (regions, 4) in fractions of the photo."""
+    steps = np.frombuffer(stored, dtype=_DTYPE).reshape(-1, 4)
+    return (steps / _STEPS).astype(np.float32)
 
 
 class StoredItem(NamedTuple):

@@ -40,6 +40,14 @@ from aladin_network.types import DIRECTION_OF, Modality, NullProgress, Progress,
 # different orders.
 _ROUNDING = 1e-6
 
+# Between matching alone (one candidate) and the exhaustive order (all candidates).
+DEFAULT_NUMBERS = (2, 5, 10, 20, 50, 100, 200, 500)
+
+_TOP = 10
+# One more item is listed to detect a tie at the tenth place.
+_LISTED = _TOP + 1
+_TIMED_QUERIES = 200
+
 
 class FirstStageOrder(NamedTuple):
     """The first stage's result for a page.
@@ -134,15 +142,6 @@ def listed_rank(page: Ranking, right: NDArray[np.int64], block: int) -> int:
         )
         ranks.append(int(np.count_nonzero(((places < place) | level) & ~is_right)))
     return min(ranks)
-
-
-# Between matching alone (one candidate) and the exhaustive order (all candidates).
-DEFAULT_NUMBERS = (2, 5, 10, 20, 50, 100, 200, 500)
-
-_TOP = 10
-# One more item is listed to detect a tie at the tenth place.
-_LISTED = _TOP + 1
-_TIMED_QUERIES = 200
 
 
 def check_numbers(numbers: Sequence[int]) -> None:

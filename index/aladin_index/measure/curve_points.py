@@ -18,6 +18,10 @@ from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import Direction, Modality, Progress, Target
 
+_TOP = 10
+
+RULES: tuple[Rule, ...] = ("fitted", "papers")
+
 
 class Estimate(NamedTuple):
     """A number with its 95 % interval."""
@@ -90,9 +94,6 @@ class PhotoBootstrap:
         return Draws(float(values.mean()), self._times @ values / len(values))
 
 
-_TOP = 10
-
-
 class SearchTime(NamedTuple):
     """Milliseconds of both stages on one thread, without encoding and looking up the hits."""
 
@@ -152,7 +153,6 @@ def search_times(
 
 
 Rule = Literal["fitted", "papers"]
-RULES: tuple[Rule, ...] = ("fitted", "papers")
 
 
 class DirectionQuality(NamedTuple):

@@ -26,6 +26,8 @@ from aladin_network.types import Modality, NullProgress, Progress, Target
 
 _TEXTS_AT_A_TIME = 64
 
+_TOP = 10
+
 
 class EvaluationText(NamedTuple):
     """A caption as a query for its image.
@@ -136,9 +138,6 @@ def _check_known(side: Collection, ids: Iterable[str]) -> None:
             f"{len(unknown)} of the {side.target} to evaluate are not in the index, "
             f"e.g. {unknown[0]!r}"
         )
-
-
-_TOP = 10
 
 
 class DirectionReport(NamedTuple):

@@ -27,6 +27,10 @@ from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality, NullProgress, Progress
 
+# Scores of all items that are held in memory at a time, for both stages.
+_SCORES_AT_A_TIME = 2**26
+_TIMED_QUERIES = 50
+
 
 class TuneQueries(NamedTuple):
     """Encoded queries of one modality.
@@ -65,11 +69,6 @@ def stored_queries(side: StoredCollection, count: int) -> TuneQueries:
     return TuneQueries(
         "image" if side.target == "images" else "text", side.embeddings[rows], list(tokens)
     )
-
-
-# Scores of all items that are held in memory at a time, for both stages.
-_SCORES_AT_A_TIME = 2**26
-_TIMED_QUERIES = 50
 
 
 class ExhaustiveTops(NamedTuple):

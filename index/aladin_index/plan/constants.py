@@ -26,6 +26,8 @@ from aladin_network.types import TOKEN_DTYPES, TokenDtype
 SCHEMA_VERSION = 1
 PACKAGED_CONSTANTS = Path(__file__).with_name("constants.json")
 
+PACKAGED_MEASUREMENTS = Path(__file__).with_name("measurements.json")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
@@ -280,9 +282,6 @@ def _numbers(name: str, data: Any) -> Iterator[tuple[str, float]]:
         each = data.items() if isinstance(data, dict) else enumerate(data)
         for key, value in each:
             yield from _numbers(f"{name}.{key}".lstrip("."), value)
-
-
-PACKAGED_MEASUREMENTS = Path(__file__).with_name("measurements.json")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,13 @@ ANN_RECALL = 0.99
 _VALUE_BYTES = 4
 _ROW_VALUES = 256
 
+# The kernel compares with this many words at a time; fewer take as long
+# (`index/aladin_index/kernel`).
+_WORDS_AT_A_TIME = 16
+
+_EMBEDDING_VALUE_BYTES = 4
+_OFFSET_BYTES = 8
+
 
 class PlannedFirstStage(NamedTuple):
     """The index that ``--ann auto`` builds, and its search settings.
@@ -132,11 +139,6 @@ def _width(lists: int, constants: FirstStageConstants) -> tuple[int, float, floa
     return min(2 ** math.ceil(math.log2(width)), lists), oversample, skew
 
 
-# The kernel compares with this many words at a time; fewer take as long
-# (`index/aladin_index/kernel`).
-_WORDS_AT_A_TIME = 16
-
-
 def align_s(workload: Workload, form: FormConstants) -> float:
     """Return the seconds to score the candidates with all of their pages in memory.
 
@@ -150,10 +152,6 @@ def align_s(workload: Workload, form: FormConstants) -> float:
 def pack_s(workload: Workload, form: FormConstants) -> float:
     """Return the seconds to convert all tokens to their storage format."""
     return form.pack_s * workload.items * workload.tokens * workload.token_dim
-
-
-_EMBEDDING_VALUE_BYTES = 4
-_OFFSET_BYTES = 8
 
 
 class IndexSizes(NamedTuple):

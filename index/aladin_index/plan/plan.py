@@ -39,6 +39,17 @@ from aladin_index.plan.workload import (
 
 _PAGE_BYTES = 4096
 
+# Milvus's `dataCoord.segment.maxSize`; segments are never larger.
+SEGMENT_BYTES = 2**30
+# Milvus moves segments away from a node whose memory is more than 90 % full
+# (`queryCoord.overloadedMemoryThresholdPercentage`); another 10 % is for segments being loaded.
+USABLE_MEMORY = 0.8
+# A round trip between two machines of one data centre; there are two: from the service to the
+# proxy, and from the proxy to the query nodes. Not measured: all ran on one machine.
+ROUND_TRIP_S = 0.0005
+# Coordinators, proxies, etcd and the object storage, each with a replica for failover.
+OTHER_MACHINES = 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedPlan:
@@ -149,18 +160,6 @@ def _search(
 def _pages_of(size: int) -> float:
     """Return the mean number of pages that a block of bytes at a random offset spans."""
     return 1 + (size - 1) / _PAGE_BYTES
-
-
-# Milvus's `dataCoord.segment.maxSize`; segments are never larger.
-SEGMENT_BYTES = 2**30
-# Milvus moves segments away from a node whose memory is more than 90 % full
-# (`queryCoord.overloadedMemoryThresholdPercentage`); another 10 % is for segments being loaded.
-USABLE_MEMORY = 0.8
-# A round trip between two machines of one data centre; there are two: from the service to the
-# proxy, and from the proxy to the query nodes. Not measured: all ran on one machine.
-ROUND_TRIP_S = 0.0005
-# Coordinators, proxies, etcd and the object storage, each with a replica for failover.
-OTHER_MACHINES = 3
 
 
 @dataclass(frozen=True, kw_only=True)

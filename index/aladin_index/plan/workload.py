@@ -15,6 +15,14 @@ from typing import NamedTuple
 from aladin_network.errors import ConfigError
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
 
+_NORMAL = NormalDist()
+_Z95 = _NORMAL.inv_cdf(0.95)
+
+# Machines with a higher load become slow whenever the load increases slightly or one of them fails.
+MOST_BUSY = 0.6
+# A larger number is not a useful answer.
+MOST_MACHINES = 2**14
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
@@ -76,10 +84,6 @@ class Workload:
         if self.token_dtype not in TOKEN_DTYPES:
             known = ", ".join(TOKEN_DTYPES)
             raise ConfigError(f"token_dtype: expected one of {known}, got {self.token_dtype!r}")
-
-
-_NORMAL = NormalDist()
-_Z95 = _NORMAL.inv_cdf(0.95)
 
 
 class Latency(NamedTuple):
@@ -150,12 +154,6 @@ def waiting(service_s: float, arrivals_per_s: float, servers: int) -> Latency:
         return max(0.0, math.log(delayed / share) / pace) if delayed > 0 else 0.0
 
     return Latency(longer_than_all_but(0.5), longer_than_all_but(0.05))
-
-
-# Machines with a higher load become slow whenever the load increases slightly or one of them fails.
-MOST_BUSY = 0.6
-# A larger number is not a useful answer.
-MOST_MACHINES = 2**14
 
 
 def machines_for_load(workload: Workload, core_s: float) -> int:

@@ -21,6 +21,14 @@ from aladin_network.types import Direction
 # about five measurements, a single slow one does not.
 _NEWEST = 0.2
 
+# Candidates that are scored between two checks of the deadline: the native kernel takes one
+# millisecond for them.
+_ROWS_A_CHECK = 1024
+
+# A measurement of this age is ignored even if no time would remain: if every query has a deadline,
+# a machine that was slow for a minute would otherwise never re-rank again.
+_RETRY_S = 10.0
+
 
 class TimesBySize:
     """Average seconds for each size of work seen so far; thread-safe.
@@ -75,15 +83,6 @@ class TimesBySize:
             share = (size - below) / (above - below)
             between = self._seconds[below] * (1 - share) + self._seconds[above] * share
             return min(between, self._seconds[below] * size / below)
-
-
-# Candidates that are scored between two checks of the deadline: the native kernel takes one
-# millisecond for them.
-_ROWS_A_CHECK = 1024
-
-# A measurement of this age is ignored even if no time would remain: if every query has a deadline,
-# a machine that was slow for a minute would otherwise never re-rank again.
-_RETRY_S = 10.0
 
 
 class OutOfTimeError(Exception):

@@ -30,6 +30,15 @@ from aladin_index.kernel.binding import load_kernel
 # those of the sample. Measured on Flickr8k, 0.003 to 0.03 give the same results.
 _DAMPING = 0.01
 
+# The positive half; 127 represents 2.733 standard deviations for 4 bits, 1.510 for 2 bits.
+_POSITIVE: dict[Bits, list[int]] = {2: [38, 127], 4: [6, 18, 31, 44, 58, 75, 96, 127]}
+
+# Standard deviations that the largest level represents.
+_LARGEST: dict[Bits, float] = {2: 1.5104, 4: 2.7326}
+# Alternations between choosing codes for a scale and the best scale for the codes; it has converged
+# by then.
+_ROUNDS = 2
+
 
 class ErrorFeedback(NamedTuple):
     """Compensation of rounding errors by later dimensions, for a sample of queries.
@@ -112,17 +121,10 @@ def _round_by_dimension(
 
 Bits = Literal[2, 4]
 
-# The positive half; 127 represents 2.733 standard deviations for 4 bits, 1.510 for 2 bits.
-_POSITIVE: dict[Bits, list[int]] = {2: [38, 127], 4: [6, 18, 31, 44, 58, 75, 96, 127]}
 LEVELS: dict[Bits, NDArray[np.int8]] = {
     bits: np.array([-level for level in reversed(half)] + half, dtype=np.int8)
     for bits, half in _POSITIVE.items()
 }
-# Standard deviations that the largest level represents.
-_LARGEST: dict[Bits, float] = {2: 1.5104, 4: 2.7326}
-# Alternations between choosing codes for a scale and the best scale for the codes; it has converged
-# by then.
-_ROUNDS = 2
 
 
 def code_bytes(dim: int, bits: Bits) -> int:

@@ -36,6 +36,9 @@ CENTROID_IDS, CENTROIDS = "centroid_ids.npy", "centroids.npy"
 # The file of each array of `PackedTokens`.
 FILE_OF = {"values": TOKENS, "scales": SCALES, "centroid_ids": CENTROID_IDS}
 
+# Enough for a codebook of full size; 32 MiB for 128 float32 values per token.
+_SAMPLE = 2**16
+
 
 def token_files(dtype: TokenDtype) -> list[str]:
     """List the files of a storage format: one for each array, and the codebook if it has one."""
@@ -230,8 +233,6 @@ def read_ahead(array: NDArray[Any]) -> None:
     base.madvise(mmap.MADV_WILLNEED, page, start - page + array.nbytes)
 
 
-# Enough for a codebook of full size; 32 MiB for 128 float32 values per token.
-_SAMPLE = 2**16
 # Some hundred query tokens suffice to estimate their statistics.
 _QUERY_SAMPLE, _QUERY_ITEMS = 2**13, 512
 

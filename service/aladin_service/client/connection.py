@@ -37,6 +37,14 @@ _KINDS: Mapping[int, type[ServiceError]] = {
     503: NotReadyError,
 }
 
+API_KEY_VARIABLE = "ALADIN_API_KEY"
+
+# The service's own limit for requests that add is 100 items and 24 MiB; a fraction of it keeps each
+# request short.
+ADD_ITEMS = 32
+ADD_BYTES = 8 * 2**20
+BATCH_QUERIES = 32
+
 
 class ErrorDetail(BaseModel):
     """One error as reported by the service."""
@@ -76,15 +84,6 @@ def read_error(status: int, body: bytes, retry_after_s: float | None) -> Service
         code = f"http_{status}"
         detail = ErrorDetail(code=code, message=f"status {status} without an error message")
     return error_of(status, detail, retry_after_s)
-
-
-API_KEY_VARIABLE = "ALADIN_API_KEY"
-
-# The service's own limit for requests that add is 100 items and 24 MiB; a fraction of it keeps each
-# request short.
-ADD_ITEMS = 32
-ADD_BYTES = 8 * 2**20
-BATCH_QUERIES = 32
 
 
 def connection_settings(url: str, api_key: str | None, timeout_s: float) -> dict[str, Any]:

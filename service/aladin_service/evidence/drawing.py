@@ -44,6 +44,12 @@ PALETTE: tuple[Colour, ...] = (
 # The tints of the smallest and of the largest share. The smallest is still visible on white.
 _LEAST, _MOST = 0.12, 1.0
 
+_FILE = "DejaVuSans.ttf"
+_BOLD_FILE = "DejaVuSans-Bold.ttf"
+# No font has a glyph for it: Unicode reserves it as a noncharacter.
+_NO_CHARACTER = "\uffff"
+_PROBE_PX = 16
+
 
 def colour_of(place: int) -> Colour:
     """Return the colour of a region by its number; colours repeat after the last one."""
@@ -85,13 +91,6 @@ def _luminance(colour: Colour) -> float:
 def _linear(value: float) -> float:
     """Undo the gamma of sRGB."""
     return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
-
-
-_FILE = "DejaVuSans.ttf"
-_BOLD_FILE = "DejaVuSans-Bold.ttf"
-# No font has a glyph for it: Unicode reserves it as a noncharacter.
-_NO_CHARACTER = "\uffff"
-_PROBE_PX = 16
 
 
 @cache

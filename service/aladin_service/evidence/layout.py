@@ -34,6 +34,22 @@ _LINE_PX, _HALO_PX = 5, 2
 # Neighbouring cells share an edge: boxes are inset so that both outlines are visible.
 _INSET_PX = 4
 
+# The photo is scaled up or down to fit this size; the page has at least the width below.
+PHOTO_PX = (1000, 680)
+_LEAST_WIDTH_PX = 760
+_MARGIN_PX = 32
+
+_LINE_HEIGHT = 1.5
+
+_HOW_TO_READ = (
+    "Below each word: its cosine with its best region; the letter of that region, and the word's "
+    "share of the sum of all absolute cosines. Darker: a larger share. Dashed: a negative cosine, "
+    "which lowers the score."
+)
+_MISSING = (
+    "□: a character missing from the typeface; the metadata of this file contain the whole text."
+)
+
 
 def photo_marks(
     frame: PixelBox,
@@ -129,21 +145,7 @@ def _area(box: PixelBox) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
-# The photo is scaled up or down to fit this size; the page has at least the width below.
-PHOTO_PX = (1000, 680)
-_LEAST_WIDTH_PX = 760
-_MARGIN_PX = 32
 _SUM_PX, _NOTE_PX = 22, 17
-_LINE_HEIGHT = 1.5
-
-_HOW_TO_READ = (
-    "Below each word: its cosine with its best region; the letter of that region, and the word's "
-    "share of the sum of all absolute cosines. Darker: a larger share. Dashed: a negative cosine, "
-    "which lowers the score."
-)
-_MISSING = (
-    "□: a character missing from the typeface; the metadata of this file contain the whole text."
-)
 
 
 def lay_out(

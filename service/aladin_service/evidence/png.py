@@ -12,6 +12,12 @@ from aladin_index.search.results import Evidence
 from aladin_network.errors import InputError
 from aladin_service.evidence.drawing import WHITE
 
+# Keyword of the text chunk (tEXt) with the JSON data.
+KEYWORD = "aladin-evidence"
+
+# Printed at this resolution, words have the size of a book's text.
+_DOTS_PER_INCH = (220, 220)
+
 
 class ExplainedPair(BaseModel):
     """A text and a photo, the scores of both stages, and the evidence for the alignment score."""
@@ -37,13 +43,6 @@ class ExplainedPairs(BaseModel):
     """The JSON data in a PNG file: the pairs that it shows, from top to bottom."""
 
     pairs: list[ExplainedPair]
-
-
-# Keyword of the text chunk (tEXt) with the JSON data.
-KEYWORD = "aladin-evidence"
-
-# Printed at this resolution, words have the size of a book's text.
-_DOTS_PER_INCH = (220, 220)
 
 
 def write_png(picture: Image.Image, pairs: Sequence[ExplainedPair]) -> bytes:

@@ -28,6 +28,13 @@ from aladin_service.evidence.drawing import (
 )
 from aladin_service.evidence.words import Piece
 
+WORD_PX = 30
+NUMBER_PX = 18
+_INSIDE_PX = 9  # padding of a box
+_BETWEEN_PX = 10  # between words separated by white space; others touch
+_LINES_APART_PX = 14
+_MINUS = "\N{MINUS SIGN}"
+
 
 def are_right_to_left(words: Sequence[str]) -> tuple[list[bool], bool]:
     """Determine the direction of each word and of the text.
@@ -75,12 +82,6 @@ def _direction(word: str) -> bool | None:
     return next((kind != "L" for kind in kinds if kind in ("L", "R", "AL")), None)
 
 
-WORD_PX = 30
-NUMBER_PX = 18
-_INSIDE_PX = 9  # padding of a box
-_BETWEEN_PX = 10  # between words separated by white space; others touch
-_LINES_APART_PX = 14
-_MINUS = "\N{MINUS SIGN}"
 # Baselines of the three lines of a box, and its height, measured from its top.
 _WORD_AT, _SCORE_AT, _SHARE_AT, _HEIGHT_PX = 38, 66, 90, 102
 

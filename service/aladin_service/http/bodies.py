@@ -40,6 +40,12 @@ _PICTURE = re.compile(rb'"(?:image|regions)"[ \t\r\n]*+:[ \t\r\n]*+"')
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# One more than the number of fields would suffice; a larger limit lets the error name the unknown
+# ones.
+_MAX_FORM_FIELDS = 20
+# File fields of a form: a picture, and the regions that a detector found in it.
+_FILES = ("image", "regions")
+
 
 class JsonObject(NamedTuple):
     """A parsed body.
@@ -143,13 +149,6 @@ def _has_more_values(body: bytes, most: int) -> bool:
         if count > most:
             return True
     return False
-
-
-# One more than the number of fields would suffice; a larger limit lets the error name the unknown
-# ones.
-_MAX_FORM_FIELDS = 20
-# File fields of a form: a picture, and the regions that a detector found in it.
-_FILES = ("image", "regions")
 
 
 def _decode_base64(value: object) -> object:

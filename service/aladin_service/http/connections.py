@@ -37,6 +37,31 @@ _LOG_EVERY_S = 60.0
 
 Place = Literal["served", "probe"]
 
+# Limit of one request head: browsers and proxies send a few kB.
+_MAX_HEAD_BYTES = 64 * 2**10
+
+# How long a client may continue to send a body after its answer, as in `BodyLimit`.
+_TAIL_S = 5.0
+
+# Connections are checked periodically, at no cost to their requests: at least this often, and this
+# many times within the shortest limit.
+_LOOK_S = 1.0
+_LOOKS = 4
+
+# Time limit of a connection beyond the limits: a probe sends its head immediately.
+_PROBE_HEAD_S = 2.0
+_PROBES = frozenset({b"/healthz", b"/readyz"})
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\n"
+    b"Connection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+)
+_HEAD_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_HEAD_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"Connection: close\r\nContent-Length: 0\r\n\r\n"
+)
+
 
 class Closable(Protocol):
     """A connection as seen by the connection limits."""
@@ -129,32 +154,6 @@ class ConnectionLimits:
         if now_s >= self._next_log_s:
             self._next_log_s = now_s + _LOG_EVERY_S
             _LOG.warning("rejecting connections except probes: %s", why)
-
-
-# Limit of one request head: browsers and proxies send a few kB.
-_MAX_HEAD_BYTES = 64 * 2**10
-
-# How long a client may continue to send a body after its answer, as in `BodyLimit`.
-_TAIL_S = 5.0
-
-# Connections are checked periodically, at no cost to their requests: at least this often, and this
-# many times within the shortest limit.
-_LOOK_S = 1.0
-_LOOKS = 4
-
-# Time limit of a connection beyond the limits: a probe sends its head immediately.
-_PROBE_HEAD_S = 2.0
-_PROBES = frozenset({b"/healthz", b"/readyz"})
-
-_FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\n"
-    b"Connection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
-)
-_HEAD_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-_HEAD_TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"Connection: close\r\nContent-Length: 0\r\n\r\n"
-)
 
 
 def bounded_protocol(settings: ServiceSettings, proxies: TrustedProxies) -> type[asyncio.Protocol]:

@@ -67,6 +67,39 @@ _MESSAGE_END_CHARS = 500
 # pydantic describes all faults of a validation error, so many faults are counted only.
 _MAX_COUNTED = 1000
 
+# No answer was sent, as the client had disconnected: nginx's status code, which is never sent.
+HUNG_UP = 499
+
+# Errors raised by the framework itself.
+_FRAMEWORK_CODES = {404: "unknown_route", 405: "method_not_allowed"}
+
+# Errors whose answers state when to retry.
+_RETRIED = (
+    OverloadedError,
+    RateLimitedError,
+    NoWorkerError,
+    WorkerDiedError,
+    EngineUnavailableError,
+    KeysMissingError,
+)
+
+_DESCRIPTIONS = {
+    401: "missing or invalid API key",
+    403: "the key lacks the scope, the page's origin or the photo's URL is not allowed, or the "
+    "service is read-only",
+    404: "unknown id, or no such collection in the index",
+    408: "the body was not received in time",
+    409: "an item with this id already exists",
+    413: "the body, photo, number of pixels or regions exceed the limit",
+    415: "not an image, or neither JSON nor multipart",
+    421: "request without a key for a host name that is not allowed",
+    422: "invalid field",
+    429: "overloaded, or rate limit exceeded",
+    503: "no index is live, the newest generation is invalid, the vector database is unavailable, "
+    "a worker ended, or the key file is missing",
+    507: "the disk is full or not writable; no part of the request was applied",
+}
+
 
 def describe_faults(faults: Sequence[Any]) -> str:
     """Describe which fields are wrong and why, from a pydantic validation error's faults.
@@ -145,12 +178,6 @@ FAILURES: dict[type[BaseException], Failure] = {
     Exception: Failure(500, "internal_error"),
 }
 
-# No answer was sent, as the client had disconnected: nginx's status code, which is never sent.
-HUNG_UP = 499
-
-# Errors raised by the framework itself.
-_FRAMEWORK_CODES = {404: "unknown_route", 405: "method_not_allowed"}
-
 
 class ErrorDetail(BaseModel):
     """One error with code, message and request id."""
@@ -182,34 +209,6 @@ class ErrorResponse(JSONResponse):
         detail = ErrorDetail(code=failure.code, message=message, request_id=request_id)
         body = ErrorBody(error=detail).model_dump()
         super().__init__(body, status_code=failure.status, headers=headers)
-
-
-# Errors whose answers state when to retry.
-_RETRIED = (
-    OverloadedError,
-    RateLimitedError,
-    NoWorkerError,
-    WorkerDiedError,
-    EngineUnavailableError,
-    KeysMissingError,
-)
-
-_DESCRIPTIONS = {
-    401: "missing or invalid API key",
-    403: "the key lacks the scope, the page's origin or the photo's URL is not allowed, or the "
-    "service is read-only",
-    404: "unknown id, or no such collection in the index",
-    408: "the body was not received in time",
-    409: "an item with this id already exists",
-    413: "the body, photo, number of pixels or regions exceed the limit",
-    415: "not an image, or neither JSON nor multipart",
-    421: "request without a key for a host name that is not allowed",
-    422: "invalid field",
-    429: "overloaded, or rate limit exceeded",
-    503: "no index is live, the newest generation is invalid, the vector database is unavailable, "
-    "a worker ended, or the key file is missing",
-    507: "the disk is full or not writable; no part of the request was applied",
-}
 
 
 def failure_of(error: Exception) -> Failure:

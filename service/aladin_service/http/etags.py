@@ -26,6 +26,12 @@ _MEDIA_TYPES = {
     "svg": "image/svg+xml",
 }
 
+NOT_MODIFIED_DOCS = {
+    304: {"description": "not modified: the client has this version (If-None-Match)"}
+}
+
+_ETAG = re.compile(r'"([0-9a-f]{64})"')
+
 
 @dataclass(frozen=True, kw_only=True)
 class PageContent:
@@ -73,12 +79,6 @@ def _read(name: str) -> PageContent:
 IfNoneMatch = Annotated[
     str | None, Header(description="ETags of the versions that the client has.")
 ]
-
-NOT_MODIFIED_DOCS = {
-    304: {"description": "not modified: the client has this version (If-None-Match)"}
-}
-
-_ETAG = re.compile(r'"([0-9a-f]{64})"')
 
 
 def known_versions(if_none_match: str | None) -> frozenset[str]:

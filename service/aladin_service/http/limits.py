@@ -25,6 +25,16 @@ from aladin_service.work.workers import Workers
 ENDLESS_BYTES = 10**18
 _DIGITS = 18
 
+# A client that still sends when the connection closes may never see the answer, so the rest of an
+# oversized body is read and discarded: for at most this long, and up to this multiple of the limit.
+_DRAIN_S = 5.0
+_DRAIN_LIMITS = 8
+
+_PATHS = frozenset({"/v1/search/images", "/v1/search/texts"})
+# A shorter body contains no photo, so it is a text or the id of an item, which wait for the same
+# slots. A longer one is read first: it may belong to a lane with free slots.
+_TEXT_BYTES = 2048
+
 
 def declared_length(scope: Scope) -> int | None:
     """Read the header Content-Length.
@@ -39,12 +49,6 @@ def declared_length(scope: Scope) -> int | None:
     if not text.isdigit():
         return None
     return int(text) if len(text) <= _DIGITS else ENDLESS_BYTES
-
-
-# A client that still sends when the connection closes may never see the answer, so the rest of an
-# oversized body is read and discarded: for at most this long, and up to this multiple of the limit.
-_DRAIN_S = 5.0
-_DRAIN_LIMITS = 8
 
 
 class BodyLimit:
@@ -125,12 +129,6 @@ class BodyLimit:
                         return
         except TimeoutError:
             return
-
-
-_PATHS = frozenset({"/v1/search/images", "/v1/search/texts"})
-# A shorter body contains no photo, so it is a text or the id of an item, which wait for the same
-# slots. A longer one is read first: it may belong to a lane with free slots.
-_TEXT_BYTES = 2048
 
 
 class OverloadGate:

@@ -43,6 +43,20 @@ _REQUEST_ID = {
     "schema": {"type": "string"},
 }
 
+_SCHEMES = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key made by `aladin key add`.",
+    },
+    "header": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "The same key, for clients that cannot set Authorization.",
+    },
+}
+
 
 def operation_id(route: APIRoute) -> str:
     """Return the name of a route's operation: the method's name in a generated client."""
@@ -117,21 +131,6 @@ def _point(node: Any, names: dict[str, str]) -> None:
             fields["$ref"] = _REF + names[target.removeprefix(_REF)]
         for each in fields.values():
             _point(each, names)
-
-
-_SCHEMES = {
-    "bearer": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "A key made by `aladin key add`.",
-    },
-    "header": {
-        "type": "apiKey",
-        "in": "header",
-        "name": "X-API-Key",
-        "description": "The same key, for clients that cannot set Authorization.",
-    },
-}
 
 
 def describe_access(app: FastAPI, policy: AccessPolicy) -> None:

@@ -30,6 +30,8 @@ from aladin_service.work.workers import Workers
 _MAX_REQUESTS = 16
 _RETRY_AFTER_S = 1.0
 
+T = TypeVar("T")
+
 
 class BatchRoom:
     """Places in the queues for queries of batch requests."""
@@ -58,9 +60,6 @@ class BatchRoom:
             yield
         finally:
             self._requests -= 1
-
-
-T = TypeVar("T")
 
 
 async def until_disconnect(request: Request, work: Awaitable[T]) -> T:

@@ -25,6 +25,10 @@ from aladin_service.work.workers import Workers, WorkersHealth
 
 _PROC = Path("/proc")
 
+# A worker that is adding a hundred photos does not delay a scrape: the scrape then reports the last
+# known values.
+_DESCRIBE_S = 0.2
+
 
 class ProcessMemory(NamedTuple):
     """Memory of a process that is currently in RAM, in bytes.
@@ -55,11 +59,6 @@ def process_memory(pid: int) -> ProcessMemory | None:
     page_bytes = os.sysconf("SC_PAGE_SIZE")
     resident, shared = (int(pages) * page_bytes for pages in fields[1:3])
     return ProcessMemory(own=resident - shared, shared=shared)
-
-
-# A worker that is adding a hundred photos does not delay a scrape: the scrape then reports the last
-# known values.
-_DESCRIBE_S = 0.2
 
 
 class StateNow(NamedTuple):

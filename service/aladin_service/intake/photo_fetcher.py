@@ -27,6 +27,22 @@ _HOST = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9]
 # All characters that may occur in a path or a query; existing escapes are kept.
 _UNESCAPED = "/?:@!$&'()*+,;=-._~%"
 
+_MAX_REDIRECTS = 3
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+# Number of photos fetched at the same time, and of requests that may wait for that.
+_MAX_FETCHES = 8
+_MAX_REQUESTS = 32
+_RETRY_AFTER_S = 1.0
+
+_NETWORK_ERRORS = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
+
+_HEADERS = [
+    (b"User-Agent", b"aladin-search"),
+    (b"Accept", b"image/*"),
+    (b"Accept-Encoding", b"identity"),  # a few compressed bytes can become very many
+]
+
 
 class ImageUrlRefusedError(AladinError):
     """A URL that this service never fetches, regardless of its content."""
@@ -109,23 +125,6 @@ def _is_listed(host: str, hosts: Sequence[str]) -> bool:
         if host == name or (name.startswith("*.") and host.endswith(name[1:])):
             return True
     return False
-
-
-_MAX_REDIRECTS = 3
-_REDIRECTS = (301, 302, 303, 307, 308)
-
-# Number of photos fetched at the same time, and of requests that may wait for that.
-_MAX_FETCHES = 8
-_MAX_REQUESTS = 32
-_RETRY_AFTER_S = 1.0
-
-_NETWORK_ERRORS = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
-
-_HEADERS = [
-    (b"User-Agent", b"aladin-search"),
-    (b"Accept", b"image/*"),
-    (b"Accept-Encoding", b"identity"),  # a few compressed bytes can become very many
-]
 
 
 class ImageUrlFailedError(InputError):

@@ -17,6 +17,24 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from aladin_service.search.job import Answered, QueueName, SearchJob
 
+# The request that is being answered, or None outside any. Tasks that a request starts inherit it;
+# threads do not.
+CURRENT_REQUEST: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
+
+# Attribute of a log record, set by ``extra``, with further fields of its JSON object.
+FIELDS = "fields"
+
+# Loggers that log from INFO on; third parties log only warnings and errors. `service.access` and
+# `service.audit` are the names of the access log and the audit log.
+_OURS = (
+    "aladin_network",
+    "aladin_training",
+    "aladin_index",
+    "aladin_service",
+    "service",
+    "uvicorn",
+)
+
 
 class SearchRecord(NamedTuple):
     """A search executed for a request.
@@ -49,14 +67,6 @@ class RequestRecord:
     error_code: str | None = None
     searches: list[SearchRecord] = field(default_factory=list["SearchRecord"])
     failed_parts: int = 0
-
-
-# The request that is being answered, or None outside any. Tasks that a request starts inherit it;
-# threads do not.
-CURRENT_REQUEST: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
-
-# Attribute of a log record, set by ``extra``, with further fields of its JSON object.
-FIELDS = "fields"
 
 
 class TextFormatter(logging.Formatter):
@@ -104,17 +114,6 @@ class JsonFormatter(logging.Formatter):
 
 
 LogFormat = Literal["text", "json"]
-
-# Loggers that log from INFO on; third parties log only warnings and errors. `service.access` and
-# `service.audit` are the names of the access log and the audit log.
-_OURS = (
-    "aladin_network",
-    "aladin_training",
-    "aladin_index",
-    "aladin_service",
-    "service",
-    "uvicorn",
-)
 
 
 class LogSetup(NamedTuple):

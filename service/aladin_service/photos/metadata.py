@@ -29,6 +29,22 @@ _SIZES = {b"XYZ ": 20, b"sf32": 44, b"cicp": 12}
 _PARAMETERS = (1, 3, 4, 5, 7)  # of a parametric curve, by its kind
 _NAME = "colours"
 
+# Segments needed to decode the pixels: tables, frames, scans, restarts.
+_JPEG_CODING = {0xC4, 0xCC, 0xDA, 0xDB, 0xDD} | (set(range(0xC0, 0xD0)) - {0xC8})
+# JFIF, and the Adobe marker that gives the colour transform: their first bytes, and the length of
+# what is kept.
+_JPEG_PLAIN = {0xE0: (b"JFIF\0", 16), 0xEE: (b"Adobe", 14)}
+
+_JPEG_MOST_SEGMENT = 65_533
+# In the entropy-coded data, each 0xFF is followed by a zero byte or the number of a restart marker.
+_JPEG_NEXT = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+
+_PNG_PIXELS = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"acTL", b"fcTL", b"fdAT"}
+_PNG_PLAIN = {b"gAMA", b"cHRM", b"sRGB", b"sBIT", b"bKGD", b"pHYs", b"cICP"}
+
+_WEBP_PLAIN = {b"VP8 ", b"VP8L", b"ALPH", b"ANIM"}
+_WEBP_FRAME_BYTES = 16  # of a frame, before the chunks in it
+
 
 def bare_profile(profile: bytes) -> bytes | None:
     """Return a profile with the same colours and no other information.
@@ -107,22 +123,10 @@ def _written(profile: bytes, tags: dict[bytes, bytes]) -> bytes:
     return header + table + values
 
 
-# Segments needed to decode the pixels: tables, frames, scans, restarts.
-_JPEG_CODING = {0xC4, 0xCC, 0xDA, 0xDB, 0xDD} | (set(range(0xC0, 0xD0)) - {0xC8})
-# JFIF, and the Adobe marker that gives the colour transform: their first bytes, and the length of
-# what is kept.
-_JPEG_PLAIN = {0xE0: (b"JFIF\0", 16), 0xEE: (b"Adobe", 14)}
 _JPEG_PROFILE, _JPEG_PROFILE_NAME = 0xE2, b"ICC_PROFILE\0"
-_JPEG_MOST_SEGMENT = 65_533
-# In the entropy-coded data, each 0xFF is followed by a zero byte or the number of a restart marker.
-_JPEG_NEXT = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 
-_PNG_PIXELS = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"acTL", b"fcTL", b"fdAT"}
-_PNG_PLAIN = {b"gAMA", b"cHRM", b"sRGB", b"sBIT", b"bKGD", b"pHYs", b"cICP"}
 _PNG_MOST_PLAIN, _PNG_MOST_PROFILE = 32, 4 * 2**20
 
-_WEBP_PLAIN = {b"VP8 ", b"VP8L", b"ALPH", b"ANIM"}
-_WEBP_FRAME_BYTES = 16  # of a frame, before the chunks in it
 _WEBP_PROFILE_FLAG, _WEBP_TELLING_FLAGS = 0x20, 0x08 | 0x04
 
 

@@ -47,6 +47,11 @@ _LOSSY = {"JPEG": "JPEG", "MPO": "JPEG", "WEBP": "WEBP"}
 # Errors whose text says nothing about the photo itself, or more than that it is missing.
 _PASSED_ON = (MemoryLimitError, OverloadedError, WithdrawnError)
 
+_LOG = logging.getLogger(__name__)
+
+# Approximate overhead of the cache for each photo: its key and its entry in the order.
+_OVERHEAD_BYTES = 300
+
 
 class PhotoGoneError(AladinError):
     """The photo of an item cannot be read any more; the message does not reveal its location."""
@@ -208,9 +213,6 @@ def _encode(
     return PhotoBytes(target.getvalue(), f"image/{format.lower()}")
 
 
-_LOG = logging.getLogger(__name__)
-
-
 def served_photo(index: Path, item: StoredItem, root: PhotosRoot | None) -> PhotoFile | None:
     """Locate the bytes of an item's photo, unless they are outside of the permitted folder.
 
@@ -230,10 +232,6 @@ def served_photo(index: Path, item: StoredItem, root: PhotosRoot | None) -> Phot
         return photo
     _LOG.warning("photo of item %r is outside %s and is not served", item.id, root.folder)
     return None
-
-
-# Approximate overhead of the cache for each photo: its key and its entry in the order.
-_OVERHEAD_BYTES = 300
 
 
 class ThumbnailCache(LruCache[str, PhotoBytes]):

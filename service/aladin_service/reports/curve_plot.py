@@ -25,6 +25,10 @@ _LINE_HEIGHT = 0.085
 _GREY = "#555555"
 _BAND = 0.13
 
+_FORMATS = (".json", ".pdf", ".png", ".svg")
+# Resolution of a PNG: 9 inches are as wide as a page of text on a screen.
+_DOTS_PER_INCH = 110
+
 
 class _Style(NamedTuple):
     """Style of a rule's curve; curves differ by colour, darkness, line and marker."""
@@ -267,11 +271,6 @@ def _apart(places: Sequence[float], least: float) -> list[float]:
         moved.append(place if not moved else max(place, moved[-1] + least))
     shift = (sum(moved) - sum(places)) / len(places)
     return [place - shift for place in moved]
-
-
-_FORMATS = (".json", ".pdf", ".png", ".svg")
-# Resolution of a PNG: 9 inches are as wide as a page of text on a screen.
-_DOTS_PER_INCH = 110
 
 
 def check_curve_file(path: Path) -> None:

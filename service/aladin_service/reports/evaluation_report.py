@@ -21,6 +21,11 @@ from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
 from aladin_service.measure.evaluate import SystemEvaluation
 from aladin_service.reports.tables import MetricsRow, metrics_table
 
+_TITLES: dict[Rule, str] = {
+    "fitted": "two-stage, fusion as fitted",
+    "papers": "two-stage, fusion 1 (the papers' rule)",
+}
+
 
 def evaluation_data(evaluation: SystemEvaluation) -> dict[str, Any]:
     """Return the data that ``--json`` prints: percent, ranks counted from 1, milliseconds."""
@@ -114,12 +119,6 @@ def _direction_data(direction: DirectionMetrics) -> dict[str, float]:
 def _rounded(value: float) -> float:
     """Round to the precision that 100,000 queries could resolve."""
     return round(value, 3)
-
-
-_TITLES: dict[Rule, str] = {
-    "fitted": "two-stage, fusion as fitted",
-    "papers": "two-stage, fusion 1 (the papers' rule)",
-}
 
 
 def curve_data(curve: CandidateCurve) -> dict[str, Any]:

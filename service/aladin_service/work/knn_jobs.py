@@ -16,6 +16,9 @@ from aladin_index.search.results import SearchAnswer
 from aladin_network.types import Target
 from aladin_service.work.worker import Job, Worker
 
+# Cosine similarity from which on clip-retrieval regards two results as duplicates.
+_ALIKE = 0.94
+
 
 def first_of_each_kind(
     embeddings: Float32[NDArray[np.float32], "hits dim"], threshold: float
@@ -40,9 +43,6 @@ def first_of_each_kind(
             left_out |= like_this
     return kept
 
-
-# Cosine similarity from which on clip-retrieval regards two results as duplicates.
-_ALIKE = 0.94
 
 # Fields of a result that its clients show; metadata may use the same names.
 _URL, _CAPTION = "url", "caption"

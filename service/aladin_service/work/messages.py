@@ -23,6 +23,8 @@ from aladin_service.work.crashing_generations import Attempt
 from aladin_service.work.live_index import LiveState
 from aladin_service.work.worker import Job
 
+_LENGTH = struct.Struct("!Q")
+
 
 @dataclass(frozen=True)
 class RunBatch:
@@ -105,9 +107,6 @@ class Done:
 
 class UnforeseenError(Exception):
     """An unexpected error in a worker process; the message is its traceback."""
-
-
-_LENGTH = struct.Struct("!Q")
 
 
 def pack(message: object) -> bytes:

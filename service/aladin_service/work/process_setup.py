@@ -20,6 +20,24 @@ from collections.abc import Callable
 
 from PIL import _imaging  # pyright: ignore[reportPrivateUsage]
 
+_LOG = logging.getLogger(__name__)
+
+# Networks allocate memory rarely and in large pieces: two arenas cost no time.
+_ARENAS = 2
+# Between the largest piece that MobileNetV2 allocates for two photos, 9.6 MB, and Pillow's blocks
+# of almost 16 MB. At 8 MiB, encoding photos in pairs took half as much time again, because the same
+# pages were obtained from the system and cleared each time.
+_LARGE_BYTES = 12 * 2**20
+# Everything that a batch of photos needs in the network fits into it and is reused for the next
+# batch.
+_KEPT_BYTES = 64 * 2**20
+# Pages that were released have to be obtained and cleared again: 50 MB of them take some 20 ms.
+_TRIM_S = 10.0
+
+# Files of the index, pipes to workers, connections to a vector database and to a Redis, photos
+# being read.
+_OTHER_FILES = 256
+
 
 def silence_decoders() -> None:
     """Keep the decoders of this process from writing to its standard error.
@@ -39,18 +57,6 @@ def silence_decoders() -> None:
 
 # Parameters of glibc's mallopt, from its malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-
-# Networks allocate memory rarely and in large pieces: two arenas cost no time.
-_ARENAS = 2
-# Between the largest piece that MobileNetV2 allocates for two photos, 9.6 MB, and Pillow's blocks
-# of almost 16 MB. At 8 MiB, encoding photos in pairs took half as much time again, because the same
-# pages were obtained from the system and cleared each time.
-_LARGE_BYTES = 12 * 2**20
-# Everything that a batch of photos needs in the network fits into it and is reused for the next
-# batch.
-_KEPT_BYTES = 64 * 2**20
-# Pages that were released have to be obtained and cleared again: 50 MB of them take some 20 ms.
-_TRIM_S = 10.0
 
 
 def limit_free_memory() -> None:
@@ -107,13 +113,6 @@ def freeze_loaded_objects() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-_LOG = logging.getLogger(__name__)
-
-# Files of the index, pipes to workers, connections to a vector database and to a Redis, photos
-# being read.
-_OTHER_FILES = 256
 
 
 def allow_open_files(connections: int) -> None:

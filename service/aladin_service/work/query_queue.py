@@ -22,6 +22,16 @@ from aladin_service.settings import ServiceSettings
 # Smallest factor by which one answer shrinks the limit: a single slow batch may be chance.
 _LEAST_SHARE = 0.5
 
+QUEUE_NAMES: tuple[QueueName, ...] = get_args(QueueName)
+
+# A query should take at most this many times the time of a lone query. The service promises ten
+# times; the margin is for what the limit learns too late.
+_WAIT_FACTOR = 7.0
+# Lower bound of that time: below it, thread scheduling dominates.
+_LEAST_BOUND_S = 0.02
+# Weight of the newest lone query in the moving average of their times.
+_NEWEST = 0.2
+
 
 class AdmissionLimit:
     """Number of queries that may wait or run, adapted to how long answers take.
@@ -146,17 +156,6 @@ class Batch:
         if self.on_end is not None:
             self.on_end(self)
             self.on_end = None
-
-
-QUEUE_NAMES: tuple[QueueName, ...] = get_args(QueueName)
-
-# A query should take at most this many times the time of a lone query. The service promises ten
-# times; the margin is for what the limit learns too late.
-_WAIT_FACTOR = 7.0
-# Lower bound of that time: below it, thread scheduling dominates.
-_LEAST_BOUND_S = 0.02
-# Weight of the newest lone query in the moving average of their times.
-_NEWEST = 0.2
 
 
 def queue_of(query: Query) -> QueueName:

@@ -39,6 +39,15 @@ T = TypeVar("T")
 # drawings, photos at full size, and changes of the index.
 JobQueueName = Literal["read", "picture", "original", "write"]
 
+# Threads of a worker for the jobs of each queue: look-ups mostly wait for the disk, pictures use a
+# processor, changes of an index are serialized.
+QUEUE_THREADS: Mapping[JobQueueName, int] = {"read": 4, "picture": 2, "original": 2, "write": 2}
+JOB_THREADS = sum(QUEUE_THREADS.values())
+
+# Upper bounds on the length of a queue, whatever the settings allow: a photo at full size takes up
+# to seconds, so the last job of a longer queue would time out.
+_MAX_WAITING: Mapping[JobQueueName, int] = {"picture": 64, "original": 16}
+
 
 class Job(ABC, Generic[T]):
     """Work other than a search; a job and its result can be sent to another process."""
@@ -212,16 +221,6 @@ class Worker:
         self._encoder.close()
         self.live.close()
         self._device.close()
-
-
-# Threads of a worker for the jobs of each queue: look-ups mostly wait for the disk, pictures use a
-# processor, changes of an index are serialized.
-QUEUE_THREADS: Mapping[JobQueueName, int] = {"read": 4, "picture": 2, "original": 2, "write": 2}
-JOB_THREADS = sum(QUEUE_THREADS.values())
-
-# Upper bounds on the length of a queue, whatever the settings allow: a photo at full size takes up
-# to seconds, so the last job of a longer queue would time out.
-_MAX_WAITING: Mapping[JobQueueName, int] = {"picture": 64, "original": 16}
 
 
 def max_waiting_jobs(settings: ServiceSettings) -> dict[JobQueueName, int]:

@@ -17,6 +17,20 @@ from aladin_training.adapters.layers import fine_tuned_names, lr_factors
 from aladin_training.adapters.lora import add_adapters, check_targets, merge_adapters
 from aladin_training.config.stage import EncoderPart, Part, ResettablePart, TuneConfig
 
+# Longest prefix first: the encoder of a tower is a part of its own.
+_PREFIXES: tuple[tuple[str, Part], ...] = (
+    ("image.encoder.", "image_encoder"),
+    ("text.encoder.", "text_encoder"),
+    ("image.", "image_trunk"),
+    ("text.", "text_trunk"),
+    ("alignment.", "alignment"),
+    ("matching.", "matching"),
+    ("attention.", "attention"),
+)
+
+# Prefix of the model's own names in a task, or in a branch of one, that holds the model.
+_IN_TASK = re.compile(r"^(?:_branches\.\d+\.)?model\.")
+
 
 def encoder_of(model: AladinModel, part: EncoderPart) -> Freezable:
     """Return one of the network's encoders."""
@@ -105,22 +119,6 @@ def _checkpointed(encoder: nn.Module) -> PreTrainedModel:
         if isinstance(module, PreTrainedModel) and module.supports_gradient_checkpointing:
             return module
     raise ConfigError("this encoder has no gradient checkpointing")
-
-
-# Longest prefix first: the encoder of a tower is a part of its own.
-_PREFIXES: tuple[tuple[str, Part], ...] = (
-    ("image.encoder.", "image_encoder"),
-    ("text.encoder.", "text_encoder"),
-    ("image.", "image_trunk"),
-    ("text.", "text_trunk"),
-    ("alignment.", "alignment"),
-    ("matching.", "matching"),
-    ("attention.", "attention"),
-)
-
-
-# Prefix of the model's own names in a task, or in a branch of one, that holds the model.
-_IN_TASK = re.compile(r"^(?:_branches\.\d+\.)?model\.")
 
 
 def part_of(parameter_name: str) -> Part | None:

@@ -32,6 +32,10 @@ from aladin_training.parallel.threads import prefetch
 CACHED_A_BATCH = 250
 READ_A_BATCH = 32
 
+WHOLE = BatchShare(rank=0, world=1)
+# The next batches are prepared while the network works on one; more would only cost memory.
+BATCHES_AHEAD = 2
+
 
 class PairDataset:
     """The photos of a split, each with its captions, as one network reads them."""
@@ -229,11 +233,6 @@ def _offline(inputs: NetworkInputs, drawn: OfflineDraw) -> OfflineBatch:
 
 def _chunks(total: int, size: int) -> list[range]:
     return [range(start, min(total, start + size)) for start in range(0, total, size)]
-
-
-WHOLE = BatchShare(rank=0, world=1)
-# The next batches are prepared while the network works on one; more would only cost memory.
-BATCHES_AHEAD = 2
 
 
 class BatchSource(Protocol):

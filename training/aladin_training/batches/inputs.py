@@ -38,6 +38,11 @@ from aladin_network.types import Progress
 from aladin_training.batches.items import ImageItems, map_in_threads
 from aladin_training.parallel.numerics import Precision, mixed_precision
 
+PHOTOS_A_PART = 64
+TEXTS_A_PART = 512
+# A GPU needs more photos at a time than suit the caches of a CPU.
+_PHOTOS_AT_A_TIME_ON_GPU = 32
+
 
 class PhotoInputs(Protocol):
     """Photos by row, in several views."""
@@ -117,12 +122,6 @@ class TokenisedTexts:
     def get(self, rows: Sequence[int]) -> TextBatch:
         """Return the tokens of a batch; captions that are too long for the network are cut."""
         return self.encoder.preprocess([self.texts[row] for row in rows], truncate=True)
-
-
-PHOTOS_A_PART = 64
-TEXTS_A_PART = 512
-# A GPU needs more photos at a time than suit the caches of a CPU.
-_PHOTOS_AT_A_TIME_ON_GPU = 32
 
 
 class NetworkInputs(NamedTuple):

@@ -31,6 +31,16 @@ _CROP_SIDE = (0.65, 0.95)
 
 PLAIN = ""
 
+logger = logging.getLogger(__name__)
+
+THREADS = min(8, os.cpu_count() or 1)  # decoding releases the interpreter lock
+# For photos that are decoded only as a check: the decoder may skip pixels.
+_ANY_SIZE_PX = 1
+_READ_AHEAD = 64  # files in memory at a time
+
+S = TypeVar("S")
+T = TypeVar("T")
+
 
 def view_names(mirror: bool, crops: int) -> list[str]:
     """Return the names of a photo's views; the first is the photo itself.
@@ -65,17 +75,6 @@ def apply_view(photo: Image.Image, view: str, photo_digest: str) -> Image.Image:
     )
     crop = photo.resize(photo.size, Image.Resampling.BICUBIC, box=box)
     return ImageOps.mirror(crop) if generator.random() < 0.5 else crop
-
-
-logger = logging.getLogger(__name__)
-
-THREADS = min(8, os.cpu_count() or 1)  # decoding releases the interpreter lock
-# For photos that are decoded only as a check: the decoder may skip pixels.
-_ANY_SIZE_PX = 1
-_READ_AHEAD = 64  # files in memory at a time
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 
 class ImageItems(Protocol):

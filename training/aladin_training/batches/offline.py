@@ -34,6 +34,21 @@ from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
 # Fills the end of a list that has fewer negatives than requested.
 NO_ROW = -1
 
+# The paper draws again while the two negatives match; short lists may offer nothing else.
+MAX_DRAWS = 20
+
+SCHEMA_VERSION = 1
+
+_TENSORS = ("images", "texts")
+# Names of the fields of `MinedFrom` in messages.
+_FACTS = {
+    "data": "the data or its order",
+    "model_id": "the model",
+    "score": "the score",
+    "num_texts": "texts for each photo",
+    "num_images": "images for each caption",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class MinedFrom:
@@ -69,10 +84,6 @@ class OfflineNegatives:
     texts: Int32[Tensor, "photos num_texts"]
     images: Int32[Tensor, "captions num_images"]
     mined_from: MinedFrom
-
-
-# The paper draws again while the two negatives match; short lists may offer nothing else.
-MAX_DRAWS = 20
 
 
 class OfflineRows(NamedTuple):
@@ -172,19 +183,6 @@ def _unpadded(lists: npt.NDArray[np.int32]) -> list[npt.NDArray[np.int32]]:
     """Cut each list to its rows; `NO_ROW` occurs only at the end."""
     lengths: list[int] = (lists != NO_ROW).sum(axis=1).tolist()
     return [each[:length] for each, length in zip(lists, lengths, strict=True)]
-
-
-SCHEMA_VERSION = 1
-
-_TENSORS = ("images", "texts")
-# Names of the fields of `MinedFrom` in messages.
-_FACTS = {
-    "data": "the data or its order",
-    "model_id": "the model",
-    "score": "the score",
-    "num_texts": "texts for each photo",
-    "num_images": "images for each caption",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

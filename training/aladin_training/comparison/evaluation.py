@@ -28,6 +28,10 @@ from aladin_training.stages.run import is_run_of
 
 BINS = 80
 
+SCHEMA_VERSION = 1
+
+_DIRECTIONS = ("text_to_image", "image_to_text")
+
 
 class ScoreHistogram(NamedTuple):
     """Distribution of the scores of positive and of negative pairs (DBL figures 6 and 7).
@@ -67,9 +71,7 @@ def score_histogram(scores: Tensor, image_of_text: Tensor) -> ScoreHistogram:
     return ScoreHistogram(low, high, positive, of_all - positive)
 
 
-SCHEMA_VERSION = 1
 _NUMBERS, _ARRAYS = "evaluation.json", "evaluation.safetensors"
-_DIRECTIONS = ("text_to_image", "image_to_text")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from aladin_network.types import Progress
 
 _REPORT_EVERY_S = 1.0
 
+J = TypeVar("J")
+
 
 class RunState(NamedTuple):
     """State of a run.
@@ -92,9 +94,6 @@ class ActiveRuns:
         running = ", ".join(f"{label}: {each}" for label, each in self._texts.items())
         self._progress.note(running=running)
         self._progress.advance(steps)
-
-
-J = TypeVar("J")
 
 
 class _Ended(NamedTuple):

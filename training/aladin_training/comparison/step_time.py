@@ -40,6 +40,11 @@ from aladin_training.streaming.stream import PhotoStream
 # Both scores contribute, as in a fitted fusion.
 _HALF = DirectionFusion(weight=0.5)
 
+logger = logging.getLogger(__name__)
+
+ROUNDS = 30
+_WARM_UP = 3
+
 
 class RandomSources:
     """Stands in for earlier stages: copies of the network itself, and random lists of negatives.
@@ -78,12 +83,6 @@ class RandomSources:
         of_captions = other_photos(self._train_set.image_of_text, config.num_images)
         mined_from = MinedFrom(data=self._train_set.digest, model_id=None, score=config.score)
         return OfflineNegatives(first_captions[of_photos].int(), of_captions.int(), mined_from)
-
-
-logger = logging.getLogger(__name__)
-
-ROUNDS = 30
-_WARM_UP = 3
 
 
 class StepTime(NamedTuple):

@@ -12,6 +12,9 @@ from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
 EncoderPart = Literal["image_encoder", "text_encoder"]
 TuneMode = Literal["full", "last", "lora"]
 
+# Used instead of a stage's name for an anchor branch that starts from new weights.
+RANDOM = "random"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TuneConfig:
@@ -90,9 +93,6 @@ TaskName = Literal[
 ]
 
 TASK_NAMES: tuple[str, ...] = get_args(TaskName)
-
-# Used instead of a stage's name for an anchor branch that starts from new weights.
-RANDOM = "random"
 
 
 def task_kind(task: str) -> TaskName:

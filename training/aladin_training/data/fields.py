@@ -13,6 +13,16 @@ from typing import Any, NamedTuple, cast
 from aladin_network.errors import DataError
 from aladin_network.photos.files import CAPTIONS, ID, SPLIT, STATUS, SUCCESS, first_of, metadata_of
 
+_KINDS: Mapping[type, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
+
 
 class Place(NamedTuple):
     """The place that a record was read from.
@@ -133,17 +143,6 @@ class Fields:
             # JSON can escape half of a surrogate pair; no tokenizer or database takes it.
             raise self.place.error(f"{name}: is not valid Unicode")
         return value
-
-
-_KINDS: Mapping[type, str] = {
-    type(None): "null",
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-    str: "a text",
-    list: "a list",
-    dict: "an object",
-}
 
 
 def _kind(value: object) -> str:

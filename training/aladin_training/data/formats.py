@@ -18,6 +18,16 @@ from aladin_training.data.webdataset import is_tar, read_tar
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
+TABLES: Mapping[str, Callable[[Path], Table]] = {
+    ".csv": open_csv,
+    ".tsv": open_tsv,
+    ".parquet": open_parquet,
+}
+KNOWN_FORMATS = (
+    "a folder, .jsonl, Karpathy .json, .csv, .tsv, .parquet, a precomp folder of SCAN "
+    "or webdataset .tar"
+)
+
 
 def expand(pattern: Path) -> list[Path]:
     """List the files that a path stands for; a path that exists stands for itself.
@@ -68,17 +78,6 @@ def _alternatives(inside: str) -> list[str]:
     first, last = numbers.groups()
     width = len(first) if first.startswith("0") else 0
     return [f"{number:0{width}d}" for number in range(int(first), int(last) + 1)]
-
-
-TABLES: Mapping[str, Callable[[Path], Table]] = {
-    ".csv": open_csv,
-    ".tsv": open_tsv,
-    ".parquet": open_parquet,
-}
-KNOWN_FORMATS = (
-    "a folder, .jsonl, Karpathy .json, .csv, .tsv, .parquet, a precomp folder of SCAN "
-    "or webdataset .tar"
-)
 
 
 def read_entries(

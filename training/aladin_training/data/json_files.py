@@ -22,6 +22,11 @@ from aladin_training.data.records import LocatedRecord, Record
 
 _KNOWN = frozenset({"image", "captions", "split", "id", "metadata"})
 
+# Photos of COCO's official validation set that Karpathy uses for training.
+_JOINED = {"restval": "train"}
+# COCO's own number of a photo, which names its regions in other files.
+_COCO_ID = "cocoid"
+
 
 def read_jsonl(file: Path) -> Iterator[LocatedRecord]:
     """Read the photos of a JSONL file.
@@ -66,12 +71,6 @@ def read_lines(file: Path, known: frozenset[str] | None) -> Iterator[Fields]:
                     yield Fields(parse_json(raw, place), place, known)
     except OSError as error:
         raise DataError(file, None, error.strerror or "cannot be read") from error
-
-
-# Photos of COCO's official validation set that Karpathy uses for training.
-_JOINED = {"restval": "train"}
-# COCO's own number of a photo, which names its regions in other files.
-_COCO_ID = "cocoid"
 
 
 def read_karpathy(file: Path, images: Path | None = None) -> Iterator[LocatedRecord]:

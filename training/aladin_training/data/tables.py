@@ -19,6 +19,16 @@ from aladin_network.photos.files import CAPTIONS, ID, PHOTO, SPLIT, PhotoFile, f
 from aladin_training.data.fields import Place, download_failed, parse_row
 from aladin_training.data.records import LocatedRecord, Record
 
+# Only canonical spellings are numbers: "007" may be a code and "+1" a vote.
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
+_DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_MAX_INTEGER_DIGITS = 18  # always fits into the 64 bits that a filter compares
+_BOOLEANS = {"true": True, "false": False}
+_TEXT_COLUMNS = frozenset({*PHOTO, *CAPTIONS, *ID, SPLIT})
+
+# Rows that are held as Python objects at a time.
+_ROWS_A_BATCH = 1024
+
 
 class Table(NamedTuple):
     """An open table that is read as a stream.
@@ -88,14 +98,6 @@ def _joined(first: LocatedRecord, another: LocatedRecord) -> LocatedRecord:
         raise another.place.error(reason)
     captions = record.captions + another.record.captions
     return first._replace(record=replace(record, captions=captions))
-
-
-# Only canonical spellings are numbers: "007" may be a code and "+1" a vote.
-_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
-_DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_MAX_INTEGER_DIGITS = 18  # always fits into the 64 bits that a filter compares
-_BOOLEANS = {"true": True, "false": False}
-_TEXT_COLUMNS = frozenset({*PHOTO, *CAPTIONS, *ID, SPLIT})
 
 
 def open_csv(file: Path) -> Table:
@@ -175,10 +177,6 @@ def _decoded(file: Path, raw: Iterable[bytes]) -> Iterator[str]:
         except UnicodeDecodeError as error:
             reason = f"not UTF-8 at byte {error.start + 1} of the line"
             raise DataError(file, number, reason) from None
-
-
-# Rows that are held as Python objects at a time.
-_ROWS_A_BATCH = 1024
 
 
 def open_parquet(file: Path) -> Table:

@@ -49,6 +49,9 @@ _MAX_NOTE_BYTES = 2**20
 # Digits of 2**64: no offset in a file has more.
 _MAX_DIGITS = 20
 
+TAR = ".tar"
+_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
+
 
 class TarMember(NamedTuple):
     """A file in a tar.
@@ -165,10 +168,6 @@ def _is_number(digits: bytes) -> bool:
 def _refuse_unreadable(path: Path, info: tarfile.TarInfo, name: str, about: dict[str, str]) -> None:
     if info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in about):
         raise DataError(path, None, f"{name!r} is stored sparse, which cannot be read in place")
-
-
-TAR = ".tar"
-_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 
 
 def is_tar(path: Path) -> bool:

@@ -13,6 +13,23 @@ from aladin_training.demo.layout import Scene, SceneObject
 
 Colour = tuple[int, int, int]
 
+# Objects are drawn this much larger and then reduced, for smooth edges.
+_OVERSAMPLING = 4
+
+# Colour of an object, and of the pattern on it.
+_PAINTS: dict[str, tuple[Colour, Colour]] = {
+    "red": ((214, 40, 45), (255, 214, 210)),
+    "orange": ((245, 135, 25), (255, 238, 205)),
+    "yellow": ((250, 215, 45), (150, 105, 10)),
+    "green": ((45, 150, 70), (210, 245, 205)),
+    "blue": ((40, 90, 210), (205, 225, 255)),
+    "purple": ((125, 55, 170), (232, 208, 248)),
+    "pink": ((245, 130, 180), (255, 240, 247)),
+    "black": ((38, 38, 44), (205, 205, 212)),
+}
+
+_ARM = 0.34  # half of the width of the cross's arms
+
 
 def draw_background(random: Random, kind: str, size_px: int) -> Image.Image:
     """Draw a background.
@@ -173,21 +190,6 @@ def _grain(random: Random, picture: Image.Image) -> Image.Image:
 
 Point = tuple[float, float]
 
-# Objects are drawn this much larger and then reduced, for smooth edges.
-_OVERSAMPLING = 4
-
-# Colour of an object, and of the pattern on it.
-_PAINTS: dict[str, tuple[Colour, Colour]] = {
-    "red": ((214, 40, 45), (255, 214, 210)),
-    "orange": ((245, 135, 25), (255, 238, 205)),
-    "yellow": ((250, 215, 45), (150, 105, 10)),
-    "green": ((45, 150, 70), (210, 245, 205)),
-    "blue": ((40, 90, 210), (205, 225, 255)),
-    "purple": ((125, 55, 170), (232, 208, 248)),
-    "pink": ((245, 130, 180), (255, 240, 247)),
-    "black": ((38, 38, 44), (205, 205, 212)),
-}
-
 
 def draw_scene(random: Random, scene: Scene, size_px: int) -> Image.Image:
     """Draw a scene.
@@ -301,8 +303,6 @@ def _moon() -> list[Point]:
     inner = [_on_circle(degrees, 0.82, 0.42) for degrees in range(289, 70, -10)]
     return outer + inner
 
-
-_ARM = 0.34  # half of the width of the cross's arms
 
 # Corners in a square from -1 to 1, y downwards.
 _OUTLINES: dict[str, list[Point]] = {

@@ -25,6 +25,10 @@ from aladin_training.data import read_records
 from aladin_training.data.regions import RegionStore
 from aladin_training.mining.sweep import hardest_negatives
 
+logger = logging.getLogger(__name__)
+
+MEMORY_BUDGET_BYTES = 512 * 2**20
+
 
 def encode_for_score(
     model: AladinModel, dataset: PairDataset, score: ScoreName, progress: Progress
@@ -52,9 +56,6 @@ def _without_tokens(encoding: Encoding) -> Encoding:
     return Encoding(
         encoding.embedding, encoding.tokens[:, :0].clone(), encoding.mask[:, :0].clone()
     )
-
-
-MEMORY_BUDGET_BYTES = 512 * 2**20
 
 
 @torch.inference_mode()
@@ -116,9 +117,6 @@ def mine_negatives(
         num_images=num_images,
     )
     return OfflineNegatives(caption_rows.cpu(), photo_rows.cpu(), mined_from)
-
-
-logger = logging.getLogger(__name__)
 
 
 def mine_file(

@@ -16,6 +16,15 @@ _ROW_BITS = 32
 _LAST_ROW = 2**_ROW_BITS - 1
 _NO_KEY = torch.iinfo(torch.int64).min
 
+# Pairs are scored in tiles of a fixed shape for any memory budget: the last bit of a matrix
+# product may depend on the shape, and with it the order of two nearly equal scores.
+TILE_PHOTOS = 512
+TILE_TEXTS = 1024
+
+# A pair's score and mask (5 bytes), and for one direction at a time its key, intermediate values
+# of the key, and the copy that is joined to the best so far.
+_BYTES_A_PAIR = 48
+
 
 class BestRows:
     """For each query the k rows with the highest scores so far; of equal scores, the lower row.
@@ -71,15 +80,6 @@ def _ordered(scores: Float[Tensor, "queries rows"]) -> Int[Tensor, "queries rows
     bits = (scores + 0.0).view(torch.int32)  # -0.0 + 0.0 is 0.0
     return torch.where(bits < 0, bits ^ torch.iinfo(torch.int32).max, bits).to(torch.int64)
 
-
-# Pairs are scored in tiles of a fixed shape for any memory budget: the last bit of a matrix
-# product may depend on the shape, and with it the order of two nearly equal scores.
-TILE_PHOTOS = 512
-TILE_TEXTS = 1024
-
-# A pair's score and mask (5 bytes), and for one direction at a time its key, intermediate values
-# of the key, and the copy that is joined to the best so far.
-_BYTES_A_PAIR = 48
 
 ScoreTile = Callable[[slice, slice], Tensor]
 

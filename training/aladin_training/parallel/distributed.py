@@ -29,6 +29,9 @@ _FAILURES = "aladin/failures"
 
 T = TypeVar("T")
 
+# Gradients are exchanged in bundles: with many small messages, the processes would wait for each.
+_BUNDLE_BYTES = 64 * 2**20
+
 
 class BatchShare(NamedTuple):
     """The part of every batch that one process encodes.
@@ -163,10 +166,6 @@ def broadcast_value(value: T) -> T:
     with collective():
         dist.broadcast_object_list(values, device=torch.device("cpu"))
     return values[0]
-
-
-# Gradients are exchanged in bundles: with many small messages, the processes would wait for each.
-_BUNDLE_BYTES = 64 * 2**20
 
 
 def gather_results(rows: Tensor) -> Tensor:

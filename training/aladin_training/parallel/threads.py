@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import torch
 
+T = TypeVar("T")
+
 
 @contextmanager
 def torch_threads(count: int | None) -> Generator[None]:
@@ -27,9 +29,6 @@ def torch_threads(count: int | None) -> Generator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-T = TypeVar("T")
 
 
 def prefetch(items: Generator[T], count: int) -> Generator[T]:

@@ -15,6 +15,10 @@ from aladin_network.errors import DataError
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.streaming.stream import ReadSample, Sample, TarStream, read_samples
 
+# The photos read last replace missing ones: two batches of them, so that half of them are in no
+# batch at the same time, or more if batches are small and much may be missing.
+LEAST_SPARES = 256
+
 
 def shard_order(shards: int, seed: str, epoch: int) -> list[int]:
     """Return the order in which an epoch reads the shards, as their numbers."""
@@ -80,11 +84,6 @@ class ShuffleBuffer:
             self._queues[place].append(photo)
             self._place_of[photo] = place
         self.entered = row.stop
-
-
-# The photos read last replace missing ones: two batches of them, so that half of them are in no
-# batch at the same time, or more if batches are small and much may be missing.
-LEAST_SPARES = 256
 
 
 class DrawnBatch(NamedTuple):

@@ -24,6 +24,9 @@ from aladin_training.data.webdataset import is_tar, read_tar
 # A complete tar ends with two blocks of zeros.
 _END_MARK_BYTES = 1024
 
+# Counting terabytes takes long; an interruption loses at most this much of it.
+_SAVE_EVERY_S = 30.0
+
 
 @dataclass(frozen=True)
 class TarShard:
@@ -133,10 +136,6 @@ def _is_ended(tar: Path) -> bool:
     except OSError as error:
         raise DataError(tar, None, error.strerror or "cannot be read") from error
     return end == bytes(_END_MARK_BYTES)
-
-
-# Counting terabytes takes long; an interruption loses at most this much of it.
-_SAVE_EVERY_S = 30.0
 
 
 def count_shards(shards: Sequence[TarShard], cache: Path, progress: Progress) -> list[ShardCount]:

@@ -19,6 +19,11 @@ from aladin_training.tasks.pair_tasks import (
     RankingTask,
 )
 
+_RANKING = ("scores", "negatives")
+_BOOSTING = ("scores", "anchor_scores", "negatives")
+_QUINTUPLET = ("scores", "offline", "negatives")
+_DISTILLATION = ("student_scores", "teacher_scores")
+
 
 class TaskKind(NamedTuple):
     """A kind of task.
@@ -31,11 +36,6 @@ class TaskKind(NamedTuple):
     build: Callable[[nn.Module], PairTask]
     takes: tuple[str, ...]
 
-
-_RANKING = ("scores", "negatives")
-_BOOSTING = ("scores", "anchor_scores", "negatives")
-_QUINTUPLET = ("scores", "offline", "negatives")
-_DISTILLATION = ("student_scores", "teacher_scores")
 
 TASKS: dict[TaskName, TaskKind] = {
     "matching": TaskKind(partial(RankingTask, score="matching"), _RANKING),

@@ -25,6 +25,9 @@ _INDEX_S, _LOAD_S, _FLUSH_S = 24 * 3600.0, 3600.0, 600.0
 # A digest, as `aladin_index.engines.milvus.rows.key_of` returns them.
 _KEY_LETTERS = 64
 
+# Maximum size of one request.
+_MOST_TEXTS = 500
+
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionShape:
@@ -140,8 +143,6 @@ def _typed(types: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _TEXT, _COUNT, _DIGEST, _UNUSED = "text", "texts", "digest", "unused"
-# Maximum size of one request.
-_MOST_TEXTS = 500
 _TRIES, _WAIT_S = 5, 0.2
 _SHAPE = CollectionShape(
     fields={

@@ -55,6 +55,14 @@ _FIRST_RECONNECT_MS, _RECONNECT_MS = 100, 500
 # that time.
 _LIMIT_IS_EARLY_S = 2.0
 
+# Options of every call of `pymilvus`: retries are left to `MilvusConnection`.
+ONCE: dict[str, Any] = {"retry_times": 0}
+
+LEVELS = ("session", "strong", "bounded", "eventually")
+DEFAULT_LEVEL = "session"
+# Twice the bound of the server: older writes of this process are visible without requesting them.
+_OWN_WRITE_S = 10.0
+
 
 class MilvusConnection:
     """Calls of `pymilvus.MilvusClient`; connects at the first call."""
@@ -172,10 +180,6 @@ class MilvusConnection:
             self._lock.release()
 
 
-# Options of every call of `pymilvus`: retries are left to `MilvusConnection`.
-ONCE: dict[str, Any] = {"retry_times": 0}
-
-
 def _engine_error(code: object, message: str) -> EngineError:
     """Create the error for a code of Milvus or gRPC."""
     name = getattr(code, "name", None)
@@ -183,12 +187,6 @@ def _engine_error(code: object, message: str) -> EngineError:
     passing = name in _PASSING_CALLS or code in _PASSING
     kind = EngineUnavailableError if passing else EngineError
     return kind(ENGINE, message if name is None else f"{name}: {message}")
-
-
-LEVELS = ("session", "strong", "bounded", "eventually")
-DEFAULT_LEVEL = "session"
-# Twice the bound of the server: older writes of this process are visible without requesting them.
-_OWN_WRITE_S = 10.0
 
 
 class _Writes:

@@ -10,6 +10,16 @@ from aladin_network.errors import ConfigError
 
 Number = int | float | str
 
+# Factor of the width for a search with a filter, because items that do not pass use up the width,
+# too. If a third to a half of 5,000 captions pass, ef=128 finds 0.95 to 0.97 of the nearest 100,
+# and ef=1024 more than 0.999; if a sixth or a fifth pass, 0.91 and 0.98, which no width of a graph
+# exceeds. A search takes 3 ms instead of 2.
+_FILTERED = 8
+
+# For fewer items Milvus does not build the requested index, but searches a coarse one of its own,
+# whose width cannot be set. Milvus calls this minSegmentNumRowsToEnableIndex.
+INDEXED_ROWS = 1024
+
 
 class IndexKind(NamedTuple):
     """One kind of index.
@@ -34,11 +44,6 @@ class IndexKind(NamedTuple):
 _LISTS_SEARCHED = tuple(2**power for power in range(3, 13))
 _GRAPH_WIDTHS = tuple(2**power for power in range(7, 13))
 _CARD_WIDTHS = tuple(2**power for power in range(6, 11))
-# Factor of the width for a search with a filter, because items that do not pass use up the width,
-# too. If a third to a half of 5,000 captions pass, ef=128 finds 0.95 to 0.97 of the nearest 100,
-# and ef=1024 more than 0.999; if a sixth or a fifth pass, 0.91 and 0.98, which no width of a graph
-# exceeds. A search takes 3 ms instead of 2.
-_FILTERED = 8
 
 
 def _lists(count: int) -> dict[str, Number]:
@@ -72,9 +77,6 @@ INDEX_KINDS: dict[str, IndexKind] = {
     "gpu_cagra": IndexKind("GPU_CAGRA", _cagra, "itopk_size", _CARD_WIDTHS, covers_hits=True),
 }
 GRAPH, EXACT = "hnsw", "flat"
-# For fewer items Milvus does not build the requested index, but searches a coarse one of its own,
-# whose width cannot be set. Milvus calls this minSegmentNumRowsToEnableIndex.
-INDEXED_ROWS = 1024
 
 
 def kind_for(asked: str | None, count: int) -> str:

@@ -41,6 +41,18 @@ _COMPARISONS: dict[Comparison, tuple[str, str]] = {
 }
 _ESCAPES = {'"': '\\"', "\\": "\\\\"} | {chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}
 
+# Items added later may have more tokens than any item in the generation.
+_ROOM = 2
+# The server sends messages of at most 64 MiB.
+_ANSWER_BYTES = 48 * 2**20
+
+# The server accepts messages of 64 MiB, and Pulsar, which may store its log, 5 MB. Batches of 1 MiB
+# are inserted as fast as larger ones.
+_BATCH_BYTES = 4 * 2**20
+_BATCH_ROWS = 2000
+# Keys in one condition: 35 characters each.
+_KEYS_AT_A_TIME = 1000
+
 
 def extent_name(field: str, kind: str, end: str) -> str:
     """Return the key in `EXTENTS` of the smallest or greatest value of a field.
@@ -97,10 +109,6 @@ KEY, MATCH, ITEM = "key", "match", "item"
 MAX_TEXT_BYTES, MAX_JSON_BYTES, MAX_TERMS = 65_535, 65_536, 4096
 # Base64 writes three bytes as four letters.
 _BYTES_A_TEXT = MAX_TEXT_BYTES // 4 * 3
-# Items added later may have more tokens than any item in the generation.
-_ROOM = 2
-# The server sends messages of at most 64 MiB.
-_ANSWER_BYTES = 48 * 2**20
 
 
 class CollectionForm(NamedTuple):
@@ -241,14 +249,6 @@ def _too_large(entry: EngineItem, what: str, most: int, found: int) -> InputErro
     return InputError(
         f"item {entry.item.id!r}: Milvus takes at most {most} {what}, this one has {found}"
     )
-
-
-# The server accepts messages of 64 MiB, and Pulsar, which may store its log, 5 MB. Batches of 1 MiB
-# are inserted as fast as larger ones.
-_BATCH_BYTES = 4 * 2**20
-_BATCH_ROWS = 2000
-# Keys in one condition: 35 characters each.
-_KEYS_AT_A_TIME = 1000
 
 
 def batches(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

@@ -43,6 +43,18 @@ _DATATYPES = {
     "float16": edge.VectorStorageDatatype.Float16,
 }
 
+_ALIASES = "aliases.json"
+# Suffix of folders that are being created or removed.
+_PARTIAL = ".partial"
+_POINTS_AT_A_TIME = 500
+_LOCK_HELD = "WouldBlock"
+_FIELD_KINDS: dict[FieldKind, edge.PayloadSchemaType] = {
+    "keyword": edge.PayloadSchemaType.Keyword,
+    "float": edge.PayloadSchemaType.Float,
+}
+
+T = TypeVar("T")
+
 
 def edge_vectors(
     shape: CollectionShape | None, settings: QdrantSettings
@@ -108,19 +120,6 @@ def _condition(spec: dict[str, Any]) -> edge.Filter | edge.FieldCondition:
     if "match" in spec:
         return edge.FieldCondition(spec["key"], match=edge.MatchAny(spec["match"]["any"]))
     return edge.FieldCondition(spec["key"], range=edge.RangeFloat(**spec["range"]))
-
-
-_ALIASES = "aliases.json"
-# Suffix of folders that are being created or removed.
-_PARTIAL = ".partial"
-_POINTS_AT_A_TIME = 500
-_LOCK_HELD = "WouldBlock"
-_FIELD_KINDS: dict[FieldKind, edge.PayloadSchemaType] = {
-    "keyword": edge.PayloadSchemaType.Keyword,
-    "float": edge.PayloadSchemaType.Float,
-}
-
-T = TypeVar("T")
 
 
 class EdgeStore:

@@ -33,6 +33,10 @@ _ENDS, _LEAST_REST, _GREATEST_REST = "ends", "least_rest", "greatest_rest"
 # by rounding.
 _EXACT = 2.0**53
 
+# Qdrant's own keys are numbers or UUIDs; this namespace derives a UUID from any id, always the
+# same.
+_IDS = uuid.UUID("5d2f1c1e-6f0c-5a37-9d5e-3b1f6b6f2a10")
+
 
 def filtered_payload(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a payload that filters use."""
@@ -95,9 +99,6 @@ def _within(field: str, bound: Bound) -> dict[str, Any]:
 
 
 ID, ITEM, PACKED = "id", "item", "packed"
-# Qdrant's own keys are numbers or UUIDs; this namespace derives a UUID from any id, always the
-# same.
-_IDS = uuid.UUID("5d2f1c1e-6f0c-5a37-9d5e-3b1f6b6f2a10")
 
 
 def key_of(item_id: str) -> str:

@@ -25,6 +25,9 @@ FieldKind = Literal["keyword", "float"]
 # scores; with "none" Qdrant computes no alignment scores, and our kernel re-ranks all candidates.
 TokenVectors = Literal["float32", "float16", "none"]
 
+# Numbers of candidates of a graph search to try until the recall is sufficient.
+_WIDTHS = (128, 256, 512, 1024, 2048, 4096)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionShape:
@@ -158,8 +161,6 @@ class PointStore(Protocol):
         ...
 
 
-# Numbers of candidates of a graph search to try until the recall is sufficient.
-_WIDTHS = (128, 256, 512, 1024, 2048, 4096)
 # Names of the levels in qdrant-client's `ReadConsistencyType`.
 Consistency = Literal["majority", "quorum", "all"]
 

@@ -36,6 +36,28 @@ from aladin_service.http.errors import (
 from aladin_service.keys.api_key import ApiKey
 from aladin_service.keys.api_key import Scope as KeyScope
 
+_BY_PATH: dict[str, dict[str, Needed]] = {}
+
+# Methods that change nothing and are cheap enough for a page that cannot read the answer.
+_SAFE_METHODS = ("GET", "HEAD")
+
+_NOTHING = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+_PAGE = (
+    "script-src 'self'; style-src 'self'; connect-src 'self'; "
+    # Photos that require a key are fetched and shown as blobs, as is a query photo.
+    "img-src 'self' blob:"
+)
+_POLICIES = dict.fromkeys(("/", "/state", "/docs"), f"{_NOTHING}; {_PAGE}".encode())
+_DATA_POLICY = _NOTHING.encode()
+
+_FIXED = [
+    # Browsers use the declared content type of an answer, without inspecting its contents.
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    # Other sites cannot show our photos; pages of allowed origins read them with fetch.
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
 
 class Needed(NamedTuple):
     """One row of the access table.
@@ -82,7 +104,6 @@ NEEDED = (
     Needed("GET", "/openapi.json", "open"),
 )
 
-_BY_PATH: dict[str, dict[str, Needed]] = {}
 for _row in NEEDED:
     _BY_PATH.setdefault(_row.path, {})[_row.method] = _row
 _PATTERNS = [(compile_path(path)[0], rows) for path, rows in _BY_PATH.items() if "{" in path]
@@ -120,10 +141,6 @@ def presented_key(headers: Headers) -> str | None:
     if len(given) > 1:
         raise UnauthorizedError("the request contains different keys")
     return given.pop() if given else None
-
-
-# Methods that change nothing and are cheap enough for a page that cannot read the answer.
-_SAFE_METHODS = ("GET", "HEAD")
 
 
 class AccessControl:
@@ -264,24 +281,6 @@ def _client(scope: Scope) -> str:
     """Return the address of a request's client; there is none for a Unix socket."""
     client: tuple[str, int] | None = scope.get("client")
     return "" if client is None else client[0]
-
-
-_NOTHING = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-_PAGE = (
-    "script-src 'self'; style-src 'self'; connect-src 'self'; "
-    # Photos that require a key are fetched and shown as blobs, as is a query photo.
-    "img-src 'self' blob:"
-)
-_POLICIES = dict.fromkeys(("/", "/state", "/docs"), f"{_NOTHING}; {_PAGE}".encode())
-_DATA_POLICY = _NOTHING.encode()
-
-_FIXED = [
-    # Browsers use the declared content type of an answer, without inspecting its contents.
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    # Other sites cannot show our photos; pages of allowed origins read them with fetch.
-    (b"cross-origin-resource-policy", b"same-origin"),
-]
 
 
 class AnswerHeaders:

@@ -27,6 +27,11 @@ _ANSWER_HEADERS = "Retry-After, X-Request-ID"
 # How long a browser may cache the permission; revoking an origin takes effect after this time.
 _MAX_AGE_S = 600
 
+ANY_HOST = "*"
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::\d+)?")
+_ORIGIN = re.compile(r"https?://[^/?#@\s]+")
+
 
 def is_preflight(scope: Scope, headers: Headers) -> bool:
     """Return whether a request is a CORS preflight."""
@@ -55,12 +60,6 @@ def cors_headers(origin: str) -> list[tuple[bytes, bytes]]:
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-expose-headers", _ANSWER_HEADERS.encode()),
     ]
-
-
-ANY_HOST = "*"
-
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::\d+)?")
-_ORIGIN = re.compile(r"https?://[^/?#@\s]+")
 
 
 def is_loopback(host: str) -> bool:

@@ -36,6 +36,10 @@ _CHECK_EVERY_S = 1.0
 # Programs that replace a file by deleting the old one leave a short gap without a file.
 _MISSING_S = 5.0
 
+# Limit per client: a mistyped key is tried by hand, or by a program at its start.
+_WRONG_KEYS_PER_S = 1.0
+_WRONG_KEYS_BURST = 20
+
 
 class KeyRing:
     """The keys of one file, each with its bucket; used only by the event loop."""
@@ -126,11 +130,6 @@ def _version(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-# Limit per client: a mistyped key is tried by hand, or by a program at its start.
-_WRONG_KEYS_PER_S = 1.0
-_WRONG_KEYS_BURST = 20
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,42 @@ _MAX_CLIENTS = 10_000
 
 Clock = Callable[[], float]
 
+_LOG = logging.getLogger(__name__)
+
+# Longest wait of a request for an answer. A Redis nearby answers in a millisecond.
+_TIMEOUT_S = 0.1
+# Pause before a Redis that did not answer is queried again; no request waits for it meanwhile.
+_ASK_AGAIN_S = 1.0
+# Each connection is used by one request at a time, for a fraction of a millisecond.
+_MAX_CONNECTIONS = 8
+
+_PREFIX = "aladin:rate:"
+
+# `TokenBucket.take` with the clock of the Redis, since those of the services may differ. The script
+# blocks all other clients while it runs. Numbers are passed as text, because Redis truncates them
+# to integers. A full bucket is deleted: a missing one is full.
+_TAKE = """
+local per_s, burst, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local paid = tonumber(ARGV[4])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local known = redis.call('HMGET', KEYS[1], 'tokens', 'filled_s')
+local tokens = burst
+if known[1] then
+    local passed_s = math.max(0, now - tonumber(known[2]))
+    tokens = math.min(burst, tonumber(known[1]) + passed_s * per_s)
+end
+local missing = math.min(count + paid, burst) - paid - tokens
+if missing > 0 then
+    return string.format('%.9g', (missing + paid) / per_s)
+end
+tokens = tokens - count
+redis.call('HSET', KEYS[1],
+    'tokens', string.format('%.17g', tokens), 'filled_s', string.format('%.17g', now))
+redis.call('PEXPIRE', KEYS[1], math.ceil(1000 * (burst - tokens) / per_s) + 1000)
+return ''
+"""
+
 
 class TokenBucket:
     """Holds up to `burst` tokens and gains `per_s` tokens per second."""
@@ -173,43 +209,6 @@ async def charge(request: Request, count: int) -> None:
     limit: RateLimit | None = request.state.limit
     if limit is not None and count > 1:
         await limit.take(count - 1, paid=1)
-
-
-_LOG = logging.getLogger(__name__)
-
-# Longest wait of a request for an answer. A Redis nearby answers in a millisecond.
-_TIMEOUT_S = 0.1
-# Pause before a Redis that did not answer is queried again; no request waits for it meanwhile.
-_ASK_AGAIN_S = 1.0
-# Each connection is used by one request at a time, for a fraction of a millisecond.
-_MAX_CONNECTIONS = 8
-
-_PREFIX = "aladin:rate:"
-
-# `TokenBucket.take` with the clock of the Redis, since those of the services may differ. The script
-# blocks all other clients while it runs. Numbers are passed as text, because Redis truncates them
-# to integers. A full bucket is deleted: a missing one is full.
-_TAKE = """
-local per_s, burst, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local paid = tonumber(ARGV[4])
-local time = redis.call('TIME')
-local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
-local known = redis.call('HMGET', KEYS[1], 'tokens', 'filled_s')
-local tokens = burst
-if known[1] then
-    local passed_s = math.max(0, now - tonumber(known[2]))
-    tokens = math.min(burst, tonumber(known[1]) + passed_s * per_s)
-end
-local missing = math.min(count + paid, burst) - paid - tokens
-if missing > 0 then
-    return string.format('%.9g', (missing + paid) / per_s)
-end
-tokens = tokens - count
-redis.call('HSET', KEYS[1],
-    'tokens', string.format('%.17g', tokens), 'filled_s', string.format('%.17g', now))
-redis.call('PEXPIRE', KEYS[1], math.ceil(1000 * (burst - tokens) / per_s) + 1000)
-return ''
-"""
 
 
 class RedisRates:

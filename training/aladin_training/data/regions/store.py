@@ -26,6 +26,14 @@ from aladin_training.data.records import Record
 
 FloatArray = npt.NDArray[np.float32]
 
+_FLOAT_BYTES = 4
+
+_SAMPLES = 16
+_SAMPLE_BYTES = 2**16
+
+_NUMBER_AT_THE_END = re.compile(r"(\d+)$")
+_SHOWN = 3
+
 
 class RegionStore(Protocol):
     """The regions of many photos; `read` may be called by several threads at once.
@@ -107,9 +115,6 @@ class RegionLayout(Protocol):
         ...
 
 
-_FLOAT_BYTES = 4
-
-
 def decode_floats(text: str | bytes, rows: int, name: str, place: Place) -> FloatArray:
     """Decode base64 of little-endian float32, row by row.
 
@@ -149,10 +154,6 @@ def parse_count(value: object, name: str, place: Place) -> int:
     return value
 
 
-_SAMPLES = 16
-_SAMPLE_BYTES = 2**16
-
-
 def file_fingerprint(path: Path) -> str:
     """Return a digest of a file's size and of sixteen pieces, evenly spread.
 
@@ -177,10 +178,6 @@ def file_fingerprint(path: Path) -> str:
 def joint_fingerprint(*parts: str) -> str:
     """Return one digest for several fingerprints, in their order."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-_NUMBER_AT_THE_END = re.compile(r"(\d+)$")
-_SHOWN = 3
 
 
 def region_key(record: Record, store: RegionStore) -> str:
