@@ -81,14 +81,15 @@ class Docker:
         """Build an image.
 
         Args:
-            context: folder with the sources, docker/Dockerfile among them.
-            tag: name of the image.
-            arguments: build arguments.
+            context: Folder with the sources, including docker/Dockerfile.
+            tag: Name of the image.
+            arguments: Build arguments.
             log: File for the output of the build.
             mounts: ``SOURCE:TARGET:ro`` for the steps of the build.
 
         Raises:
-            CheckError: the build failed, or the engine cannot mount anything while it builds.
+            CheckError: If the build failed, or the container engine cannot mount anything during a
+                build.
         """
         if mounts:
             raise CheckError(
@@ -174,7 +175,7 @@ def find_engine(work: Path) -> Docker | None:
     """Return the container engine of this machine, or None if there is none.
 
     Args:
-        work: folder for what podman keeps.
+        work: Folder for podman's data.
     """
     if answers("docker", "info"):
         return Docker()

@@ -27,7 +27,7 @@ def contents(engine: Docker, image: str) -> str:
     """Inspect the image from inside, with a read-only root.
 
     Raises:
-        CheckError: something is not as it is to be.
+        CheckError: If something differs from what is expected.
     """
     inside = [*engine.command, "run", "--rm", "--read-only", "--network=none", "--cap-drop=ALL"]
     if engine.name == "podman":
@@ -64,11 +64,11 @@ def up(engine: Docker, image: str, root: Path, work: Path, scenes: int) -> str:
         engine: Container engine that has the image.
         image: Image to start.
         root: Root of the sources, whose compose file is used.
-        work: folder for the file of the settings.
+        work: Folder for the settings file.
         scenes: Number of scenes of the demo.
 
     Raises:
-        CheckError: something is not as it is to be.
+        CheckError: If something differs from what is expected.
     """
     if engine.compose is None:
         return "skipped, neither docker compose nor podman-compose is there"

@@ -95,10 +95,10 @@ class Provenance:
 
     Attributes:
         commit: Commit of the code that trained it, "unknown" outside a repository.
-        recipe: the recipe's text.
+        recipe: Text of the recipe.
         stage: Stage of the recipe.
-        step: optimizer steps of that stage.
-        validation: metrics that chose this checkpoint.
+        step: Optimizer steps of that stage.
+        validation: Metrics by which this checkpoint was chosen.
     """
 
     commit: str = "unknown"
@@ -124,9 +124,9 @@ class Checkpoint:
 
     Attributes:
         model: Network in evaluation mode.
-        fusion: the papers' rule if no validation split was there to fit it on.
+        fusion: Fitted fusion, or the papers' rule if there was no validation split to fit it on.
         provenance: Origin of the checkpoint.
-        model_id: sha256 of the weights file.
+        model_id: SHA-256 of the weights file.
     """
 
     model: AladinModel
@@ -144,9 +144,9 @@ def save_checkpoint(
     """Write a checkpoint atomically; an older one in its place is replaced.
 
     Args:
-        folder: the checkpoint's folder.
-        model: the network.
-        fusion: constants fitted on the validation split.
+        folder: Folder of the checkpoint.
+        model: The network.
+        fusion: Constants fitted on the validation split.
         provenance: Origin of the weights.
     """
     config = _ConfigFile(
@@ -170,13 +170,12 @@ def load_checkpoint(
     """Load a checkpoint.
 
     Args:
-        folder: written by `save_checkpoint`.
+        folder: Folder written by `save_checkpoint`.
         device: Device of the network.
-        frozen: encoders that are to be frozen or not whatever the checkpoint says; this matters
-            to training alone.
+        frozen: Encoders to freeze or not, overriding the checkpoint; this matters only in training.
 
     Raises:
-        CheckpointError: a file is missing or cut short, of another schema version, or has keys
+        CheckpointError: If a file is missing or truncated, has another schema version, or has keys
             or tensors that this version does not know.
     """
     config = _read_config(folder)
@@ -217,7 +216,7 @@ def read_model_id(folder: Path) -> str:
     """Return the `model_id` of a checkpoint without loading its network.
 
     Raises:
-        CheckpointError: the weights cannot be read.
+        CheckpointError: If the weights cannot be read.
     """
     recover_folder(folder)
     path = folder / _WEIGHTS

@@ -80,11 +80,11 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
     Args:
         model: Network in evaluation mode.
         texts: Texts, at least one.
-        truncate: cut texts that are too long instead of refusing them.
+        truncate: Whether to truncate texts that are too long instead of rejecting them.
 
     Raises:
-        InputError: a text is blank, or has no word that the tokenizer keeps.
-        TextTooLongError: a text has more tokens than the network takes, and `truncate` is off.
+        InputError: If a text is blank, or has no word that the tokenizer keeps.
+        TextTooLongError: If a text has more tokens than the network takes, and `truncate` is off.
     """
     batch = tokenize(model, texts, truncate=truncate)
     device = next(model.parameters()).device
@@ -114,7 +114,7 @@ def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> Query
     from a text and turns embeddings by ten degrees (cosine 0.98); torch means to give it up.
 
     Args:
-        name: a precision, or "auto".
+        name: Name of a precision, or "auto".
         device: Device of the network; on a GPU, "auto" is float32.
     """
     if name != "auto":
@@ -134,7 +134,7 @@ class QueryModels:
         """Set the precision; no network is copied yet.
 
         Args:
-            precision: float32 needs no copy.
+            precision: Precision of the queries; float32 needs no copy.
         """
         self._precision: QueryPrecision = precision
         self._copies: WeakKeyDictionary[AladinModel, AladinModel] = WeakKeyDictionary()
@@ -177,7 +177,7 @@ class FeatureCache:
         """Open or create the cache.
 
         Args:
-            root: folder shared by all encoders.
+            root: Folder shared by all encoders.
             encoder_digest: Digest of the weights, the architecture and the preprocessing.
         """
         version = f"{FORMAT_VERSION}:{encoder_digest}"
@@ -197,8 +197,8 @@ class FeatureCache:
         """Write one part.
 
         Args:
-            keys: digests of the items' content.
-            features: their encoder output; padding is not stored.
+            keys: Digests of the items' content.
+            features: Encoder output of the items; padding is not stored.
 
         Raises:
             ShapeError: If the number of keys differs from the number of items.

@@ -149,7 +149,7 @@ class TransformerStack(nn.Module):
         """Build `layers` layers.
 
         Raises:
-            ConfigError: `width` is no multiple of `heads`.
+            ConfigError: If `width` is not a multiple of `heads`.
         """
         super().__init__()
         if width % heads:

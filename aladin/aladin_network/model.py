@@ -93,12 +93,12 @@ class Tower(nn.Module, Generic[E]):
         """Build the layers after `encoder`.
 
         Args:
-            encoder: owned by this tower from now on.
-            config: the layers.
-            positions: number of learned positions, where `config` asks for them.
+            encoder: Encoder, owned by this tower from now on.
+            config: Configuration of the layers.
+            positions: Number of learned positions, if `config` uses them.
 
         Raises:
-            ConfigError: positions are asked for where tokens have no fixed places.
+            ConfigError: If positions are requested but the tokens have no fixed places.
         """
         super().__init__()
         self.encoder = encoder
@@ -127,7 +127,7 @@ class Tower(nn.Module, Generic[E]):
         """Run the tower.
 
         Args:
-            batch: the encoder's input, or its cached output (`Features`).
+            batch: Input of the encoder, or its cached output (`Features`).
 
         Returns:
             Features of the tower's width, the aggregate in front.
@@ -178,12 +178,13 @@ class AladinModel(nn.Module):
         """Add the towers and heads to two encoders.
 
         Args:
-            config: the towers and heads; its encoder parts are replaced by the encoders' own.
+            config: Configuration of the towers and heads; its encoder parts are replaced by those
+                of the given encoders.
             image_encoder: Image encoder with its weights.
             text_encoder: Text encoder with its weights and tokenizer.
 
         Raises:
-            ConfigError: an impossible combination.
+            ConfigError: If the combination is impossible.
         """
         super().__init__()
         self.config = dataclasses.replace(
@@ -215,8 +216,8 @@ class AladinModel(nn.Module):
             tokenizer: Tokenizer for a text encoder that starts with random weights.
 
         Raises:
-            ConfigError: an unknown encoder or an impossible combination.
-            CheckpointError: a pretrained encoder cannot be loaded.
+            ConfigError: If the encoder is unknown or the combination is impossible.
+            CheckpointError: If a pretrained encoder cannot be loaded.
         """
         # The image encoder comes second: it may share the text encoder's weights.
         text_encoder = text_encoder_class(config).from_source(config.text_encoder, tokenizer)
@@ -230,12 +231,12 @@ class AladinModel(nn.Module):
         """Add new towers and heads, random or set to their sources' projections, to two encoders.
 
         Args:
-            config: the towers and heads.
+            config: Configuration of the towers and heads.
             image_encoder: Image encoder with its weights.
             text_encoder: Text encoder with its weights and tokenizer.
 
         Raises:
-            ConfigError: an impossible combination.
+            ConfigError: If the combination is impossible.
         """
         config, projections = fit_to_towers(
             config, image_encoder.projection, text_encoder.projection
@@ -267,7 +268,7 @@ class AladinModel(nn.Module):
         """Score all pairs of two batches by one head, chunked to the memory budget.
 
         Raises:
-            ConfigError: the network has no such head.
+            ConfigError: If the network has no such head.
         """
         match name:
             case "matching":
@@ -285,8 +286,8 @@ class AladinModel(nn.Module):
         """Score each image with the text of its row: the diagonal of `scores`.
 
         Raises:
-            ConfigError: the network has no such head.
-            ShapeError: the batches differ in length.
+            ConfigError: If the network has no such head.
+            ShapeError: If the batches differ in length.
         """
         match name:
             case "matching":

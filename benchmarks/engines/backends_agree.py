@@ -79,7 +79,7 @@ def tag_index(source: Path, root: Path, settings: BuildSettings) -> None:
     """Write a copy of the live items of an index, with new metadata.
 
     Args:
-        source: the index.
+        source: Folder of the index.
         root: Folder of the copy; new.
         settings: Settings of the copy's first stage and tokens; the tokens' form has to be the
             source's.
@@ -127,7 +127,7 @@ class Engine(NamedTuple):
 
     Attributes:
         location: Location of the index in the database.
-        exact: whether its first stage compares a query with every item.
+        exact: Whether the first stage compares a query with every item.
         filters: Filters that the database supports.
     """
 
@@ -169,7 +169,7 @@ def compare(source: Path, engine: Engine, folder: Path, queries: int) -> dict[st
     """Push an index to a vector database and search both.
 
     Args:
-        source: the index of files, with the metadata of `benchmarks.engines.backends_agree`.
+        source: Folder of the file index, with the metadata of `benchmarks.engines.backends_agree`.
         engine: Vector database that the index is pushed to.
         folder: Folder of the index in the database; new.
         queries: Number of queries of each direction.

@@ -94,8 +94,8 @@ def measure(items: int, queries: int, source: Path | None) -> dict[str, Any]:
     """Build each engine's index in a separate process, and search them in another.
 
     Args:
-        items: photos.
-        queries: texts to measure with.
+        items: Number of photos.
+        queries: Number of texts to measure with.
         source: Index of real photos, or None for the choice of `benchmarks.lib.synthetic_sources`.
     """
     figures: dict[str, Any] = {"items": items, "queries": queries}

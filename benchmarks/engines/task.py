@@ -52,8 +52,8 @@ class Task(NamedTuple):
     Attributes:
         embeddings: (photos, 256) float32, memory-mapped.
         tokens: (photos, 49, 128) float32, memory-mapped.
-        queries: texts; the first `tuning` are to choose search parameters with.
-        tuning: number of those.
+        queries: Texts; the first `tuning` are for choosing search parameters.
+        tuning: Number of texts for choosing search parameters.
         windows: Numbers of the photos that the filter of each query passes.
         nearest: The `CANDIDATES` nearest photos of each query.
         best: The `TOP` of those by late interaction, of each query.
@@ -152,8 +152,8 @@ def fastest(
 
     Args:
         task: Task whose tuning queries are searched.
-        options: one of them at least searches exactly.
-        find: searches with an option; returns what it found.
+        options: Search options, at least one of which searches exactly.
+        find: Function that searches with an option and returns the items found.
     """
     good = [each for each in options if ann_recall(task, partial(find, each)) >= RECALL_WANTED]
 

@@ -53,8 +53,8 @@ def attack(kind: str, cases: int, seed: int = 0) -> dict[str, Any]:
     """Damage a first stage of one kind, and open and search the result.
 
     Args:
-        kind: a factory string of FAISS.
-        cases: damaged files.
+        kind: A FAISS factory string.
+        cases: Number of damaged files.
         seed: Seed of the random positions and bytes.
     """
     random = np.random.default_rng(seed)

@@ -76,7 +76,7 @@ class Case:
 
     Attributes:
         start: Previous content of the folder, or None if it is empty.
-        unbroken: the index of a build that was left alone.
+        unbroken: Index of a build that was not interrupted.
         answers: Answers of the query by generation.
     """
 
@@ -270,7 +270,7 @@ def measure(kills: int, photos: int, seed: int) -> Figures:
     """Kill builds, round after round, until the number of kills is reached.
 
     Args:
-        kills: wanted.
+        kills: Requested number of kills.
         photos: Number of photos in each build; half as many texts are added.
         seed: Seed of the random moments.
     """

@@ -245,8 +245,8 @@ def compare(
     Args:
         root: Folder of the index.
         groups: Groups after the acknowledged calls.
-        removed: groups that an acknowledged call deleted.
-        pending: the call in flight.
+        removed: Groups that an acknowledged call deleted.
+        pending: The call in flight, or None if there is none.
         figures: Figures in which to count.
 
     Returns:

@@ -29,7 +29,7 @@ class BrokenImage(NamedTuple):
 
     Attributes:
         name: Name of the original file and of the change made to it.
-        data: the whole file.
+        data: Content of the whole file.
     """
 
     name: str

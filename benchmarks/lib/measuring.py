@@ -57,9 +57,9 @@ def time_in_turn(
     Ratios of medians hold even where the milliseconds do not.
 
     Args:
-        runs: functions of the number of the repetition.
-        repetitions: times that each is timed.
-        warm_up: repetitions before those, which are not.
+        runs: Functions to time, called with the number of the repetition.
+        repetitions: Number of timed repetitions of each function.
+        warm_up: Number of untimed repetitions before the timed ones.
 
     Returns:
         Milliseconds, (repetitions,) for each name.
@@ -110,7 +110,7 @@ def quiet_times_s(run: Callable[[int], object], repetitions: int) -> NDArray[np.
     rounds the one with the least median is taken.
 
     Args:
-        run: function of the number of the repetition.
+        run: Function to time, called with the number of the repetition.
         repetitions: Number of repetitions in a round.
 
     Returns:

@@ -61,8 +61,9 @@ class ServedSize:
     """Size of a served index.
 
     Attributes:
-        photos: items among the images.
-        pictures: files that they share, each with five captions, the items among the texts.
+        photos: Number of items in the image collection.
+        pictures: Number of files shared by the photos, each with five captions, which are the items
+            of the text collection.
         layers: Number of layers of the text encoder.
         width: Width of the text encoder.
     """
@@ -89,7 +90,7 @@ def find_served_index(
 
     Args:
         given: Index from the command line, or None for the synthetic one.
-        quick: a smaller one, whatever the text encoder.
+        quick: Use a smaller index, regardless of the text encoder.
         text_encoder: Text encoder whose size the stand-in has, a key of `SIZES`.
     """
     return given or make_served_index(_FOLDER, QUICK_SIZE if quick else SIZES[text_encoder])
@@ -138,7 +139,7 @@ def real_size_model(captions: Sequence[str], size: ServedSize) -> AladinModel:
 
     Args:
         captions: Captions that its vocabulary is learnt from.
-        size: gives the layers and the width of its text encoder.
+        size: Size that gives the layers and the width of the text encoder.
     """
     torch.manual_seed(0)
     trunk = TrunkConfig(width=256, layers=1, heads=4, feedforward=512)
@@ -265,8 +266,8 @@ class ServiceQueries:
     """Queries for an index.
 
     Attributes:
-        texts: captions of its photos, or its texts.
-        photos: picture files of its images.
+        texts: Captions of the index's photos, or its texts.
+        photos: Picture files of the index's images.
         ids: IDs of its items by collection; a text's ID finds images, an image's ID texts.
     """
 

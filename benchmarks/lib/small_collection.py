@@ -35,8 +35,8 @@ def small_model(
     """Make a network whose encodings have these sizes, the same at every call.
 
     Args:
-        embedding_dim: size of an embedding.
-        token_dim: size of a token.
+        embedding_dim: Size of an embedding.
+        token_dim: Size of a token.
         words: Words that its tokenizer knows.
     """
     torch.manual_seed(0)

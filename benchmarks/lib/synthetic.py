@@ -129,8 +129,8 @@ class SyntheticPhotos:
         """Yield the first `count` photos in batches.
 
         Args:
-            count: number of photos.
-            batch: photos at a time, about 25 KB each; rounded up to whole blocks.
+            count: Number of photos.
+            batch: Number of photos at a time, about 25 KB each; rounded up to whole blocks.
         """
         blocks = -(-batch // _BLOCK)
         for start in range(0, count, blocks * _BLOCK):
@@ -146,8 +146,8 @@ class SyntheticPhotos:
         what is asked for is as real as it can be.
 
         Args:
-            queries: number of texts.
-            photos: number of photos to choose from.
+            queries: Number of texts.
+            photos: Number of photos to choose from.
             seed: Seed; different seeds give different texts.
         """
         random = np.random.default_rng([self._seed, 1, seed])

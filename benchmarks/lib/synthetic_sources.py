@@ -59,7 +59,7 @@ class Source:
 
     Attributes:
         name: Name to be printed.
-        photos: the photos.
+        photos: The photos.
         captions: Captions of each photo; only those of 8 to 16 words, unless a photo has no such
             caption.
     """

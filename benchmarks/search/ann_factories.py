@@ -84,7 +84,7 @@ def measure(
 
     Args:
         folder: Folder for the photos and the indexes.
-        items: number of photos.
+        items: Number of photos.
         factories: FAISS factory strings.
         source: Index of real photos, or None for the choice of `find_source`.
     """

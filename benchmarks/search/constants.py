@@ -154,7 +154,7 @@ def measure(sections: Sequence[str], before: Path, command: str, sizes: Measured
 
     Args:
         sections: Names of sections from `SECTIONS`.
-        before: constants; read where a section is not measured.
+        before: Constants file, read for the sections that are not measured.
         command: Command to be recorded with the constants.
         sizes: Numbers of photos to measure with.
     """

@@ -45,8 +45,8 @@ class _Stored(NamedTuple):
         codec: Codec of the tokens.
         embeddings: (items, 256) float32, L2-normalised.
         item_bytes: Size of a row without its vector and its tokens.
-        token_expansion: bytes of a row's tokens, over those of the tokens themselves.
-        insert_byte_s: seconds to put a byte of a row in.
+        token_expansion: Bytes of a row's tokens, divided by those of the tokens themselves.
+        insert_byte_s: Seconds to insert one byte of a row.
     """
 
     codec: TokenCodec
@@ -60,8 +60,8 @@ class _GraphCosts(NamedTuple):
     """Costs of a graph.
 
     Attributes:
-        search_s: seconds of one search.
-        add_s: seconds to add a vector.
+        search_s: Seconds per search.
+        add_s: Seconds to add a vector.
         overhead_bytes: Memory of a vector in addition to its values.
     """
 
@@ -216,9 +216,9 @@ def _graph_costs(
     Args:
         embeddings: (items, dim) float32, L2-normalised.
         queries: (queries, dim) float32.
-        links: the engine's M.
-        building_width: its efConstruction.
-        width: its ef.
+        links: Parameter M of the vector database.
+        building_width: Parameter efConstruction of the vector database.
+        width: Parameter ef of the vector database.
     """
     items, dim = embeddings.shape
     graph = faiss.index_factory(dim, f"HNSW{links},Flat", faiss.METRIC_INNER_PRODUCT)

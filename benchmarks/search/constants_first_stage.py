@@ -54,9 +54,9 @@ class SearchTime(NamedTuple):
     """Median time of FAISS's own search.
 
     Attributes:
-        width: lists that were searched.
+        width: Number of lists that were searched.
         code_bytes: Number of code bytes scanned, on average.
-        seconds: without the comparison with the centroids.
+        seconds: Seconds without the comparison with the centroids.
     """
 
     width: int
@@ -69,7 +69,7 @@ def measure_first_stage(photos: SyntheticPhotos, items: Sequence[int]) -> FirstS
 
     Args:
         photos: Photos whose embeddings are searched with their captions.
-        items: numbers of photos, ascending; the widths are measured at each, the rest at the
+        items: Numbers of photos, ascending; the widths are measured at each, everything else at the
             first and the last.
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -70,7 +70,7 @@ def measure_forms(photos: SyntheticPhotos, items: int) -> dict[TokenDtype, FormC
 
     Args:
         photos: Photos whose tokens are packed.
-        items: photos in the stores that are scored, whose tokens lie in random directions.
+        items: Number of photos in the scored stores, whose tokens lie in random directions.
     """
     some = next(iter(photos.photos(_PACKED_PHOTOS))).tokens.reshape(-1, TOKEN_DIM)
     words = photos.queries(_TEXTS, _PACKED_PHOTOS).words
@@ -146,9 +146,9 @@ class AroundStages(NamedTuple):
     """Costs of a real index other than its two stages.
 
     Attributes:
-        process: memory before the index is in it, and seconds of a build of any size.
-        files: writing.
-        search: searching.
+        process: Memory before the index is loaded, and seconds of a build of any size.
+        files: Constants of writing files.
+        search: Constants of searching.
     """
 
     process: ProcessConstants
@@ -164,9 +164,9 @@ def measure_index(
     Small, so that the stages are the lesser part of it.
 
     Args:
-        first_stage: measured before.
-        int8: likewise.
-        items: photos of the index.
+        first_stage: Constants of the first stage, measured before.
+        int8: Constants of the int8 format, measured before.
+        items: Number of photos in the index.
     """
     queries = SyntheticPhotos(find_source()).queries(_SEARCHES, items, seed=1)
     workload = Workload(

@@ -49,7 +49,7 @@ def draw_scale(figures: Sequence[dict[str, Any]], file: Path) -> None:
 
     Args:
         figures: Figures for each number of photos; if empty, nothing is plotted.
-        file: a PNG.
+        file: PNG file to write.
     """
     if not figures:
         return
@@ -80,7 +80,7 @@ def draw_recall(figures: Sequence[dict[str, Any]], file: Path) -> None:
     Args:
         figures: Figures for each number of photos, with one panel each; if empty, nothing is
             plotted.
-        file: a PNG.
+        file: PNG file to write.
     """
     if not figures:
         return
@@ -178,8 +178,8 @@ def run_all(chosen: Sequence[Section], out: Path) -> tuple[dict[str, Any], list[
     """Run commands one after the other.
 
     Args:
-        chosen: the commands.
-        out: folder that gets what they print.
+        chosen: The commands to run.
+        out: Folder for the output of the commands.
 
     Returns:
         What each has printed, None where it failed; and the names of those that failed.

@@ -127,7 +127,7 @@ class Stores:
     Attributes:
         ours: Stores of this project, by token form.
         f32: (photos, regions, dim) float32.
-        bf16: the same in bfloat16.
+        bf16: The same values as `f32`, in bfloat16.
     """
 
     ours: dict[TokenDtype, TokenStore]

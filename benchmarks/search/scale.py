@@ -90,7 +90,7 @@ def measure(
     """Build and search, each in a separate process.
 
     Args:
-        items: photos.
+        items: Number of photos.
         tokens: Form in which the tokens are stored.
         ann: Kind of the first stage.
         effort: Number of repetitions of the measurements.

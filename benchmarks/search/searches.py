@@ -77,7 +77,7 @@ def measure_recall(side: StoredCollection, queries: TextQueries, count: int) -> 
     Args:
         side: Collection of the photos.
         queries: Queries to search with.
-        count: queries that are asked, at most.
+        count: Maximum number of queries.
     """
     shares: list[float] = []
     for query in queries.embeddings[:count]:
@@ -94,8 +94,8 @@ def measure_fidelity(side: StoredCollection, asking: TextSearches, count: int) -
 
     Args:
         side: Collection of the photos.
-        asking: the same photos, by alignment alone.
-        count: queries that are asked.
+        asking: Searches of the same photos, by alignment alone.
+        count: Number of queries.
     """
     scores = alignment_with_all(asking.words[:count], "text", side.tokens)
     best = [largest(of_query, TOP) for of_query in scores]
@@ -137,11 +137,11 @@ class Effort(NamedTuple):
     """Number of repetitions of each measurement.
 
     Attributes:
-        searches: timed searches.
-        recall_queries: compared with exact search.
-        fidelity_queries: compared with exhaustive alignment.
-        exhaustive_runs: timed runs of exhaustive alignment.
-        throughput_s: seconds of searching for each number of threads.
+        searches: Number of timed searches.
+        recall_queries: Number of queries compared with exact search.
+        fidelity_queries: Number of queries compared with exhaustive alignment.
+        exhaustive_runs: Number of timed runs of exhaustive alignment.
+        throughput_s: Seconds of searching for each number of threads.
     """
 
     searches: int

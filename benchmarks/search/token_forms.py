@@ -71,8 +71,8 @@ class Search:
     """One search direction: its queries, the searched items, and the right answers.
 
     Attributes:
-        direction: its name.
-        asking: the queries' side.
+        direction: Name of the direction.
+        asking: Collection of the queries.
         modality: Modality of the queries.
         match: (queries, items) cosines of the embeddings.
         right: (queries, items) whether an item answers a query.

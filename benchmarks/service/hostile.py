@@ -190,11 +190,11 @@ def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) 
     """Serve a copy of an index and attack it.
 
     Args:
-        index: the index.
-        cases: requests made from the description.
-        images: broken pictures.
+        index: Folder of the index.
+        cases: Number of requests generated from the API description.
+        images: Number of broken pictures.
         workers: Number of workers of the service.
-        body_bytes: length of the hostile JSON bodies.
+        body_bytes: Length of the hostile JSON bodies.
     """
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

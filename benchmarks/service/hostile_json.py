@@ -43,14 +43,14 @@ class JsonFigures(NamedTuple):
     """Cost of the bodies.
 
     Attributes:
-        sent: number of bodies.
-        peak_bytes: the most memory that all processes of the service had resident beyond what
-            they had before.
-        stall_s: the longest time for which the event loop stood still, see `LoopStall`.
-        stall_wall_s: the same as a client saw it, with the time in which other programs had the
-            processor.
-        add_slowdown: time to add one text when there are items with 1,000 metadata fields each,
-            by that before.
+        sent: Number of bodies.
+        peak_bytes: Maximum resident memory of all processes of the service, beyond what they had
+            before.
+        stall_s: The longest time for which the event loop was blocked, see `LoopStall`.
+        stall_wall_s: The same as observed by a client, including time in which other programs had
+            the processor.
+        add_slowdown: Time to add one text when there are items with 1,000 metadata fields each,
+            divided by the time before.
     """
 
     sent: int
@@ -66,7 +66,7 @@ class JsonAttack(NamedTuple):
     Attributes:
         name: Name of the attack.
         path: Path that it is sent to.
-        body: makes it, of about a number of bytes.
+        body: Function that makes the body, given its approximate number of bytes.
     """
 
     name: str
@@ -78,9 +78,9 @@ def attack_json(index: Path, workers: int, body_bytes: int, answers: Answers) ->
     """Serve an index and send it all bodies, one at a time and then four at a time.
 
     Args:
-        index: a copy, to which items are added.
+        index: Folder of a copy of the index, to which items are added.
         workers: Number of workers of the service.
-        body_bytes: length of the largest bodies.
+        body_bytes: Length of the largest bodies.
         answers: Counter of the responses. Too much memory, a loop that stalls for too long, and a
             long response are faults.
     """
@@ -186,7 +186,7 @@ def send_attack(port: int, attack: JsonAttack, body_bytes: int, answers: Answers
     Args:
         port: Port of the service on 127.0.0.1.
         attack: Attack to send.
-        body_bytes: length of the body, about.
+        body_bytes: Approximate length of the body.
         answers: Counter of the responses.
     """
     body = attack.body(body_bytes)

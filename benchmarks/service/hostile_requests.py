@@ -51,7 +51,7 @@ class Fault(NamedTuple):
     """A violation of the expected behaviour.
 
     Attributes:
-        kind: server_error, hang, undocumented or leak.
+        kind: Kind of the fault: server_error, hang, undocumented or leak.
         asked: Request that caused it.
         told: Response of the service.
     """
@@ -96,8 +96,8 @@ def send_paths(host: str, port: int, canary: Path, index: Path, answers: Answers
     Args:
         host: Host of the service.
         port: Port of the service.
-        canary: a file that exists, whose content is in no answer of a sound service.
-        index: the folder that is served; its manifests name the same things on every route.
+        canary: Existing file whose content must not appear in any response.
+        index: Folder of the served index; its manifests name the same things on every route.
         answers: Counter of the responses; one that contains the file's content is a fault.
 
     Returns:

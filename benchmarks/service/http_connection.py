@@ -17,8 +17,8 @@ class Answer(NamedTuple):
 
     Attributes:
         status: HTTP status.
-        head: status line and headers, as they came.
-        body: whole.
+        head: Status line and headers, as received.
+        body: The complete body.
     """
 
     status: int

@@ -53,13 +53,13 @@ class Effort:
     """Durations and variants of the measurements.
 
     Attributes:
-        single: queries one at a time.
+        single: Number of queries sent one at a time.
         seconds: Seconds of each closed loop, and of each batch size of the pipeline.
         overload_s: Duration of the open loop.
         workers: Numbers of workers of the service.
-        service_batches: largest batches of the service.
+        service_batches: Largest batch sizes of the service.
         clients: Numbers of clients of the closed loops.
-        pipelines: processes and threads of the pipeline.
+        pipelines: Numbers of processes and threads of the pipeline.
         batches: Batch sizes of the pipeline.
     """
 

@@ -77,8 +77,8 @@ class ClosedLoop:
         seconds: Seconds after which no new requests are sent; pending responses are still awaited.
         clients: Number of concurrent clients.
         most: Maximum number of requests, or None for as many as the time permits.
-        keep: keep the answers.
-        validate: looks at each answer.
+        keep: Keep the answers.
+        validate: Function that checks each answer, or None for no check.
     """
 
     url: str
@@ -98,10 +98,10 @@ class OpenLoop:
         url: URL of the service.
         requests: Requests to send in turn, repeatedly.
         seconds: Seconds during which requests are sent; pending responses are still awaited.
-        rate_per_s: requests a second, on the average.
+        rate_per_s: Average number of requests per second.
         seed: Seed of the random times.
-        keep: keep the answers.
-        validate: looks at each answer.
+        keep: Keep the answers.
+        validate: Function that checks each answer, or None for no check.
     """
 
     url: str
@@ -134,7 +134,7 @@ class LoadResult(NamedTuple):
             kept.
         faults: Descriptions of faults: broken connections and messages of the validator.
         fault_count: Number of faults.
-        cpu_s: processor time of the load process.
+        cpu_s: Processor time of the load process.
     """
 
     request: NDArray[np.int64]

@@ -28,8 +28,9 @@ class LoopStall:
     probe waited, and the most that a thread of the service waited, are taken off each answer.
 
     Attributes:
-        worst_s: the longest answer without that time; set when the block is left.
-        worst_wall_s: the longest answer as a client saw it.
+        worst_s: Longest response time without the time of other programs; set when the block is
+            left.
+        worst_wall_s: Longest response time as observed by a client.
     """
 
     def __init__(self, port: int, pids: list[int]) -> None:
@@ -49,7 +50,7 @@ class LoopStall:
         """Start the requests.
 
         Raises:
-            RuntimeError: the service does not answer the first time.
+            RuntimeError: If the service does not respond the first time.
         """
         self._process.start()
         if not self._ours.poll(_START_S):

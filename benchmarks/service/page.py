@@ -78,7 +78,7 @@ class Painted(NamedTuple):
     """Time in ms from the complete response until its content was painted.
 
     Attributes:
-        hits: all of them.
+        hits: Time until all hits were painted.
         photos: Time including the photos in view, which the page requests once it has the hits.
     """
 
@@ -150,7 +150,7 @@ def measure(
         index: Index to serve, with captions and picture files.
         effort: Number of repetitions.
         words: Words to search for when a state is checked, or None for a caption of the index.
-        screenshots: folder for a picture of each state.
+        screenshots: Folder for a picture of each state.
 
     Raises:
         SystemExit: If Chromium is missing, or no queries can be made from the index.

@@ -30,8 +30,8 @@ class Asked(NamedTuple):
 
     Attributes:
         words: Words that find photos.
-        photo: a file that finds texts.
-        no_photo: a file of another kind.
+        photo: A file that finds texts.
+        no_photo: A file of another kind.
     """
 
     words: str
@@ -43,7 +43,8 @@ class PageState(NamedTuple):
     """One state of the page.
 
     Attributes:
-        reach: brings a page that is not opened yet there; returns when all of it is shown.
+        reach: Function that brings a page that is not opened yet into this state; returns when all
+            of it is shown.
         complaints: Expected messages of the browser, as regular expressions: it logs each response
             that is an error.
         path: Path of the page that is shown in this state.
@@ -241,7 +242,7 @@ class Visit(NamedTuple):
     Attributes:
         violations: Violations found by axe.
         complaints: Messages of the browser that the state does not explain.
-        elsewhere: hosts that were asked besides the service.
+        elsewhere: Hosts other than the service that received requests.
         overflow_px: Number of pixels by which the page is wider than its window.
         files: Files of the page, bytes as transferred by path.
     """
@@ -261,10 +262,10 @@ def visit(
     Args:
         browser: Browser in which a new context is opened.
         url: URL of the service.
-        state: one of `STATES`.
-        look: one of `LOOKS`.
+        state: Name of the state, one of `STATES`.
+        look: Name of the look, one of `LOOKS`.
         asked: Input of the searches.
-        screenshots: folder that gets a picture ``STATE-LOOK.jpg``, of the window.
+        screenshots: Folder for a picture ``STATE-LOOK.jpg`` of the window.
     """
     with open_look(browser, LOOKS[look]) as context:
         requests: list[Request] = []

@@ -48,7 +48,7 @@ def answer_batch(worker: Worker, queries: Sequence[Query]) -> list[Answered]:
     """Answer queries together, as searches of the images with the usual options.
 
     Raises:
-        AladinError: one of them cannot be answered.
+        AladinError: If one of the queries cannot be answered.
     """
     now = time.monotonic()
     options = SearchOptions()
@@ -75,9 +75,9 @@ class PipelineRun:
         index: Index to search.
         settings: Settings of the worker; queries are never cached, whatever the settings.
         queries: Queries to answer in turn.
-        processes: each with its own worker.
+        processes: Number of processes, each with its own worker.
         threads: Number of threads of each process; each handles a batch of its own at a time.
-        batches: sizes, one after the other.
+        batches: Batch sizes, measured one after the other.
         seconds: Seconds for each batch size.
     """
 
@@ -191,7 +191,7 @@ def measure_overhead(port: int, worker: Worker, asked: AskedQueries, turns: int)
     Args:
         port: Port of the service on this machine.
         worker: Worker of the same index in this process.
-        asked: one after the other, and from the first one again.
+        asked: Queries, sent one after the other and then again from the first.
         turns: Number of measured repetitions.
     """
     own_ms: list[float] = []

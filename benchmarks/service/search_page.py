@@ -111,8 +111,8 @@ class Complaints:
     """Collects the error messages and the requested hosts of a browser context's pages.
 
     Attributes:
-        made: each complaint, as it came: errors and warnings of the console, errors that no script
-            caught, requests without an answer.
+        made: Complaints in order: errors and warnings of the console, uncaught script errors,
+            requests without a response.
         hosts: Hosts of all requests, with port.
     """
 
@@ -169,7 +169,7 @@ class SearchPage:
     """The page of one service in a browser.
 
     Attributes:
-        page: playwright's.
+        page: Page object of Playwright.
         url: URL of the service, without a trailing slash.
         complaints: Complaints of all pages of the context.
     """
@@ -278,7 +278,7 @@ class SearchPage:
             answer["hits"]
 
         Args:
-            rerank: wait for the search of both stages; otherwise for the one of matching alone.
+            rerank: Wait for the search with both stages; otherwise for the one by matching alone.
         """
         answer: Answer = {}
         with self.page.expect_response(_is_search(rerank)) as caught:

@@ -151,8 +151,8 @@ def soak(index: Path, seconds: float, workers: int = 1, quick: bool = False) -> 
     Args:
         index: Index to copy, because the load adds items.
         seconds: Seconds of load, without the measurement of the capacity.
-        workers: processes that encode and search; 1: threads.
-        quick: measure the capacity for less time.
+        workers: Number of processes that encode and search; if 1, threads are used.
+        quick: Measure the capacity for less time.
     """
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder) / "index"

@@ -27,8 +27,8 @@ class Step:
     Attributes:
         kind: Kind of the step, for the report.
         request: Request in the format sent over the wire.
-        expected: statuses that are right; 429 always is.
-        hang_up: leave before the answer.
+        expected: Accepted statuses; 429 is always accepted.
+        hang_up: Disconnect before the answer.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class SoakTraffic:
         """Draw a step.
 
         Args:
-            only_reading: neither a write nor a hang-up.
+            only_reading: Exclude writes and disconnects.
         """
         left_out = ("write", "hang up") if only_reading else ()
         names = [name for name in self._kinds if name not in left_out]

@@ -68,7 +68,7 @@ def measure(swaps: int, queries: int, workers: int) -> Figures:
     """Replace generations under load.
 
     Args:
-        swaps: sound generations to publish.
+        swaps: Number of valid generations to publish.
         queries: Number of queries of the load.
         workers: Number of workers of the service.
     """
@@ -93,9 +93,9 @@ class _Swapper:
     """Publishes generations one after the other, in step with the load.
 
     Attributes:
-        swaps: sound ones that were published.
-        stale: answers from a generation that was not live any more when they were asked for.
-        broken: unsound ones that were published.
+        swaps: Number of valid generations that were published.
+        stale: Number of answers from a generation that was no longer live when they were requested.
+        broken: Number of invalid generations that were published.
         not_told: Number of those that the service did not report.
     """
 

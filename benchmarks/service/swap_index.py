@@ -86,7 +86,7 @@ class SwapIndex:
 
         Args:
             root: Folder of the new index.
-            queries: texts whose right answers are to be known.
+            queries: Texts whose right answers have to be known.
         """
         self.root = root
         self._queries = queries
@@ -183,7 +183,7 @@ class SwapIndex:
         """Return whether an answer has the hits of the generation that it names.
 
         Args:
-            query: place among the queries.
+            query: Position among the queries.
             answer: Answer of the service.
         """
         hits = [_Hit(hit["id"], hit["score"]) for hit in answer["hits"]]

@@ -47,8 +47,8 @@ class KeptBytes:
     """Size of the data kept between forward and backward passes; see `counting_kept_bytes`.
 
     Attributes:
-        now: bytes that are kept at present; what is kept twice counts twice.
-        most: bytes that were kept at most.
+        now: Number of bytes kept at present; data kept twice counts twice.
+        most: Maximum number of bytes kept.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ def measure(batch_size: int, chunk_sizes: list[int], device: torch.device) -> li
     """Measure the whole graph first, then the chunks.
 
     Args:
-        batch_size: photos a step, each with one text.
+        batch_size: Number of photos per step, each with one text.
         chunk_sizes: Chunk sizes to compare.
         device: Device that computes.
     """

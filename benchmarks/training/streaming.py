@@ -89,7 +89,7 @@ def measure(folder: Path, batch_size: int, passes: int) -> dict[str, float]:
 
     Args:
         folder: Folder of tar files.
-        batch_size: photos a batch.
+        batch_size: Number of photos per batch.
         passes: Number of timed passes over all photos.
     """
     model = _network()

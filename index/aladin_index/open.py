@@ -82,8 +82,8 @@ def open_backend(
     """Open the live generation of an index for searching.
 
     Args:
-        path: the index's folder.
-        checkpoint: already loaded, to be used in place of the copy in the folder.
+        path: Folder of the index.
+        checkpoint: Loaded checkpoint to use instead of the copy in the folder.
         device: Device of the network, and of the searches of a file index, or None for the CPU.
         generation: Generation to open instead of the live one.
         engine: Connection to the vector database, if the index is in one, or None for the settings
@@ -93,9 +93,10 @@ def open_backend(
         IndexNotReadyError: If no generation was published yet.
         IndexMismatchError: If the index has another schema version, or was built with another
             model.
-        IndexCorruptError: a file, or what the engine has, is not what was written.
-        ConfigError: the engine's package is not installed.
-        EngineUnavailableError: the engine does not answer.
+        IndexCorruptError: If a file, or the content of the vector database, is not what was
+            written.
+        ConfigError: If the package of the vector database is not installed.
+        EngineUnavailableError: If the vector database does not respond.
     """
     location = location_of(path)
     if location is None:
@@ -114,12 +115,12 @@ def open_writer(path: Path, model_id: str, *, engine: EngineOptions | None = Non
     Nothing is opened or asked before its first call.
 
     Args:
-        path: the index's folder.
+        path: Folder of the index.
         model_id: Id of the model that encodes the added items.
         engine: See `open_backend`.
 
     Raises:
-        ConfigError: the engine's package is not installed.
+        ConfigError: If the package of the vector database is not installed.
     """
     location = location_of(path)
     if location is None:

@@ -21,9 +21,9 @@ class MetadataLimits:
     """Limits of the metadata of a new item.
 
     Attributes:
-        max_bytes: length as JSON in UTF-8.
-        max_fields: number of fields.
-        max_depth: levels of objects and lists, the metadata itself included.
+        max_bytes: Length as JSON in UTF-8.
+        max_fields: Number of fields.
+        max_depth: Nesting levels of objects and lists, including the metadata object itself.
     """
 
     max_bytes: int = MAX_METADATA_BYTES
@@ -43,8 +43,8 @@ def check_metadata(metadata: Mapping[str, Any], limits: MetadataLimits) -> None:
 
     Raises:
         InputError: If the metadata have too many fields, are too deep or too long.
-        TypeError: a value cannot be written as JSON.
-        ValueError: a number is not finite, or a text is not valid Unicode.
+        TypeError: If a value cannot be written as JSON.
+        ValueError: If a number is not finite, or a text is not valid Unicode.
     """
     if not metadata:
         return
@@ -86,22 +86,23 @@ class BuildSettings:
             "HNSW32,Flat" or "IVF4096,SQ8".
         memory_budget_bytes: Memory limit of the first stages of all collections, or None for as
             much as the fastest ones need.
-        ann_recall: share of the exact nearest items that the first stage has to find, in (0, 1].
+        ann_recall: Share of the exact nearest items that the first stage has to find, in (0, 1].
         token_dtype: Storage format of the second stage's tokens.
         filter_fields: Metadata fields that get an index for filters, or None for all. Filters on
             other fields also work, by reading every item.
         default_candidates: Default number of candidates of a search.
-        shard_items: items a shard, rounded up to whole batches; what a killed build loses at most.
+        shard_items: Number of items per shard, rounded up to whole batches; the most that a killed
+            build loses.
         shards: Number of shards of a collection, instead of `shard_items`, or None to derive it
             from `shard_items`.
         part: (i, n) builds the i-th of n parts of the source, for `aladin_index.generations.merge`.
-        batch_size: items that go through the network together.
-        readers: threads that read and decode photos.
+        batch_size: Number of items that go through the network together.
+        readers: Number of threads that read and decode photos.
         device: Device of the network.
         limits: Resource limits per photo.
-        metadata: limits of an item's metadata.
-        resume: go on with a build that was cut short, and leave one that is live as it is;
-            without, all is done again.
+        metadata: Limits of an item's metadata.
+        resume: Continue an interrupted build and keep a live generation unchanged; otherwise
+            everything is built again.
     """
 
     ann: str = "auto"
@@ -124,8 +125,8 @@ class BuildSettings:
         """Reject impossible values.
 
         Raises:
-            ConfigError: an unknown token dtype, a size below 1, a part that is none or a recall
-                outside of (0, 1].
+            ConfigError: If a token dtype is unknown, a size is below 1, a part is invalid or a
+                recall is outside of (0, 1].
         """
         if self.token_dtype not in TOKEN_DTYPES:
             known = ", ".join(TOKEN_DTYPES)

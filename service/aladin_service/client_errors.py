@@ -32,10 +32,10 @@ class ServiceError(ClientError):
 
     Attributes:
         status: HTTP status.
-        code: names the error, such as ``unknown_id``; made from the status where something before
-            the service answered.
+        code: Name of the error, such as ``unknown_id``; derived from the status if something in
+            front of the service responded.
         message: Error message of the service, human-readable.
-        request_id: names the request in the service's log; None where it was not told.
+        request_id: ID of the request in the service's log, or None if unknown.
         retry_after_s: Seconds to wait before a retry, if the service specified them.
     """
 

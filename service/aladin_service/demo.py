@@ -38,8 +38,8 @@ class DemoResult:
     """Results of the demo.
 
     Attributes:
-        index: folder of the index of the test scenes.
-        rows: one a way of searching.
+        index: Folder of the index of the test scenes.
+        rows: Metrics, one row per search method.
     """
 
     index: Path
@@ -55,14 +55,14 @@ def run_demo(
     is kept: a demo that was stopped goes on where it was.
 
     Args:
-        out: folder of the demo.
+        out: Folder of the demo.
         progress: Receives the progress of every stage.
-        scenes: number of pictures; one in eight validates and one in eight tests.
-        overrides: changes of the recipe, ``key=value``.
+        scenes: Number of pictures; one in eight is for validation and one in eight for testing.
+        overrides: Changes of the recipe, ``key=value``.
 
     Raises:
-        ConfigError: `out` holds a demo of another recipe.
-        IndexMismatchError: the index in `out` is not of the network in it.
+        ConfigError: If `out` holds a demo of another recipe.
+        IndexMismatchError: If the index in `out` does not belong to the network in it.
     """
     with torch_threads(1):  # its network is small
         return _run(out, progress, scenes, overrides)
@@ -81,8 +81,8 @@ def draw_demo(out: Path, scenes: int, progress: Progress) -> Path:
     """Draw the demo's data set, unless it exists.
 
     Args:
-        out: folder of the demo.
-        scenes: number of pictures; one in eight validates and one in eight tests.
+        out: Folder of the demo.
+        scenes: Number of pictures; one in eight is for validation and one in eight for testing.
         progress: Receives the progress of every scene.
 
     Returns:
@@ -102,16 +102,16 @@ def train_demo(out: Path, data: Path, progress: Progress, overrides: Sequence[st
     """Train the demo's network, or continue its training.
 
     Args:
-        out: folder of the demo.
+        out: Folder of the demo.
         data: Data set drawn by `draw_demo`.
         progress: Receives the progress of every step.
-        overrides: changes of the recipe, ``key=value``.
+        overrides: Changes of the recipe, ``key=value``.
 
     Returns:
         The checkpoint.
 
     Raises:
-        ConfigError: `out` holds a network of another recipe.
+        ConfigError: If `out` holds a network of another recipe.
     """
     _LOG.info("training the teacher, then the student")
     recipe = load_recipe(
@@ -131,7 +131,7 @@ def calibrate_demo(checkpoint: Path, data: Path, progress: Progress) -> None:
         progress: Receives the progress of scenes, captions, queries and models.
 
     Raises:
-        CheckpointError: the checkpoint cannot be read or written.
+        CheckpointError: If the checkpoint cannot be read or written.
     """
     if read_calibration(checkpoint, read_model_id(checkpoint)) is not None:
         return

@@ -85,7 +85,7 @@ class CacheKey(NamedTuple):
 
     Attributes:
         model_id: ID of the network's model.
-        content: the text as it came, or the sha256 of the bytes of a photo or its regions.
+        content: The text as received, or the sha256 of the bytes of a photo or its regions.
     """
 
     model_id: str
@@ -97,7 +97,7 @@ class CacheKey(NamedTuple):
 
         Args:
             model_id: ID of the network's model.
-            content: the text, or the bytes of the file.
+            content: The text, or the bytes of the file.
         """
         is_photo = isinstance(content, bytes)
         return cls(model_id, hashlib.sha256(content).digest() if is_photo else content)
@@ -108,7 +108,7 @@ class CachedEncoding(NamedTuple):
 
     Attributes:
         encoding: Encoding of a single item, without padding.
-        size_px: width and height of a photo; None for a text.
+        size_px: Width and height of a photo, or None for a text.
         boxes: Boxes of a photo's regions, if they were given.
     """
 

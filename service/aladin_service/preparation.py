@@ -35,13 +35,13 @@ def prepare_index(
     May be killed at any moment and run again: what is done is not done twice.
 
     Args:
-        out: folder of the index.
-        demo: folder for the demo, which is drawn where there are no photos and trained where
-            there is no model; where both are the demo's, hits have probabilities.
+        out: Folder of the index.
+        demo: Folder for the demo, which is drawn if there are no photos and trained if there is no
+            model; if both come from the demo, hits have probabilities.
         progress: Receives all progress.
-        photos: data set, with captions or without; None, or an empty folder: the demo's test
+        photos: Data set, with captions or without; None or an empty folder selects the demo's test
             scenes.
-        model: checkpoint; None, or an empty folder: the demo's network.
+        model: Checkpoint; None or an empty folder selects the demo's network.
         scenes: Number of scenes of the demo.
         device: Device of the network when it encodes the photos.
 
@@ -50,9 +50,9 @@ def prepare_index(
         unchanged.
 
     Raises:
-        DataError: the photos cannot be used.
-        CheckpointError: the model cannot be loaded.
-        IndexWriteError: the disk is full or cannot be written, or another build is running.
+        DataError: If the photos cannot be used.
+        CheckpointError: If the model cannot be loaded.
+        IndexWriteError: If the disk is full or cannot be written, or another build is running.
     """
     try:
         _LOG.info("%s: generation %d is live; nothing to do", out, live_generation(out))

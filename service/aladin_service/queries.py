@@ -17,8 +17,8 @@ class PhotoQuery:
     """A picture file that is not part of the index.
 
     Attributes:
-        data: the undecoded, untrusted bytes.
-        source: names the picture in errors.
+        data: The undecoded, untrusted bytes.
+        source: Name of the picture in errors.
     """
 
     data: bytes
@@ -30,10 +30,10 @@ class RegionsQuery:
     """The regions of a photo that is not part of the index, as a detector found them.
 
     Attributes:
-        data: an npz file, undecoded, untrusted.
+        data: An npz file, undecoded and untrusted.
         photo: The undecoded picture file itself, for a drawing of the evidence, or None if not
             given.
-        source: names the regions in errors.
+        source: Name of the regions in errors.
     """
 
     data: bytes

@@ -49,9 +49,9 @@ class QueryLimits:
     """Limits for a query or a new item, for all interfaces.
 
     Attributes:
-        image: bytes and pixels of an uploaded photo.
-        regions: bytes and number of a photo's uploaded regions.
-        metadata: bytes, fields and depth of a new item's metadata.
+        image: Limits in bytes and pixels of an uploaded photo.
+        regions: Limits in bytes and number of a photo's uploaded regions.
+        metadata: Limits in bytes, fields and depth of a new item's metadata.
         max_text_chars: Maximum characters of a text; the network's own limit in tokens applies as
             well.
         memory: Shared by all photos that are decoded at the same time under these limits.
@@ -283,8 +283,8 @@ def read_settings(workers: int | None = None) -> ServiceSettings:
         workers: Number of workers, overriding the environment; other settings may depend on it.
 
     Raises:
-        ConfigError: a variable has an impossible value, or is none of ours: one that was mistyped
-            would leave open what it should have closed. Every such one is named.
+        ConfigError: If a variable has an invalid value or is unknown: a mistyped one would leave
+            open what it should have closed. Every such variable is named.
     """
     _check_names()
     try:
@@ -316,10 +316,10 @@ def engine_options(index: Path) -> EngineOptions | None:
     """Read the settings of the index's vector database, or None if the index is in files.
 
     Args:
-        index: the index's folder.
+        index: Folder of the index.
 
     Raises:
-        ConfigError: a variable has an impossible value, see `read_settings`.
-        IndexCorruptError: the folder does not say where the index is.
+        ConfigError: If a variable has an invalid value, see `read_settings`.
+        IndexCorruptError: If the folder does not state where the index is stored.
     """
     return None if location_of(index) is None else read_settings().engine_options

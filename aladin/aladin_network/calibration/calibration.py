@@ -54,7 +54,7 @@ class ProbabilityModels:
     Attributes:
         hit: Model of whether an item belongs together with the query.
         match: Model of whether there is any item that belongs together with the query.
-        no_match_below: an answer with a lower match probability says that there is none.
+        no_match_below: Match probability below which an answer reports that there is no match.
     """
 
     hit: LogisticModel
@@ -79,8 +79,8 @@ class DirectionCalibration:
         """Estimate how likely an answer is right.
 
         Args:
-            pool: the first stage's best for the query, in its order, as many as the calibration
-                says; fewer where fewer items were searched.
+            pool: The first stage's best candidates for the query, in its order, as many as the
+                calibration specifies; fewer if fewer items were searched.
             hits: Any items, including those of the pool. If they or the pool have no alignment
                 scores, only the matching scores are used.
 
@@ -107,8 +107,8 @@ class TextLengths:
     """Range of text lengths in words, as the text encoder counts them (tokens).
 
     Attributes:
-        low: shortest length in the range.
-        high: longest length in the range.
+        low: Shortest length in the range.
+        high: Longest length in the range.
     """
 
     low: int
@@ -137,16 +137,16 @@ class FittedOn:
     """What a calibration was fitted on.
 
     Attributes:
-        data: name of the data set's file or folder.
+        data: Name of the data set's file or folder.
         split: Split of the data, or None for all of it.
         photos: Number of photos used as queries, those with a caption.
         texts: Number of texts used as queries, the captions of these photos.
         searched: "split": its own photos and captions were searched; "index": an index's items.
-        prior: share of queries that have a match, as assumed.
-        text_lengths: range of the lengths of the texts; None in calibrations that were stored
+        prior: Assumed share of queries that have a match.
+        text_lengths: Range of the lengths of the texts, or None in calibrations that were stored
             before it was recorded.
-        photo_sample: hashed ids of some of the photos, see `sample_photos`; None as
-            `text_lengths`.
+        photo_sample: Hashed ids of some of the photos, see `sample_photos`; None in the same cases
+            as `text_lengths`.
     """
 
     data: str
@@ -164,10 +164,11 @@ class Calibration:
     """The probabilities of both directions.
 
     Attributes:
-        model_id: sha256 of the weights whose scores they are fitted to.
+        model_id: SHA-256 of the weights whose scores the calibration is fitted to.
         text_to_image: Calibration of text queries that search photos.
         image_to_text: Calibration of photo queries that search texts.
-        pool: candidates of a query, the first stage's best, that its hits are judged against.
+        pool: Number of candidates of a query (the first stage's best) that its hits are judged
+            against.
         fitted_on: Origin of the numbers.
         figures: Figures on how reliable the probabilities are.
     """
@@ -201,11 +202,12 @@ class Calibration:
         does not record the lengths of its texts may have seen anything, and judges nothing.
 
         Args:
-            direction: direction of the query.
-            aligned: whether both stages' scores are judged, or the first stage's alone.
-            words: length of the texts that are compared: the query's, or for a photo as the
-                query the median of its candidates; None leaves the length unchecked, which tells
-                whether there is any query that the calibration may judge.
+            direction: Direction of the query.
+            aligned: Whether the scores of both stages are judged, or those of the first stage
+                alone.
+            words: Length of the texts that are compared: that of the query, or, for a photo as the
+                query, the median of its candidates. With None the length is not checked, which
+                shows whether there is any query that the calibration may judge.
 
         Returns:
             None if the probabilities are reliable.
@@ -227,7 +229,7 @@ def write_calibration(folder: Path, calibration: Calibration) -> None:
 
     Args:
         folder: Checkpoint folder.
-        calibration: fitted to the scores of its weights.
+        calibration: Calibration fitted to the scores of the weights in the folder.
 
     Raises:
         CheckpointError: If it was fitted to other weights, or the folder cannot be written.
@@ -251,7 +253,7 @@ def read_calibration(folder: Path, model_id: str) -> Calibration | None:
         None where the checkpoint is not calibrated.
 
     Raises:
-        CheckpointError: the file is no calibration, or one of other weights.
+        CheckpointError: If the file is not a calibration, or belongs to other weights.
     """
     path = folder / CALIBRATION
     try:
@@ -290,7 +292,7 @@ def sample_photos(photo_ids: Iterable[str]) -> list[str]:
     which may be file names, because a calibration travels with its checkpoint.
 
     Args:
-        photo_ids: unique ids of all photos.
+        photo_ids: Unique ids of all photos.
 
     Returns:
         At most `SAMPLE_SIZE` hashes, ascending.

@@ -89,7 +89,8 @@ class Judgement(NamedTuple):
 
     Attributes:
         match_probability: Probability that a right answer is among the items that were searched.
-        no_match: whether that is so little that there is none, as far as the scores tell.
+        no_match: Whether the match probability is so low that, judging by the scores, there is no
+            match.
         probabilities: (hits,) float64, that each hit belongs together with the query.
     """
 
@@ -127,7 +128,7 @@ def hit_features(pool: CandidateScores, hits: CandidateScores) -> Features:
     """Describe hits by their scores, and by how these stand out from the query's pool.
 
     Args:
-        pool: the first stage's best for the query, at least one, in its order.
+        pool: The first stage's best candidates for the query, at least one, in its order.
         hits: Any items, including those of the pool.
 
     Returns:
@@ -146,7 +147,7 @@ def query_features(pool: CandidateScores) -> Features:
     """Describe a query by the scores of its pool.
 
     Args:
-        pool: the first stage's best for the query, at least one, in its order.
+        pool: The first stage's best candidates for the query, at least one, in its order.
 
     Returns:
         (1,) values by name: those of the item that is best by the cosine, by the alignment score
@@ -159,7 +160,7 @@ def judged_features(pool: CandidateScores, hits: CandidateScores) -> tuple[Featu
     """Compute `query_features` and `hit_features` of a query and its hits together.
 
     Args:
-        pool: the first stage's best for the query, at least one, in its order.
+        pool: The first stage's best candidates for the query, at least one, in its order.
         hits: Any items; with alignment scores if and only if the pool has them.
     """
     size = len(pool.rows)
@@ -216,10 +217,10 @@ class Term:
     """One feature's term in the log-odds: ``weight * (value - mean) / deviation``.
 
     Attributes:
-        feature: its name, see `aladin_network.calibration.features`.
+        feature: Name of the feature, see `aladin_network.calibration.features`.
         mean: Mean of the values that it was fitted on.
         deviation: Standard deviation of these values; positive.
-        weight: fitted.
+        weight: Fitted weight.
     """
 
     feature: Feature
@@ -233,8 +234,8 @@ class LogisticModel:
     """Log-odds that are linear in standardised features.
 
     Attributes:
-        intercept: the log-odds where every feature has its mean.
-        terms: one a feature.
+        intercept: Log-odds when every feature has its mean.
+        terms: One term per feature.
     """
 
     intercept: float

@@ -76,12 +76,12 @@ def fit_calibration(
     """Fit the probabilities of both directions.
 
     Args:
-        asked: queries of both directions.
-        fusion: orders the candidates, as searches do.
-        model_id: sha256 of the weights.
+        asked: Queries of both directions.
+        fusion: Fusion that orders the candidates, as in searches.
+        model_id: SHA-256 of the weights.
         fitted_on: Origin of the queries; its prior is that of the fit.
-        false_alarms: share of the queries with a match whose answer may say that there is none;
-            the thresholds are set by it.
+        false_alarms: Share of the queries with a match whose answer may report that there is none;
+            it sets the thresholds.
         report_on: Queries of other photos for the figures, or None to use the same photos, each
             judged by models that were fitted without it.
         progress: Receives the number of fitted models.
@@ -169,7 +169,7 @@ def measure(
         of_hits: (hits,) their probabilities.
         of_match: (queries,) theirs.
         comparison: Comparison of `of_match` with thresholds.
-        no_match_below: the least match probability of an answer that claims a match.
+        no_match_below: Lowest match probability of an answer that claims a match.
     """
     hits, match, first = examples.hits, examples.match, examples.first
     return ProbabilityFigures(

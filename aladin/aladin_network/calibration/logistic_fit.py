@@ -39,8 +39,9 @@ class AskedQuery(NamedTuple):
     """A query with the candidates that the first stage finds for it.
 
     Attributes:
-        photo: number of the photo that asks, or whose caption asks.
-        candidates: the first stage's best by falling cosine, as many as `candidates_kept` says.
+        photo: Number of the photo that is the query, or whose caption is.
+        candidates: The first stage's best candidates by falling cosine, as many as
+            `candidates_kept` returns.
         right: (candidates,) bool; whether each belongs together with the query.
     """
 
@@ -54,7 +55,7 @@ def candidates_kept(num_candidates: int, right: int) -> int:
 
     Args:
         num_candidates: Number of candidates that a search passes to its second stage.
-        right: number of right answers.
+        right: Number of right answers.
     """
     return max(num_candidates, POOL) + right
 
@@ -113,7 +114,7 @@ def make_examples(
     Args:
         queries: Queries of one direction, at least one.
         num_candidates: Number of the first stage's candidates that are passed to the second.
-        prior: share of queries that have a match, between 0 and 1.
+        prior: Share of queries that have a match, between 0 and 1.
         fusion: Orders the candidates, or None for the first stage's order and its scores alone.
     """
     hits: list[Features] = []
@@ -192,7 +193,7 @@ def fit_logistic(examples: Examples, what: str) -> LogisticModel:
 
     Args:
         examples: Cases to fit to; features that they lack are not used.
-        what: names the examples in the error.
+        what: Name of the examples in the error message.
 
     Raises:
         InputError: If there are too few photos, or a fold leaves no right or no wrong case.
@@ -240,7 +241,7 @@ def out_of_fold(examples: Examples, what: str) -> NDArray[np.float64]:
 
     Args:
         examples: Cases to fit to and to judge.
-        what: names the examples in the error.
+        what: Name of the examples in the error message.
 
     Returns:
         (n,) probabilities.
@@ -263,7 +264,7 @@ def photo_folds(
     Args:
         examples: Cases to divide.
         count: Number of folds.
-        what: names the examples in the error.
+        what: Name of the examples in the error message.
 
     Raises:
         InputError: If there are fewer photos than folds, or if the training cases are all right or

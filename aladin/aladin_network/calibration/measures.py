@@ -24,9 +24,9 @@ class ReliabilityBin:
     """Answers of similar probability.
 
     Attributes:
-        predicted: mean probability.
-        observed: share that was right.
-        weight: share of all answers.
+        predicted: Mean probability.
+        observed: Share that was right.
+        weight: Share of all answers.
     """
 
     predicted: float
@@ -39,11 +39,11 @@ class Reliability:
     """Predicted probabilities compared with observed frequencies.
 
     Attributes:
-        ece: expected calibration error, over bins of equal mass.
-        ece_equal_width: the same over bins of equal width.
-        brier: mean squared error of the probability.
-        log_loss: mean negative log-likelihood, in nats.
-        base_rate: share that was right.
+        ece: Expected calibration error, over bins of equal mass.
+        ece_equal_width: Expected calibration error, over bins of equal width.
+        brier: Mean squared error of the probability.
+        log_loss: Mean negative log-likelihood, in nats.
+        base_rate: Share that was right.
         bins: Bins of equal mass, ascending.
     """
 
@@ -69,9 +69,10 @@ class NoMatchFigures:
     """Rates at which answers report that there is no match.
 
     Attributes:
-        below: the match probability below which they do.
-        false_alarms: share of the queries with a match whose answer says so all the same.
-        detected: share of the queries without one whose answer says so.
+        below: Match probability below which an answer reports that there is no match.
+        false_alarms: Share of the queries with a match whose answer nevertheless reports that there
+            is none.
+        detected: Share of the queries without a match whose answer reports that there is none.
     """
 
     below: float
@@ -86,7 +87,7 @@ class ProbabilityFigures:
     Attributes:
         hits: Reliability on the hits of the first page.
         best_hit: Reliability on the first hit alone.
-        match: whether there is a match at all.
+        match: Reliability of the probability that there is a match at all.
         no_match: Figures of answers that report no match.
         auroc: AUROC of distinguishing queries with a match from those without, by score:
             "probability", and thresholds on the best "cosine", "alignment" and
@@ -123,8 +124,8 @@ class CalibrationFigures:
         measured_on: "out of fold", each photo judged by models fitted without it; or the name of
             another split.
         photos: Number of photos whose queries were judged.
-        auroc: mean of both directions, from both stages' scores; see `ProbabilityFigures`.
-        auroc_gain: likewise.
+        auroc: Mean of both directions, from the scores of both stages; see `ProbabilityFigures`.
+        auroc_gain: Mean gain of both directions; see `ProbabilityFigures`.
         text_to_image: Figures of text queries that search photos.
         image_to_text: Figures of photo queries that search texts.
     """
@@ -247,7 +248,7 @@ def compare_auroc(
         scores: (n,) each; the first is compared with the others, in the same draws.
         right: (n,); every photo has right and wrong cases.
         photos: (n,) int64.
-        resamples: number of draws of as many photos, with replacement.
+        resamples: Number of draws of as many photos, with replacement.
         seed: Seed of the bootstrap draws.
     """
     names = list(scores)

@@ -107,17 +107,17 @@ def convert_aladin(
 
     Args:
         file: File that their training saved.
-        oscar: folder with ``config.json`` and ``vocab.txt`` of the OSCAR or VinVL network that it
-            started from, which the file does not repeat.
-        out: folder of the new checkpoint; not there yet, or empty.
+        oscar: Folder with ``config.json`` and ``vocab.txt`` of the OSCAR or VinVL network that the
+            training started from, which the file does not repeat.
+        out: Folder of the new checkpoint; it must not exist yet, or be empty.
         max_tokens: Longest text and label part, or None for the value of their training, else 50.
         max_regions: Number of regions that are read, or None for the value of their training, else
             34.
 
     Raises:
-        CheckpointError: a file cannot be read, the settings are not those of the paper's network,
-            or a tensor is missing, unknown or of another shape; it is named.
-        ConfigError: `out` is in use, or the options do not fit the network.
+        CheckpointError: If a file cannot be read, the settings are not those of the paper's
+            network, or a tensor is missing, unknown or of another shape; the message names it.
+        ConfigError: If `out` is in use, or the options do not fit the network.
     """
     refuse_existing(out)
     config = read_oscar_config(oscar)

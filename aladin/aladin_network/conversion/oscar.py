@@ -64,11 +64,11 @@ class OscarConfig:
     default was all they could do.
 
     Attributes:
-        img_feature_dim: numbers of a region's vector, 2054 with VinVL's geometry.
+        img_feature_dim: Length of a region's vector, 2054 with VinVL's geometry.
         img_feature_type: Input form of regions; "dis_code" and the like are codes, not vectors.
-        use_img_layernorm: whether a layer norm follows the regions' embedding.
+        use_img_layernorm: Whether a layer norm follows the regions' embedding.
         img_layer_norm_eps: Epsilon of that layer norm.
-        pruned_heads: attention heads that were cut out, by layer.
+        pruned_heads: Attention heads that were pruned, by layer.
     """
 
     # Keys about the training task are also in such a file; they are ignored.
@@ -146,10 +146,10 @@ def read_oscar_tokenizer(folder: Path, vocab_size: int) -> Tokenizer:
 
     Args:
         folder: Folder of an OSCAR or VinVL checkpoint.
-        vocab_size: rows of the word embeddings; the vocabulary may be shorter.
+        vocab_size: Number of rows of the word embeddings; the vocabulary may be shorter.
 
     Raises:
-        CheckpointError: the vocabulary is missing, too long or no vocabulary of BERT's, or tokens
+        CheckpointError: If the vocabulary is missing, too long or not a BERT vocabulary, or tokens
             were added to it.
     """
     path = folder / VOCABULARY
@@ -209,10 +209,11 @@ class RegionsOptions:
     """Options of the network that a checkpoint's own files do not contain.
 
     Attributes:
-        max_tokens: longest text, and longest label part of a photo, special tokens included.
-        max_regions: regions of a photo that are read.
-        official: compute as ALADIN's published code where it differs from the paper (A-1, A-2,
-            A-4 and A-5 of training/PAPERS.md); the paper's way otherwise.
+        max_tokens: Maximum length of a text, and of the label part of a photo, special tokens
+            included.
+        max_regions: Maximum number of regions of a photo that are read.
+        official: Whether to compute like ALADIN's published code where it differs from the paper
+            (A-1, A-2, A-4 and A-5 of training/PAPERS.md); otherwise the paper is followed.
         seed: Seed of the random numbers that initialise new tensors.
     """
 
@@ -231,13 +232,13 @@ def new_network(
     """Build the paper's network with random weights, identical at every call.
 
     Args:
-        oscar: the backbone.
+        oscar: Configuration of the backbone.
         tokenizer: Tokenizer of its vocabulary.
         options: Options that its files do not contain.
         matching: Matching head, or None for that of the paper.
 
     Raises:
-        ConfigError: an impossible combination.
+        ConfigError: If the combination is impossible.
     """
     if options.max_tokens > oscar.max_position_embeddings:
         raise ConfigError(
@@ -306,13 +307,13 @@ def convert_oscar(folder: Path, out: Path, options: RegionsOptions) -> Conversio
 
     Args:
         folder: Folder with ``pytorch_model.bin``, ``config.json`` and ``vocab.txt``.
-        out: folder of the new checkpoint; not there yet, or empty.
+        out: Folder of the new checkpoint; it must not exist yet, or be empty.
         options: Options that the files do not contain.
 
     Raises:
-        CheckpointError: a file cannot be read, or a tensor is missing, unknown or of another
-            shape; it is named.
-        ConfigError: `out` is in use, or the options do not fit the network.
+        CheckpointError: If a file cannot be read, or a tensor is missing, unknown or of another
+            shape; the message names it.
+        ConfigError: If `out` is in use, or the options do not fit the network.
     """
     refuse_existing(out)
     config = read_oscar_config(folder)

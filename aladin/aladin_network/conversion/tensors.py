@@ -31,8 +31,8 @@ class Rename(NamedTuple):
     """Names of a group of our tensors in a foreign checkpoint.
 
     Attributes:
-        ours: regular expression of whole names.
-        theirs: their name; ``\\1`` is what the first group of `ours` matched.
+        ours: Regular expression that matches whole names of our tensors.
+        theirs: Name of the tensor in the file; ``\\1`` is what the first group of `ours` matched.
     """
 
     ours: str
@@ -43,8 +43,8 @@ class Left(NamedTuple):
     """Tensors that a foreign checkpoint may contain and this network does not use.
 
     Attributes:
-        theirs: regular expression of whole names.
-        reason: why nothing is lost without them.
+        theirs: Regular expression that matches whole names of tensors in the file.
+        reason: Reason why nothing is lost without these tensors.
     """
 
     theirs: str
@@ -55,8 +55,8 @@ class Taken(NamedTuple):
     """A tensor that was taken over.
 
     Attributes:
-        source: its name in the file.
-        target: its name in the new checkpoint.
+        source: Name of the tensor in the file.
+        target: Name of the tensor in the new checkpoint.
         shape: Shape of both tensors.
     """
 
@@ -69,8 +69,8 @@ class LeftOut(NamedTuple):
     """A part of the file that was not taken over.
 
     Attributes:
-        source: its name in the file.
-        reason: why.
+        source: Name of the part in the file.
+        reason: Reason why it was skipped.
         shape: Tensor shape, or None if the entry is not a tensor.
     """
 
@@ -84,10 +84,10 @@ class MappedTensors:
     """Result of mapping a foreign checkpoint.
 
     Attributes:
-        weights: float32 tensors by our names.
+        weights: Float32 tensors by our names.
         taken: Origin of each of them.
         left: Parts that are not taken over.
-        new: tensors of ours that the file does not know; they keep their random start.
+        new: Our tensors that the file does not contain; they keep their random initial values.
     """
 
     weights: dict[str, Tensor]
@@ -108,14 +108,14 @@ def map_tensors(
     Args:
         tensors: Tensors of the foreign checkpoint, by its names.
         expected: Tensors of our network, by our names; only the shapes are read.
-        renames: the first that matches one of our names says what it is called there; a tensor of
-            ours that none matches is new.
+        renames: Rules of the names. The first one that matches one of our names gives its name in
+            the file; a tensor of ours that matches none is new.
         left: Foreign tensors that may be skipped.
-        where: names the file in errors.
+        where: Name of the file in error messages.
 
     Raises:
-        CheckpointError: a tensor is missing, has another shape, is not a plain one of finite
-            floating-point numbers, or is neither known nor to be left; it is named.
+        CheckpointError: If a tensor is missing, has another shape, is not a plain tensor of finite
+            floating-point numbers, or is neither known nor to be skipped; the message names it.
     """
     sources = {_modern(name): name for name in tensors}
     if len(sources) < len(tensors):
@@ -196,9 +196,9 @@ def read_torch_file(path: Path, harmless: Sequence[type] = ()) -> object:
     """Read a file of ``torch.save``, in the current format or that before torch 1.6.
 
     Args:
-        path: the file.
-        harmless: classes that may occur in it besides tensors and plain containers; they must do
-            nothing when they are built.
+        path: Path of the file.
+        harmless: Classes that may occur in the file besides tensors and plain containers;
+            constructing them must have no effect.
 
     Returns:
         What was saved, its tensors on the CPU.
@@ -225,7 +225,7 @@ def named_tensors(value: object, where: str) -> dict[str, Tensor]:
 
     Args:
         value: Content of the file.
-        where: names the source in the error.
+        where: Name of the source in the error message.
 
     Raises:
         CheckpointError: If it is not a state dict.
@@ -259,11 +259,11 @@ class ConversionReport:
     """Result of converting a foreign checkpoint.
 
     Attributes:
-        source: the file of its tensors.
-        out: the checkpoint that was written.
+        source: File that the tensors were read from.
+        out: Checkpoint that was written.
         taken: Origin of each tensor of the new checkpoint.
         left: Parts that were not taken over, with the reasons.
-        new: tensors of the new checkpoint that the file does not know.
+        new: Tensors of the new checkpoint that the file does not contain.
         seed: Seed of the random numbers that initialise the new tensors, or None if there are none.
     """
 
@@ -279,7 +279,7 @@ def refuse_existing(out: Path) -> None:
     """Refuse to replace an existing output, which may be the conversion's own source.
 
     Raises:
-        ConfigError: `out` is there and not an empty folder.
+        ConfigError: If `out` exists and is not an empty folder.
     """
     if out.exists() and not (out.is_dir() and next(out.iterdir(), None) is None):
         raise ConfigError(f"{out}: there is something already; choose another folder")
@@ -296,12 +296,12 @@ def write_converted(
     """Fill a network with a foreign checkpoint's tensors and write it.
 
     Args:
-        model: built for these tensors.
-        mapped: its tensors.
-        source: the file they were read from.
-        out: folder of the new checkpoint.
+        model: Network built for these tensors.
+        mapped: Tensors of the network.
+        source: File that the tensors were read from.
+        out: Folder of the new checkpoint.
         seed: Seed with which the model's other tensors were drawn, or None if there are none.
-        left: parts of the file besides its tensors that stay behind.
+        left: Parts of the file besides its tensors that are not converted.
     """
     model.load_state_dict(model.state_dict() | mapped.weights)
     with source.open("rb") as file:

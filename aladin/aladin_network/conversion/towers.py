@@ -52,8 +52,8 @@ class TowersOptions:
             interpolated.
         max_patches: Largest number of patches per photo, for networks that take photos of any
             shape, or None for the network's own number.
-        pyramid: grids that the patches are averaged to, which makes the token store smaller.
-        align_dim: size of the alignment head's tokens, at most that of the towers' own space.
+        pyramid: Grids that the patches are averaged to, which makes the token store smaller.
+        align_dim: Size of the alignment head's tokens, at most that of the towers' own space.
         max_tokens: Longest text in tokens, or None for what the network can read, at most 128.
         seed: Seed of the random numbers that initialise new tensors.
     """
@@ -72,13 +72,14 @@ class TowersReport:
     """Result of converting two pretrained towers.
 
     Attributes:
-        out: the checkpoint that was written.
-        vision: source of the vision tower.
-        text: source of the text tower.
-        zero_shot: the matching score is the towers' own similarity; otherwise the heads are new.
-        dim: size of the embeddings.
+        out: Checkpoint that was written.
+        vision: Source of the vision tower.
+        text: Source of the text tower.
+        zero_shot: Whether the matching score is the towers' own similarity; otherwise the heads are
+            new.
+        dim: Size of the embeddings.
         regions: Number of regions per photo, or None if it differs from photo to photo.
-        max_tokens: longest text.
+        max_tokens: Maximum length of a text, in tokens.
     """
 
     out: Path
@@ -97,14 +98,14 @@ def convert_towers(source: str, out: Path, options: TowersOptions) -> TowersRepo
     order to the matching score, as no alignment head is trained yet.
 
     Args:
-        source: local folder or hub name of the vision tower, and of the text tower if `options`
+        source: Local folder or hub name of the vision tower, and of the text tower if `options`
             names no other.
-        out: folder of the new checkpoint; not there yet, or empty.
+        out: Folder of the new checkpoint; it must not exist yet, or be empty.
         options: Options of the conversion.
 
     Raises:
-        CheckpointError: a source cannot be loaded.
-        ConfigError: `out` is in use, or the options do not fit the towers.
+        CheckpointError: If a source cannot be loaded.
+        ConfigError: If `out` is in use, or the options do not fit the towers.
     """
     refuse_existing(out)
     text_source = options.text or source

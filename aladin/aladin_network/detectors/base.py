@@ -40,7 +40,7 @@ class Detector(Protocol):
         id: Identifies what the vectors depend on, the same on every machine: the kind of detector,
             its weights and its options. A network only works with the detector that it was trained
             with.
-        dim: numbers of each vector, geometry included.
+        dim: Length of each vector, geometry included.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Detector(Protocol):
             At least one region, with its box; `detector` is this one's id.
 
         Raises:
-            InputError: the photo cannot be used.
+            InputError: If the photo cannot be used.
         """
         ...
 
@@ -80,8 +80,8 @@ class DetectorFactory(Protocol):
             device: Device to run on, as torch names it.
 
         Raises:
-            ConfigError: an option is unknown or impossible.
-            CheckpointError: the weights cannot be loaded.
+            ConfigError: If an option is unknown or impossible.
+            CheckpointError: If the weights cannot be loaded.
         """
         ...
 
@@ -116,7 +116,7 @@ def load_detector(text: str, device: str = "cpu") -> Detector:
 
     Raises:
         ConfigError: If there is no such detector, or an option is unknown or impossible.
-        CheckpointError: its weights cannot be loaded.
+        CheckpointError: If the weights of the detector cannot be loaded.
     """
     spec = parse_detector(text)
     where = known_detectors().get(spec.kind, spec.kind)
@@ -130,7 +130,7 @@ def parse_detector(text: str) -> DetectorSpec:
     """Parse the user's specification of a detector.
 
     Raises:
-        ConfigError: an option has no value, or there is neither a kind nor a source.
+        ConfigError: If an option has no value, or there is neither a kind nor a source.
     """
     head, *rest = (part.strip() for part in text.split(","))
     kind, equals, source = head.partition("=")
@@ -172,12 +172,12 @@ def parse_options(schema: type[T], options: Mapping[str, str], kind: str) -> T:
     """Build a detector's options.
 
     Args:
-        schema: a frozen dataclass with ``__pydantic_config__ = STRICT``.
+        schema: Frozen dataclass with ``__pydantic_config__ = STRICT``.
         options: Options as the user wrote them.
         kind: Kind of the detector, for the error message.
 
     Raises:
-        ConfigError: an option is unknown or impossible; every one is named.
+        ConfigError: If an option is unknown or impossible; the message names every one.
     """
     try:
         # With pydantic's rules for text, "0.3" is a number; an unknown name remains an error.

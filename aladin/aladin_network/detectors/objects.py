@@ -35,9 +35,10 @@ class ObjectOptions:
     """Selection of regions. The defaults are those of bottom-up attention and VinVL.
 
     Attributes:
-        threshold: probability of its class that an object needs.
-        min_regions: the most probable objects, so many, are taken whatever their probability.
-        max_regions: the most probable ones, at most so many, are taken.
+        threshold: Minimum class probability of an object.
+        min_regions: Number of the most probable objects that are kept regardless of their
+            probability.
+        max_regions: Maximum number of objects, the most probable ones.
         revision: Revision of a hub name, or None for the newest.
     """
 

@@ -35,7 +35,8 @@ class WindowOptions:
     """Positions of the windows.
 
     Attributes:
-        grid: windows along each side, beside the one that is the whole photo; 1: that one alone.
+        grid: Number of windows along each side, in addition to the one that is the whole photo;
+            with 1, there is only that one.
         overlap: Overlap of two neighbours, as a fraction of a window.
     """
 
@@ -112,7 +113,7 @@ def window_boxes(grid: int, overlap: float) -> Float[np.ndarray, "windows 4"]:
     """Return the boxes of the windows: the whole photo, then a grid row by row.
 
     Args:
-        grid: windows along each side; 1: the whole photo alone.
+        grid: Number of windows along each side; with 1, only the whole photo.
         overlap: Overlap of two neighbours, as a fraction of a window.
 
     Returns:

@@ -25,8 +25,8 @@ class Freezable(nn.Module):
     batch norms' running statistics.
 
     Attributes:
-        frozen: whether it is.
-        fixed_statistics: its batch norms keep their running statistics, frozen or not.
+        frozen: Whether the module is frozen.
+        fixed_statistics: Whether the batch norms keep their running statistics, frozen or not.
     """
 
     def __init__(self, frozen: bool) -> None:
@@ -62,7 +62,7 @@ class Features(NamedTuple):
     """A batch of token sequences inside the network.
 
     Attributes:
-        states: hidden states; after a tower, element 0 is the aggregate (CLS).
+        states: Hidden states; after a tower, element 0 is the aggregate (CLS).
         mask: True at real tokens.
         content: True at tokens that take part in the alignment: no CLS, no SEP, no padding.
     """
@@ -76,7 +76,7 @@ class Projection(NamedTuple):
     """The linear map that follows the pooled vector of a dual encoder's tower.
 
     Attributes:
-        weight: multiplies the vector.
+        weight: Matrix that multiplies the vector.
         bias: Added vector, or None if there is none.
     """
 
@@ -88,8 +88,8 @@ class PhotoPatches(NamedTuple):
     """A photo cut into square patches, row by row.
 
     Attributes:
-        values: normalised red, green and blue of each patch's pixels.
-        grid: rows and columns of patches.
+        values: Normalised red, green and blue of each patch's pixels.
+        grid: Rows and columns of patches.
     """
 
     values: Float[Tensor, "patches numbers"]
@@ -100,7 +100,7 @@ class TextBatch(NamedTuple):
     """Tokenised texts.
 
     Attributes:
-        ids: vocabulary ids.
+        ids: Vocabulary ids.
         mask: True at real tokens, special tokens included.
         content: True at word pieces.
     """
@@ -114,7 +114,8 @@ class RegionInput(NamedTuple):
     """The regions of one photo, ready for the network.
 
     Attributes:
-        label_ids: vocabulary ids of the label part, special tokens included; none: no labels.
+        label_ids: Vocabulary ids of the label part, special tokens included; empty if there are no
+            labels.
         vectors: Vectors of the regions.
     """
 
@@ -126,7 +127,7 @@ class RegionBatch(NamedTuple):
     """The regions of several photos, padded.
 
     Attributes:
-        label_ids: vocabulary ids.
+        label_ids: Vocabulary ids.
         label_mask: True at real label tokens.
         vectors: Vectors of the regions.
         region_mask: True at real regions.
@@ -144,7 +145,7 @@ class PatchBatch(NamedTuple):
     Attributes:
         values: Pixel values of each patch.
         mask: True at real patches.
-        grids: rows and columns of each photo's patches.
+        grids: Rows and columns of each photo's patches.
     """
 
     values: Float[Tensor, "batch patches numbers"]
@@ -168,7 +169,7 @@ class TextEncoder(Protocol):
         """Tokenise texts.
 
         Raises:
-            TextTooLongError: a text has too many tokens and `truncate` is off.
+            TextTooLongError: If a text has too many tokens and `truncate` is off.
         """
         ...
 
@@ -186,8 +187,8 @@ class ImageEncoder(Freezable, ABC):
 
     Attributes:
         reads: Kind of input of `preprocess`.
-        config: complete, so that a checkpoint rebuilds the same encoder from it.
-        dim: width of the states; set by the subclass.
+        config: Complete configuration, from which a checkpoint rebuilds the same encoder.
+        dim: Width of the states; set by the subclass.
         num_tokens: Number of tokens of every photo, or None if it differs from photo to photo.
         projection: Projection of the source's tower, or None if it has none or there was no source.
     """
@@ -207,7 +208,7 @@ class ImageEncoder(Freezable, ABC):
             text_encoder: Text encoder of the same network, for encoders that share its weights.
 
         Raises:
-            ConfigError: an impossible configuration.
+            ConfigError: If the configuration is impossible.
         """
         super().__init__(config.frozen)
 
@@ -223,8 +224,8 @@ class ImageEncoder(Freezable, ABC):
             text_encoder: Text encoder of the same network, with its weights.
 
         Raises:
-            ConfigError: an impossible configuration.
-            CheckpointError: the source cannot be loaded.
+            ConfigError: If the configuration is impossible.
+            CheckpointError: If the source cannot be loaded.
         """
 
     @abstractmethod

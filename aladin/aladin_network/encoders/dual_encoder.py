@@ -83,7 +83,8 @@ def fit_to_towers(
         from them.
 
     Raises:
-        ConfigError: a head is to start so that cannot, or of towers that do not belong together.
+        ConfigError: If a head is to be initialised from towers that do not allow it or do not
+            belong together.
     """
     heads = [
         name
@@ -185,8 +186,8 @@ def load_dual_tower(source: str, part: Part) -> DualTower:
     """Load a tower of a dual encoder in float32, with its projection.
 
     Args:
-        source: local folder or hub name, of a family that the module's docstring lists.
-        part: the tower.
+        source: Local folder or hub name, of a family listed in the docstring of the module.
+        part: Tower to load.
 
     Raises:
         CheckpointError: If it cannot be read, lacks weights, or belongs to no supported family.

@@ -34,10 +34,10 @@ class _Layout(NamedTuple):
     """Layout of a network's output.
 
     Attributes:
-        dim: width of the states.
+        dim: Width of the states.
         grid: Grid of the last layer's cells.
-        has_cls: a CLS comes before the cells.
-        covered: parts of the input's width and height that the cells cover.
+        has_cls: Whether a CLS precedes the cells.
+        covered: Parts of the input's width and height that the cells cover.
     """
 
     dim: int
@@ -66,11 +66,11 @@ class HFImageEncoder(VisionTowerEncoder):
 
         Args:
             config: `architecture` is set; `preprocessing` defaults to 224 x 224.
-            text_encoder: shares nothing with this one.
-            model: the tower that `architecture` describes.
+            text_encoder: Text encoder of the network; this encoder shares nothing with it.
+            model: Tower described by `architecture`.
 
         Raises:
-            ConfigError: `architecture` is missing or impossible, or does not go with the rest.
+            ConfigError: If `architecture` is missing or impossible, or does not go with the rest.
         """
         super().__init__(config, text_encoder)
         if config.architecture is None:

@@ -40,7 +40,7 @@ class PretrainedTokenizer(NamedTuple):
     """A tokenizer of the tokenizers library.
 
     Attributes:
-        tokenizer: adds its own special tokens.
+        tokenizer: Tokenizer that adds its own special tokens.
         pad_id: Id of the padding token, or 0 if there is none.
     """
 
@@ -106,11 +106,11 @@ class HFTextEncoder(TokenizedTextEncoder):
 
         Args:
             config: `architecture` is set; its ``vocab_size`` is at least the tokenizer's.
-            tokenizer: adds its own special tokens.
-            model: the tower that `architecture` describes.
+            tokenizer: Tokenizer that adds its own special tokens.
+            model: Tower described by `architecture`.
 
         Raises:
-            ConfigError: `architecture` is missing, impossible, or too small for the tokenizer.
+            ConfigError: If `architecture` is missing, impossible, or too small for the tokenizer.
         """
         super().__init__(config, tokenizer)
         if config.architecture is None:

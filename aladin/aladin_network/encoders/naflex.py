@@ -49,11 +49,11 @@ class NaFlexImageEncoder(VisionTowerEncoder):
 
         Args:
             config: `architecture` is set; `preprocessing` defaults to 256 patches.
-            text_encoder: shares nothing with this one.
-            model: the tower that `architecture` describes.
+            text_encoder: Text encoder of the network; this encoder shares nothing with it.
+            model: Tower described by `architecture`.
 
         Raises:
-            ConfigError: the architecture is missing or of another kind, or there are layers.
+            ConfigError: If the architecture is missing or of another kind, or there are layers.
         """
         super().__init__(config, text_encoder)
         if (config.architecture or {}).get("model_type") != "siglip2_vision_model":

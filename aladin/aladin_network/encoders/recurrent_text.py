@@ -28,11 +28,12 @@ class RecurrentArchitecture:
     """Content of ``text_encoder.architecture`` for a recurrent encoder.
 
     Attributes:
-        vocab_size: number of word vectors; a random start takes the tokenizer's.
+        vocab_size: Number of word vectors; a random initialisation takes that of the tokenizer.
         embedding_size: Size of a word vector.
         hidden_size: Size of the states, in each direction.
-        layers: recurrent layers.
-        bidirectional: read backwards too; the two directions' states are averaged.
+        layers: Number of recurrent layers.
+        bidirectional: Whether the text is also read backwards; the states of the two directions are
+            averaged.
         dropout: Dropout of the word vectors.
         special_tokens_are_words: ``<start>`` and ``<end>`` take part in word-level scores, as
             in DBL's official code.
@@ -67,7 +68,7 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
             tokenizer: Tokenizer of whole words.
 
         Raises:
-            ConfigError: a source is named, or the architecture is impossible or too small for
+            ConfigError: If a source is named, or the architecture is impossible or too small for
                 the tokenizer.
         """
         super().__init__(config, tokenizer)

@@ -41,14 +41,16 @@ class RegionsArchitecture:
     """How regions and labels enter the BERT; the defaults are VinVL's and ALADIN's.
 
     Attributes:
-        region_dim: numbers of a region's vector: 2048 of its appearance, 6 of its place.
-        max_regions: more are left out; the detector's first ones stay.
-        labels: whether the detected classes are read; without, the label part is [CLS] [SEP].
-        max_label_tokens: longest label part, special tokens included; longer ones are cut.
+        region_dim: Length of a region's vector: 2048 for its appearance, 6 for its position.
+        max_regions: Maximum number of regions; further ones are dropped and the detector's first
+            ones are kept.
+        labels: Whether the detected classes are read; otherwise the label part is [CLS] [SEP].
+        max_label_tokens: Maximum length of the label part, special tokens included; longer ones are
+            truncated.
         start_token: Token before the labels. With "unk", it is [UNK]: ALADIN's released code looks
             up a token that the vocabulary lacks, so that its checkpoint was trained with [UNK]
             (A-2).
-        norm: layer norm of the embedded regions.
+        norm: Whether the embedded regions pass a layer norm.
         norm_eps: Epsilon of that norm.
         dropout: Dropout of the embedded regions.
     """
@@ -79,10 +81,10 @@ class RegionsImageEncoder(ImageEncoder):
 
         Args:
             config: ``architecture`` is a `RegionsArchitecture` as plain data.
-            text_encoder: an `hf` one with a network of BERT's kind.
+            text_encoder: Text encoder of kind `hf` with a BERT-like network.
 
         Raises:
-            ConfigError: an impossible configuration, or another text encoder.
+            ConfigError: If the configuration is impossible, or the text encoder is of another kind.
         """
         bert = _check_shared(config, text_encoder)
         # A tuple: a module in an attribute would become a submodule of this one.
@@ -239,7 +241,7 @@ def _check_shared(config: ImageEncoderConfig, text_encoder: TextEncoder | None) 
     """Return the BERT; refuse one that regions cannot be inserted into.
 
     Raises:
-        ConfigError: the two encoders do not go together.
+        ConfigError: If the two encoders do not go together.
     """
     if not isinstance(text_encoder, HFTextEncoder):
         raise ConfigError("image_encoder: regions shares the BERT of a text encoder named hf")

@@ -30,9 +30,9 @@ class TokenizedTextEncoder(Freezable, ABC):
     """Base of the text encoders; it owns the tokenizer, a subclass owns the network.
 
     Attributes:
-        config: complete, so that a checkpoint rebuilds the same encoder from it.
-        tokenizer: neither pads nor truncates.
-        dim: width of the states; set by the subclass.
+        config: Complete configuration, from which a checkpoint rebuilds the same encoder.
+        tokenizer: Tokenizer that neither pads nor truncates.
+        dim: Width of the states; set by the subclass.
         projection: Projection of the source's tower, or None if it has none or there was no source.
     """
 
@@ -44,8 +44,8 @@ class TokenizedTextEncoder(Freezable, ABC):
         """Store the configuration and the tokenizer.
 
         Args:
-            config: gives the longest text.
-            tokenizer: adds its own special tokens.
+            config: Configuration that sets the maximum text length.
+            tokenizer: Tokenizer that adds its own special tokens.
         """
         super().__init__(config.frozen)
         self.config = config
@@ -67,8 +67,9 @@ class TokenizedTextEncoder(Freezable, ABC):
             tokenizer: Tokenizer for a random start; a pretrained source has its own.
 
         Raises:
-            ConfigError: an impossible configuration, or a random start without a tokenizer.
-            CheckpointError: the source cannot be loaded.
+            ConfigError: If the configuration is impossible, or a random initialisation has no
+                tokenizer.
+            CheckpointError: If the source cannot be loaded.
         """
 
     @staticmethod
@@ -77,8 +78,8 @@ class TokenizedTextEncoder(Freezable, ABC):
         """Train a tokenizer of the kind that this encoder needs for a random start.
 
         Args:
-            texts: the training captions.
-            vocabulary_size: upper bound, special tokens included.
+            texts: The training captions.
+            vocabulary_size: Upper bound, special tokens included.
         """
 
     @abstractmethod
@@ -90,10 +91,10 @@ class TokenizedTextEncoder(Freezable, ABC):
 
         Args:
             texts: Texts, at least one.
-            truncate: cut long texts instead of refusing them.
+            truncate: Whether to truncate long texts instead of rejecting them.
 
         Raises:
-            TextTooLongError: a text has more than ``max_tokens`` tokens and `truncate` is off.
+            TextTooLongError: If a text has more than ``max_tokens`` tokens and `truncate` is off.
         """
         tokenizer = self._truncating if truncate else self.tokenizer
         encodings = tokenizer.encode_batch(list(texts))
@@ -167,8 +168,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
     network each time.)
 
     Args:
-        texts: the training captions.
-        vocabulary_size: upper bound, special tokens included; characters always get in.
+        texts: The training captions.
+        vocabulary_size: Upper bound, special tokens included; characters are always added.
     """
     words = _by_frequency(texts)
     characters = sorted({character for word in words for character in word})
@@ -190,7 +191,7 @@ def train_word_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenize
 
     Args:
         texts: the training captions.
-        vocabulary_size: upper bound, special tokens included; those always get in.
+        vocabulary_size: Upper bound, special tokens included; those are always added.
     """
     room = max(0, vocabulary_size - len(WORD_SPECIAL_TOKENS))
     entries = [*WORD_SPECIAL_TOKENS, *_by_frequency(texts)[:room]]

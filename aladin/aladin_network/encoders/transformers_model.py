@@ -49,7 +49,7 @@ def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
     """Load a pretrained tower in float32.
 
     Args:
-        source: local folder or hub name.
+        source: Local folder or hub name.
         part: "vision" or "text"; picks the tower of a dual encoder such as CLIP or SigLIP.
 
     Returns:
@@ -79,7 +79,7 @@ def build_tower(architecture: dict[str, Any]) -> nn.Module:
     """Build a tower with random weights.
 
     Args:
-        architecture: a transformers configuration as plain data; ``model_type`` names the class.
+        architecture: Transformers configuration as plain data; ``model_type`` names the class.
 
     Raises:
         ConfigError: If ``model_type`` is unknown, or its configuration is impossible.
@@ -104,13 +104,13 @@ def read_weights(
     """Read a network of a known class in float32.
 
     Args:
-        kind: class of the network; "Auto" classes will do.
-        source: local folder or hub name.
+        kind: Class of the network; "Auto" classes are accepted.
+        source: Local folder or hub name.
         config: Configuration of the network.
-        unused: beginnings of the names of weights that may be missing.
+        unused: Name prefixes of the weights that may be missing.
 
     Raises:
-        ValueError: weights are missing; the library would leave them at random.
+        ValueError: If weights are missing; the library would leave them randomly initialised.
     """
     model, report = kind.from_pretrained(
         source,
@@ -178,7 +178,7 @@ def load_network(auto_class: Any, source: str, revision: str | None, device: str
 
     Args:
         auto_class: Class of transformers, such as `AutoModelForObjectDetection`.
-        source: local folder or hub name.
+        source: Local folder or hub name.
         revision: Revision of a hub name, or None for the newest.
         device: Device to run on.
 
@@ -205,7 +205,7 @@ def network_digest(model: nn.Module, preprocessing: object) -> str:
     """Return 16 hex digits of the sha256 of everything that affects a network's output.
 
     Args:
-        model: its weights count, whatever file they came from.
+        model: Network whose weights are hashed, whatever file they came from.
         preprocessing: JSON data: of the photos, and the names of the classes.
     """
     digest = hashlib.sha256(json.dumps(preprocessing, sort_keys=True, default=str).encode())

@@ -58,7 +58,7 @@ def preprocess_patches(
     Args:
         photo: Photo of any shape.
         config: Preprocessing with `max_patches`.
-        patch_px: side of a patch.
+        patch_px: Side of a patch in pixels.
     """
     rows, columns = patch_grid(photo.width, photo.height, config, patch_px)
     size = (columns * patch_px, rows * patch_px)
@@ -80,10 +80,10 @@ def patch_grid(
         width_px: Width of the photo.
         height_px: Height of the photo.
         config: Preprocessing with `max_patches`.
-        patch_px: side of a patch.
+        patch_px: Side of a patch in pixels.
 
     Raises:
-        ConfigError: `config` has no `max_patches`.
+        ConfigError: If `config` has no `max_patches`.
     """
     if config.max_patches is None:
         raise ConfigError("image_encoder.preprocessing: a photo's patches need max_patches")
@@ -111,7 +111,7 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
     """Read the preprocessing that comes with a pretrained encoder.
 
     Args:
-        source: local folder or hub name.
+        source: Local folder or hub name.
 
     Raises:
         CheckpointError: If the source has no preprocessing file, or the file cannot be read.
@@ -222,11 +222,11 @@ class VisionTowerEncoder(ImageEncoder):
 
         Args:
             config: `architecture` is set.
-            text_encoder: shares nothing with this one.
-            model: the tower that `architecture` describes.
+            text_encoder: Text encoder of the network; this encoder shares nothing with it.
+            model: Tower described by `architecture`.
 
         Raises:
-            ConfigError: `architecture` is missing or impossible, or does not go with the rest.
+            ConfigError: If `architecture` is missing or impossible, or does not go with the rest.
         """
         super().__init__(config, text_encoder)
 

@@ -24,7 +24,7 @@ class AlignmentHead(nn.Module):
     compares tokens needs to know nothing of it.
 
     Attributes:
-        zero_tokens: tokens of zeros behind an image's own: 1 or 0.
+        zero_tokens: Number of zero tokens appended to an image's own tokens: 1 or 0.
     """
 
     def __init__(self, config: AlignmentHeadConfig, image_width: int, text_width: int) -> None:

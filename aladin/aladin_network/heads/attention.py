@@ -38,10 +38,10 @@ def attention_weights(
     every word attracts none of them especially; a softmax over the regions follows.
 
     Args:
-        similarity: cosines of words and regions, any number of pairs.
+        similarity: Cosines of words and regions, any number of pairs.
         word_mask: True at real words; the others do not enter a region's norm.
         region_mask: True at real regions; the others weigh 0.
-        temperature: multiplies the normalised similarities before the softmax.
+        temperature: Factor that multiplies the normalised similarities before the softmax.
         form: "official" keeps a tenth of negative similarities, "paper" clips them at 0 (D-7).
 
     Returns:
@@ -71,7 +71,7 @@ class AttentionHead(nn.Module):
         """Build the head.
 
         Args:
-            config: its options.
+            config: Options of the head.
             width: Width of the tokens that it compares.
         """
         super().__init__()
@@ -96,10 +96,11 @@ class AttentionHead(nn.Module):
         """Score all pairs of two batches.
 
         Args:
-            images: encoded images, tokens of unit length.
-            texts: encoded texts, tokens of unit length.
-            memory_budget_bytes: upper bound of what one block of pairs holds. In training a
-                block is computed a second time in the backward pass instead of being kept.
+            images: Encoded images, with tokens of unit length.
+            texts: Encoded texts, with tokens of unit length.
+            memory_budget_bytes: Upper bound of the memory that one block of pairs takes. In
+                training, a block is computed a second time in the backward pass instead of being
+                kept.
 
         Returns:
             ``scores[image, text]``.
@@ -122,7 +123,7 @@ class AttentionHead(nn.Module):
         """Score each image with the text of its row: the diagonal of `forward`.
 
         Raises:
-            ShapeError: the batches differ in length.
+            ShapeError: If the batches differ in length.
         """
         check_paired(images, texts)
         similarity = texts.tokens @ images.tokens.mT  # (pairs, words, regions)

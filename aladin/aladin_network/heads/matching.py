@@ -21,8 +21,8 @@ class MatchingHead(nn.Module):
         """Build the head.
 
         Raises:
-            ConfigError: the towers differ in width, so that the layers cannot be shared; or
-                several poolings without a `dim`.
+            ConfigError: If the towers differ in width, so that the layers cannot be shared, or
+                there are several poolings without a `dim`.
         """
         super().__init__()
         if image_width != text_width and (config.layers or config.dim is None):

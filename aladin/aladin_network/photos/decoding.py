@@ -50,7 +50,8 @@ class ImageLimits:
 
     Attributes:
         max_bytes: Largest size of the file in bytes.
-        max_pixels: width times height, at most `MOST_PIXELS`. Decoding takes 4 to 17 bytes each.
+        max_pixels: Maximum of width times height, at most `MOST_PIXELS`. Decoding takes 4 to 17
+            bytes per pixel.
         max_side_px: Limit of both width and height. A long thin picture has few pixels, but each
             step on the way to the network's size takes memory by the longer side.
         formats: Accepted formats, among `FORMATS`.
@@ -73,7 +74,7 @@ def read_image(photo: PhotoFile | Path, limits: ImageLimits = DEFAULT_LIMITS) ->
     """Decode a picture on disk; see `decode_image`.
 
     Raises:
-        ImageError: the file is missing or unreadable, or the picture cannot be used.
+        ImageError: If the file is missing or unreadable, or the picture cannot be used.
     """
     file = PhotoFile(photo) if isinstance(photo, Path) else photo
     return decode_image(file.read(limits.max_bytes), file.source, limits)
@@ -91,15 +92,16 @@ def decode_image(
     Keeps no state: any number of threads may decode at the same time.
 
     Args:
-        data: the file's bytes, of one of `limits.formats`.
-        source: names the picture in errors.
-        limits: bytes and pixels; the pixels are read from the header, before decoding.
+        data: Bytes of the file, in one of the formats `limits.formats`.
+        source: Name of the picture in error messages.
+        limits: Limits on bytes and pixels; the pixel count is read from the header, before
+            decoding.
         at_least_px: Minimum length of both sides: a decoder that can skip pixels may then return a
             smaller picture, in a fraction of the time. None for the picture as it is.
 
     Raises:
-        ImageTooLargeError: too many bytes or pixels, or too much work for them.
-        ImageError: empty, not a picture, or cut short.
+        ImageTooLargeError: If there are too many bytes or pixels, or decoding takes too much work.
+        ImageError: If the data is empty, not a picture, or truncated.
     """
     with _opened(data, source, limits, at_least_px) as picture:
         return _decode(picture)
@@ -132,11 +134,11 @@ def decoded_image(
         The picture.
 
     Raises:
-        ImageTooLargeError: As `decode_image`, or the picture alone needs more memory than there
-            is; also where the system has none left for what is made of the picture.
-        ImageError: As `decode_image`.
-        OverloadedError: The memory did not become free in time.
-        WithdrawnError: Nobody waits for the result any more.
+        ImageTooLargeError: If `decode_image` raises it, or the picture alone needs more memory than
+            there is; also if the system has no memory left for what is made from the picture.
+        ImageError: If `decode_image` raises it.
+        OverloadedError: If the memory did not become free in time.
+        WithdrawnError: If the result is not wanted any more.
     """
     with ExitStack() as reserved:
         with _opened(data, source, limits, at_least_px) as picture:

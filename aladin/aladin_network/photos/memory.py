@@ -83,14 +83,15 @@ def check_cost(
     """Refuse a picture that would be too expensive to decode.
 
     Args:
-        picture: opened, not decoded.
-        data: the whole file.
-        source: names the picture in errors.
-        max_pixels: limit of width times height.
-        max_side_px: limit of both width and height.
+        picture: Opened picture, not decoded.
+        data: Bytes of the whole file.
+        source: Name of the picture in error messages.
+        max_pixels: Limit on width times height.
+        max_side_px: Limit on both width and height.
 
     Raises:
-        ImageTooLargeError: too many pixels, a side that is too long, or too many passes.
+        ImageTooLargeError: If there are too many pixels, a side that is too long, or too many
+            passes.
         ImageError: If only a slow decoder supports this kind of picture.
     """
     pixels = picture.width * picture.height
@@ -227,7 +228,7 @@ def check_wanted() -> None:
     """Stop work whose result is no longer wanted.
 
     Raises:
-        WithdrawnError: The context is one of `wanted_while`, and its result is not wanted.
+        WithdrawnError: If the context is one of `wanted_while`, and its result is not wanted.
     """
     demand = _DEMAND.get()
     if demand is not None and not demand.is_wanted():
@@ -273,9 +274,9 @@ class DecodingMemory:
             source: Names the picture in errors.
 
         Raises:
-            MemoryLimitError: The picture alone needs more than there is.
-            OverloadedError: The memory did not become free in time.
-            WithdrawnError: Nobody waits for the result any more; see `wanted_while`.
+            MemoryLimitError: If the picture alone needs more memory than there is.
+            OverloadedError: If the memory did not become free in time.
+            WithdrawnError: If the result is not wanted any more; see `wanted_while`.
         """
         if size > self.max_bytes:
             raise MemoryLimitError(source, size, self.max_bytes)

@@ -73,8 +73,8 @@ def read_region_npz(data: bytes | Path, source: str, limits: RegionLimits) -> Re
     """Read the regions of a photo.
 
     Args:
-        data: the file, or its bytes.
-        source: names it in errors.
+        data: Path of the file, or its bytes.
+        source: Name of the file in error messages.
         limits: Limits of the file.
 
     Raises:

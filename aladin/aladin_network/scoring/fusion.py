@@ -30,10 +30,10 @@ class DirectionFusion:
 
     Attributes:
         weight: Weight of the alignment score; 1 ranks by it alone, as the papers do.
-        align_mean: mean alignment score of the candidates.
-        align_std: its deviation within a query.
-        match_mean: mean matching score of the candidates.
-        match_std: its deviation within a query.
+        align_mean: Mean alignment score of the candidates.
+        align_std: Standard deviation of the alignment scores within a query.
+        match_mean: Mean matching score of the candidates.
+        match_std: Standard deviation of the matching scores within a query.
     """
 
     weight: float = 1.0
@@ -46,9 +46,9 @@ class DirectionFusion:
         """Fuse the two scores of candidates.
 
         Args:
-            align: alignment scores, any shape.
-            match: matching scores, same shape.
-            weight: overrides the fitted one; 1 returns `align` itself, the papers' rule.
+            align: Alignment scores, any shape.
+            match: Matching scores, same shape.
+            weight: Overrides the fitted weight; 1 returns `align` itself, the papers' rule.
         """
         weight = self.weight if weight is None else weight
         if weight == 1:
@@ -81,10 +81,10 @@ def fit_fusion(
     """Fit the constants, and choose the weights with the best recalls.
 
     Args:
-        align: alignment scores of a validation split.
-        match: matching scores of the same pairs.
-        image_of_text: row of each text's image.
-        candidates: best by `match` per query; what the second stage gets to see.
+        align: Alignment scores of a validation split.
+        match: Matching scores of the same pairs.
+        image_of_text: Row of each text's image.
+        candidates: Number of best candidates by `match` per query that the second stage receives.
 
     Returns:
         Per direction, the weight with the highest R@1 + R@5 + R@10; of equal ones the largest.
@@ -142,11 +142,11 @@ def two_stage_ranks(
     of the wrong ones those that the second stage likes best.
 
     Args:
-        match: the first stage's scores.
+        match: Scores of the first stage.
         second: Scores that `fusion` combines with them; with weight 1, they alone order the
             candidates.
-        fusion: constants of the second stage, per direction.
-        image_of_text: row of each text's image; an image may have any number of captions.
+        fusion: Constants of the second stage, per direction.
+        image_of_text: Row of each text's image; an image may have any number of captions.
         num_candidates: Number of the first stage's candidates, or None for every item: the
             exhaustive order of the second stage.
 

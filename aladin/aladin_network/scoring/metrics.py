@@ -58,8 +58,8 @@ def retrieval_ranks(
     tensor([0, 1, 0])
 
     Args:
-        scores: larger is more similar.
-        image_of_text: row of each text's image; an image may have any number of captions.
+        scores: Scores, where larger is more similar.
+        image_of_text: Row of each text's image; an image may have any number of captions.
         ties: "against": a wrong candidate with an equal score outranks the right one; "for": it
             does not, and a network that gives all pairs one score is perfect (C-2).
 
@@ -118,9 +118,10 @@ def folded_metrics(
     """Average the metrics of contiguous blocks of images with their texts (COCO's "1K").
 
     Args:
-        scores: larger is more similar.
-        image_of_text: row of each text's image.
-        folds: number of blocks; the last ones are one image smaller if it does not divide.
+        scores: Scores, where larger is more similar.
+        image_of_text: Row of each text's image.
+        folds: Number of blocks; the last ones are one image smaller if the number of images is not
+            a multiple.
 
     Returns:
         The mean over the blocks that have a text, each ranked among itself.
@@ -137,9 +138,9 @@ class Block(NamedTuple):
     """A part of a split that is evaluated on its own.
 
     Attributes:
-        images: column of the images' rows, to be broadcast against `texts`.
-        texts: rows of their texts.
-        image_of_text: row of each of these texts' image within the block.
+        images: Column of the images' rows, to be broadcast against `texts`.
+        texts: Rows of the texts of these images.
+        image_of_text: Row within the block of each of these texts' image.
     """
 
     images: Int[Tensor, "block 1"]
@@ -152,8 +153,9 @@ def fold_blocks(n_images: int, image_of_text: Int[Tensor, " texts"], folds: int)
 
     Args:
         n_images: Number of images of the split.
-        image_of_text: row of each text's image.
-        folds: number of blocks; the last ones are one image smaller if it does not divide.
+        image_of_text: Row of each text's image.
+        folds: Number of blocks; the last ones are one image smaller if the number of images is not
+            a multiple.
 
     Returns:
         The blocks that have a text: one without has no query.
@@ -196,10 +198,10 @@ def paired_bootstrap(
     """Bootstrap the difference of two rsums over the photos, captions drawn with their photo.
 
     Args:
-        ours: ranks of the system that is claimed to be better.
-        theirs: ranks of the other one, for the same queries.
-        image_of_text: row of each text's image.
-        resamples: number of draws of as many photos, with replacement.
+        ours: Ranks of the system that is claimed to be better.
+        theirs: Ranks of the other system, for the same queries.
+        image_of_text: Row of each text's image.
+        resamples: Number of draws of as many photos, with replacement.
         seed: Seed of the draws.
 
     Returns:
@@ -222,17 +224,18 @@ def paired_bootstrap_over_seeds(
     say little of how much seeds differ: the fewer, the more the interval is too narrow.
 
     Args:
-        ours: ranks of the system that is claimed to be better, one entry a training seed.
-        theirs: ranks of the other one, for the same queries; entry by entry the same seed.
-        image_of_text: row of each text's image.
-        resamples: number of draws.
+        ours: Ranks of the system that is claimed to be better, one entry per training seed.
+        theirs: Ranks of the other system, for the same queries; corresponding entries have the same
+            seed.
+        image_of_text: Row of each text's image.
+        resamples: Number of draws.
         seed: Seed of the draws.
 
     Returns:
         Mean rsum of `ours` minus mean rsum of `theirs`, in points, and its 95 % interval.
 
     Raises:
-        ValueError: the two do not have equally many runs.
+        ValueError: If the two systems do not have the same number of runs.
     """
     # Only photos with a caption are queries: only these are numbered.
     _, photo_of_text = image_of_text.cpu().unique(return_inverse=True)

@@ -90,7 +90,7 @@ def maxsim(
         regions: L2-normalised region tokens, same dtype and device.
         word_mask: True at real words; a padded word adds 0.
         region_mask: True at real regions.
-        memory_budget_bytes: upper bound of the similarity block held at any time.
+        memory_budget_bytes: Upper bound of the memory of the similarity block held at any time.
 
     Returns:
         Scores in [-words, words], float32 or wider; larger is more similar. An image with
@@ -117,9 +117,9 @@ def alignment_scores(
     """Score all pairs of two batches; see `maxsim`.
 
     Args:
-        images: encoded images.
-        texts: encoded texts.
-        memory_budget_bytes: upper bound of the similarity block held at any time.
+        images: Encoded images.
+        texts: Encoded texts.
+        memory_budget_bytes: Upper bound of the memory of the similarity block held at any time.
 
     Returns:
         ``scores[image, text]``.
@@ -175,7 +175,7 @@ def paired_alignment_scores(images: Encoding, texts: Encoding) -> Float[Tensor, 
     """Score the pairs of two equally long batches, row by row; see `paired_maxsim`.
 
     Raises:
-        ShapeError: the batches differ in length.
+        ShapeError: If the batches differ in length.
     """
     check_paired(images, texts)
     return paired_maxsim(texts.tokens, images.tokens, texts.mask, images.mask)
@@ -185,7 +185,7 @@ def paired_matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, "
     """Return the cosine of each image's and its row's text's embedding; see `matching_scores`.
 
     Raises:
-        ShapeError: the batches differ in length.
+        ShapeError: If the batches differ in length.
     """
     check_paired(images, texts)
     return (images.embedding * texts.embedding).sum(dim=1)

@@ -17,7 +17,7 @@ class RankSummary(NamedTuple):
     """Centre of a list of ranks, which count from 1.
 
     Attributes:
-        median: rounded down, as all median ranks.
+        median: Median rank, rounded down like all median ranks.
         mean: Mean, not rounded.
     """
 
@@ -38,8 +38,8 @@ def mean_difference(
     0.5
 
     Args:
-        scores: larger is more similar.
-        image_of_text: row of each text's image; an image may have any number of captions.
+        scores: Scores, where larger is more similar.
+        image_of_text: Row of each text's image; an image may have any number of captions.
 
     Returns:
         The difference, in the scores' own unit; 0 if one of the two kinds has no pair.
@@ -70,8 +70,8 @@ def cross_retrieval_ranks(
     tensor([1, 3, 1])
 
     Args:
-        scores: larger is more similar.
-        image_of_text: row of each text's image; an image may have any number of captions.
+        scores: Scores, where larger is more similar.
+        image_of_text: Row of each text's image; an image may have any number of captions.
 
     Returns:
         Ranks from 1, one a text: a text belongs to one image, so it stands for their pair.

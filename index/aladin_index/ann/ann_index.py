@@ -49,8 +49,9 @@ class AnnIndex:
 
         Args:
             index: FAISS index.
-            search_width: efSearch of a graph, nprobe of inverted lists; None for others.
-            oversample: rows to ask for, for each one wanted.
+            search_width: Parameter efSearch of a graph, nprobe of inverted lists, or None for other
+                indexes.
+            oversample: Number of rows to request for each row wanted.
             file: File that it was read from, or None if it was built in memory.
         """
         self._index = index
@@ -102,7 +103,7 @@ class AnnIndex:
 
         Args:
             query: (dim,).
-            count: rows wanted.
+            count: Number of rows wanted.
             allowed: Rows to choose from, if the index `takes_selections`, or None for all. The
                 search is widened in proportion to their rarity, so that it still finds `count`.
 
@@ -172,7 +173,7 @@ def check_factory(factory: str, dim: int, count: int) -> None:
     """Check, before any work, that a factory string can be built.
 
     Raises:
-        ConfigError: FAISS does not know it, or it needs more vectors than there are.
+        ConfigError: If FAISS does not know the factory, or it needs more vectors than there are.
     """
     index = _create(factory, dim)
     if isinstance(index, (faiss.IndexIDMap, faiss.IndexIDMap2)):
@@ -186,15 +187,15 @@ def build_ann(factory: str, embeddings: NDArray[np.float32], progress: Progress)
     """Train and fill a FAISS index.
 
     Args:
-        factory: checked by `check_factory`.
+        factory: Factory string checked by `check_factory`.
         embeddings: (items, dim), float32; may be a memory map.
-        progress: advanced with the vectors that are in.
+        progress: Progress, advanced by the vectors that have been added.
 
     Returns:
         The FAISS index; rows are its ids.
 
     Raises:
-        ConfigError: FAISS refuses the vectors, e.g. because they are too few to train on.
+        ConfigError: If FAISS rejects the vectors, e.g. because they are too few to train on.
     """
     count, dim = embeddings.shape
     index = _create(factory, dim)
@@ -252,7 +253,7 @@ def training_vectors(lists: int, dim: int) -> int:
     """Return how many vectors are used for training, if there are enough.
 
     Args:
-        lists: inverted lists of the index.
+        lists: Number of inverted lists of the index.
         dim: Size of a vector.
     """
     wanted = max(_LEAST_TRAINING_VECTORS, _TRAINING_VECTORS_PER_LIST * lists)

@@ -92,7 +92,7 @@ def write_ann(path: Path, index: Any) -> None:
     """Write a FAISS index; an index with fast-scan lists loses them.
 
     Raises:
-        OSError: the disk is full, or cannot be written.
+        OSError: If the disk is full, or cannot be written.
     """
     with path.open("wb") as file:
         if _is_fast_scan(index):

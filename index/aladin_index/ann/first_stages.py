@@ -51,7 +51,7 @@ class AnnOption(NamedTuple):
         factory: FAISS's description.
         memory_bytes: Memory that it takes once all of it has been searched. Vectors that are read
             from ``embeddings.npy`` for exact comparison are not counted.
-        most_recall: ann_recall that it may be expected to reach.
+        most_recall: Highest ann_recall that the option can be expected to reach.
     """
 
     factory: str
@@ -63,7 +63,7 @@ def ann_options(count: int, dim: int) -> list[AnnOption]:
     """List the kinds of index for a number of vectors, fastest first.
 
     Args:
-        count: number of vectors.
+        count: Number of vectors.
         dim: Size of a vector.
     """
     flat = AnnOption("Flat", 4 * dim * count, 1.0)
@@ -90,10 +90,10 @@ def fitting_factories(
     """Return the kind of index to build first, then those to try if it finds too little.
 
     Args:
-        count: number of vectors.
+        count: Number of vectors.
         dim: Size of a vector.
         memory_budget_bytes: Memory for this collection, or None for no limit.
-        ann_recall: share of the exact nearest items to find.
+        ann_recall: Share of the exact nearest items to find.
 
     Returns:
         At least one factory string. The first is the fastest that fits the memory and may be
@@ -128,10 +128,10 @@ def factories_to_try(
 
     Args:
         ann: "auto", "exact", or a factory string.
-        count: number of vectors.
+        count: Number of vectors.
         dim: Size of a vector.
         memory_budget_bytes: Memory for this collection, for "auto", or None for no limit.
-        ann_recall: share of the exact nearest items to find, for "auto".
+        ann_recall: Share of the exact nearest items to find, for "auto".
 
     Raises:
         ConfigError: If no kind of index that finds enough fits the memory.
@@ -148,12 +148,12 @@ def check_first_stages(shapes: Shapes, settings: BuildSettings) -> None:
     """Check, before any work, that the first stages can be built.
 
     Args:
-        shapes: number of items and size of an embedding of each side.
+        shapes: Number of items and size of an embedding of each collection.
         settings: Settings of the build.
 
     Raises:
-        ConfigError: FAISS does not know what the settings ask for, or needs more items, or the
-            memory is not enough for any that finds what is asked for.
+        ConfigError: If FAISS does not know what the settings request, or needs more items, or the
+            memory is not enough for any index that reaches the requested recall.
     """
     for target, (count, dim) in shapes.items():
         check_factory(_factories(shapes, target, settings)[0], dim, count)
@@ -169,13 +169,13 @@ def build_first_stages(
 
     Args:
         folder: Folder of the generation.
-        shapes: number of items and size of an embedding of each side.
+        shapes: Number of items and size of an embedding of each collection.
         settings: Settings of the build.
-        progress: advanced with the vectors that are in the ANN.
+        progress: Progress, advanced by the vectors that have been added to the ANN index.
 
     Raises:
-        ConfigError: FAISS cannot build what the settings ask for.
-        OSError: the disk is full, or cannot be written.
+        ConfigError: If FAISS cannot build what the settings request.
+        OSError: If the disk is full, or cannot be written.
     """
     embeddings: dict[Target, NDArray[np.float32]] = {
         target: map_npy(folder / target / EMBEDDINGS, np.float32, shape)

@@ -33,7 +33,7 @@ class FirstStage(Protocol):
 
         Args:
             query: (dim,), L2-normalised.
-            count: rows wanted.
+            count: Number of rows wanted.
             allowed: Rows to choose from, or None for all.
 
         Returns:
@@ -63,7 +63,7 @@ def exact_search(
     Args:
         embeddings: (items, dim).
         query: (dim,).
-        count: rows wanted.
+        count: Number of rows wanted.
         allowed: Rows to choose from, or None for all.
 
     Returns:
@@ -94,7 +94,7 @@ def score_rows(
     Args:
         embeddings: (items, dim).
         query: (dim,).
-        rows: ascending, int64.
+        rows: Rows in ascending order, int64.
         count: rows wanted.
 
     Returns:
@@ -132,14 +132,14 @@ def retrieve(
         engine: First stage over the embeddings.
         embeddings: (items, dim), contiguous; may be a memory map.
         query: (dim,).
-        count: rows wanted, of which so many are allowed.
+        count: Number of rows wanted, if so many are allowed.
         allowed: Rows to choose from, or None for all.
 
     Returns:
         Rows, best first, those of equal score in ascending order, and their exact cosines.
 
     Raises:
-        IndexCorruptError: the engine's index names rows that are not there.
+        IndexCorruptError: If the index of the first-stage engine names rows that do not exist.
     """
     rows, scores = found_by(engine, embeddings, query, count, allowed)
     if len(rows) < count:
@@ -160,7 +160,7 @@ def found_by(
         As `retrieve`; fewer than `count` rows where the engine finds too few.
 
     Raises:
-        IndexCorruptError: the engine's index names rows that are not there.
+        IndexCorruptError: If the index of the first-stage engine names rows that do not exist.
     """
     if isinstance(engine, AnnIndex) and engine.keeps_vectors:
         rows, scores = engine.search_scored(query, count, allowed)
@@ -212,7 +212,7 @@ def exact_scores(
     Args:
         embeddings: (items, dim), contiguous.
         query: (dim,), contiguous.
-        rows: int64, of the embeddings; FAISS does not check them.
+        rows: Rows of the embeddings, int64; FAISS does not check them.
     """
     scores = np.empty(len(rows), dtype=np.float32)
     faiss.fvec_inner_products_by_idx(

@@ -30,7 +30,7 @@ def sample_queries(embeddings: NDArray[np.float32], count: int) -> NDArray[np.fl
 
     Args:
         embeddings: (items, dim); may be a memory map.
-        count: wanted; all where there are fewer.
+        count: Number of queries wanted; all embeddings if there are fewer.
     """
     rows = np.random.default_rng(0).permutation(len(embeddings))[:count]
     return np.ascontiguousarray(embeddings[np.sort(rows)], dtype=np.float32)
@@ -71,7 +71,7 @@ def ann_recall(
         embeddings: (items, dim), of the index.
         queries: (queries, dim).
         lowest: Result of `lowest_true_scores`.
-        count: number of nearest items.
+        count: Number of nearest items.
     """
     found = 0
     for query, least in zip(queries, lowest, strict=True):
@@ -86,8 +86,8 @@ class ChosenSearchWidth(NamedTuple):
     """The chosen search parameters, and all that were measured.
 
     Attributes:
-        chosen: reaches the recall wanted, or else comes as near to it as any.
-        curve: one point for each width that was tried, ascending.
+        chosen: Point that reaches the recall wanted, or the one that comes nearest to it.
+        curve: Points in ascending order, one for each width that was tried.
     """
 
     chosen: RecallPoint
@@ -110,12 +110,12 @@ def choose_search_width(
         ann: Index of the embeddings.
         embeddings: (items, dim), contiguous; may be a memory map.
         queries: (queries, dim), of the kind that will be asked.
-        recall_at: number of nearest items to find.
-        recall_wanted: share of them.
-        timed: measure how long a search takes, and choose the fastest that finds enough. Without,
-            the narrowest is taken, which is nearly always the same, and the result is the same
-            on every machine at every time.
-        progress: advanced width by width.
+        recall_at: Number of nearest items to find.
+        recall_wanted: Share of the nearest items to find.
+        timed: Whether to measure how long a search takes, and choose the fastest width that finds
+            enough. Otherwise the narrowest is taken, which is nearly always the same, and the
+            result is the same on every machine at every time.
+        progress: Progress, advanced width by width.
     """
     lowest = lowest_true_scores(embeddings, queries, recall_at)
     oversamples = (1.0,) if ann.keeps_vectors else _OVERSAMPLES
@@ -197,8 +197,8 @@ def choose(curve: list[RecallPoint], recall_wanted: float) -> RecallPoint:
     """Return the cheapest point with enough recall, or else the narrowest of the best.
 
     Args:
-        curve: ascending, not empty.
-        recall_wanted: share of the nearest items to find.
+        curve: Points in ascending order, not empty.
+        recall_wanted: Share of the nearest items to find.
     """
     enough = [point for point in curve if point.recall >= recall_wanted]
     if not enough:

@@ -44,10 +44,11 @@ class BuildReport:
     """Result of a build.
 
     Attributes:
-        generation: the new live generation.
-        counts: number of items of each side.
-        left_out: items that could not be used, with the reason.
-        seconds: time by stage: list, read, decode, encode, write, ann; together the elapsed time.
+        generation: Number of the new live generation.
+        counts: Number of items of each collection.
+        left_out: Items that could not be used, with the reason.
+        seconds: Time in seconds by stage: list, read, decode, encode, write, ann; together the
+            elapsed time.
     """
 
     generation: int

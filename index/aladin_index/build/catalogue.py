@@ -50,8 +50,8 @@ class Catalogue:
         """Open a file of `write_catalogue`.
 
         Args:
-            file: the database.
-            target: whether it holds images or texts.
+            file: File of the database.
+            target: Whether the database holds images or texts.
         """
         self._target: Target = target
         self._connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
@@ -104,10 +104,10 @@ def listed(
 
     Args:
         root: Index folder; the caller must be its only builder.
-        sources: items of each side, see `write_catalogue`.
+        sources: Items of each collection, see `write_catalogue`.
         settings: Settings of the build.
-        progress: advanced with the items.
-        seconds: gets the time as that of the stage "list".
+        progress: Progress, advanced by the items.
+        seconds: Times by stage, to which the time of the stage "list" is added.
     """
     folder = root / NEW_CATALOGUE
     folder.mkdir()
@@ -134,16 +134,17 @@ def write_catalogue(
     """Read a whole source, refusing items that no index could store.
 
     Args:
-        file: the new database.
-        target: whether they are images or texts; named in errors.
-        items: read once, a few at a time in memory; with those that the source left out.
-        progress: advanced with the items.
+        file: File of the new database.
+        target: Whether the items are images or texts; named in errors.
+        items: Items, read once and a few at a time in memory, including those that the source
+            skipped.
+        progress: Progress, advanced by the items.
         settings: Settings with the limits of metadata, and the fields that are indexed for filters.
 
     Raises:
         InputError: If there is no item, an id is empty or repeated, a value is not JSON text, an
             item's metadata is over a limit, or too many fields would be indexed.
-        sqlite3.Error: the disk is full, or cannot be written.
+        sqlite3.Error: If the disk is full, or cannot be written.
     """
     progress.start(None, _UNITS[target])
     connection = sqlite3.connect(file)

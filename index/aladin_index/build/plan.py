@@ -39,8 +39,9 @@ class BuildPlan:
 
     Attributes:
         fingerprint: Fingerprint of inputs, model and settings.
-        generation: the first number that was free when the build began.
-        shard_items: items a shard; a resumed build goes on with the shards that it finds.
+        generation: First number that was free when the build began.
+        shard_items: Number of items per shard; a resumed build continues with the shards that it
+            finds.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -86,11 +87,11 @@ def begin(
     Args:
         root: Index folder.
         fingerprint: Fingerprint of the requested build.
-        shard_items: items a shard of each side, for a new build.
-        resume: without it, what is left of an earlier build is thrown away.
+        shard_items: Number of items per shard of each collection, for a new build.
+        resume: Whether to resume an earlier build; otherwise what is left of it is deleted.
 
     Raises:
-        IndexMismatchError: the build that was cut short is another one.
+        IndexMismatchError: If the interrupted build is a different one.
     """
     work = root / BUILD
     if resume and (work / _PLAN).exists():
@@ -133,8 +134,8 @@ def fingerprint_of(
     """Hash everything that determines the result of a build.
 
     Args:
-        model: the checkpoint.
-        sides: fingerprint of the items of each side that is built.
+        model: Model entry of the checkpoint.
+        sides: Fingerprint of the items of each collection that is built.
         settings: Settings of the build.
         calibration: Calibration that the index gets.
     """
@@ -154,9 +155,9 @@ def rows_of_part(count: int, settings: BuildSettings, target: Target) -> range:
     build of the whole source, and has the same encoding to the last bit.
 
     Args:
-        count: items of the source.
+        count: Number of items of the source.
         settings: Settings of the build.
-        target: named in errors.
+        target: Collection, named in errors.
 
     Raises:
         InputError: If there are too few items for so many parts.

@@ -29,10 +29,11 @@ class ShardWork:
     """The remaining encoding work of one collection.
 
     Attributes:
-        target: the side.
+        target: Collection that the work belongs to.
         form: Format of the shards' arrays.
-        shards: rows of each shard by the folder that it is to be written to, in order.
-        items: returns the items of some consecutive rows; for the thread that began the build.
+        shards: Rows of each shard by the folder that the shard is to be written to, in order.
+        items: Function that returns the items of some consecutive rows; for the thread that began
+            the build.
     """
 
     target: Target
@@ -49,11 +50,12 @@ class ShardEncoding(Protocol):
 
         Args:
             work: Work to be done.
-            progress: advanced with the items.
-            seconds: gets the time by stage; together the time that this took.
+            progress: Progress, advanced by the items.
+            seconds: Times by stage, to which the times of this call are added; together they are
+                the time that it took.
 
         Raises:
-            OSError: the disk is full, or cannot be written.
+            OSError: If the disk is full, or cannot be written.
             ClusterError: If the nodes that encode are unavailable, or fail repeatedly.
         """
         ...
@@ -69,7 +71,7 @@ class LocalEncoding:
 
         Args:
             network: Network on its device, in evaluation mode.
-            settings: the batch size, the readers and the limits of photos.
+            settings: Batch size, number of readers and limits of photos.
             regions: Regions of the photos, for a network that reads regions.
         """
         self._network = network

@@ -50,9 +50,9 @@ class ShardFormat:
     """Format of a shard's arrays.
 
     Attributes:
-        embedding_dim: size of an embedding.
+        embedding_dim: Size of an embedding.
         codec: Codec of the tokens.
-        has_boxes: whether photos come with the boxes of their regions.
+        has_boxes: Whether photos are stored with the boxes of their regions.
     """
 
     embedding_dim: int
@@ -77,7 +77,7 @@ class Shard:
 
     Attributes:
         folder: Folder of its files.
-        left_out: items that could not be used.
+        left_out: Items that could not be used.
         format: Format of its arrays.
     """
 
@@ -128,12 +128,12 @@ def write_shard(
         folder: Folder to be written; it appears once the whole shard is on the disk.
         format: Format of the arrays.
         encoder: Encoder of the items.
-        batches: the items, prepared.
-        progress: advanced batch by batch.
-        seconds: gets the time of the stages "encode" and "write".
+        batches: Batches of prepared items.
+        progress: Progress, advanced batch by batch.
+        seconds: Times by stage, to which those of the stages "encode" and "write" are added.
 
     Raises:
-        OSError: the disk is full, or cannot be written.
+        OSError: If the disk is full, or cannot be written.
     """
     left_out: list[SkippedItem] = []
     with atomic_folder(folder) as partial:
@@ -165,7 +165,7 @@ def place_shard(folder: Path, files: Mapping[str, NDArray[np.uint8]]) -> None:
         files: Files as returned by `shard_files`.
 
     Raises:
-        OSError: the disk is full, or cannot be written.
+        OSError: If the disk is full, or cannot be written.
     """
     with atomic_folder(folder) as partial:
         for name, content in files.items():
@@ -231,10 +231,10 @@ def collection_source(
             empty.
         catalogue: Catalogue of the items.
         dtype: Form in which the tokens are stored.
-        batch_size: items that went through the network together.
+        batch_size: Number of items that went through the network together.
 
     Raises:
-        ConfigError: a codebook is to be made of no tokens.
+        ConfigError: If a codebook is to be made from no tokens.
     """
     codec = shards[0].format.codec
     if codec.dtype != dtype:

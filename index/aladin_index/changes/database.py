@@ -112,7 +112,7 @@ def copy_encodings(
     """Copy the encodings of some consecutive rows.
 
     Args:
-        source: a database of changes.
+        source: Database of changes.
         to: Destination database of a collection with the same token codec.
         rows: Rows in `source`.
         shift: Number added to each row number.

@@ -28,8 +28,8 @@ class ChangesReader:
 
         Args:
             path: Path of the database; it need not exist.
-            base_count: number of items of the generation's side.
-            dim: size of an embedding.
+            base_count: Number of items of the collection in the generation.
+            dim: Size of an embedding.
             codec: Codec of the collection's tokens.
         """
         self._path = path
@@ -62,7 +62,7 @@ class ChangesReader:
         database, it is read from the start; what was read before stays with those who have it.
 
         Raises:
-            IndexCorruptError: the database is damaged.
+            IndexCorruptError: If the database is damaged.
         """
         with self._lock:
             opened = self._added.identity

@@ -171,11 +171,11 @@ class CollectionChanges:
 
     Attributes:
         added: Reads the tokens and items of added rows on request.
-        base_count: number of items of the generation.
+        base_count: Number of items of the generation.
         embeddings: (added, d_match) float32 of all that was ever added.
         token_counts: (added,) int64, number of tokens of each.
-        removed: rows of either kind that are not to be found any more, int64.
-        sequence: number of the last removal, for those who ask what came after.
+        removed: Rows of either kind that are no longer found, int64.
+        sequence: Number of the last removal, for callers that request what came after it.
     """
 
     added: AddedItems
@@ -242,7 +242,7 @@ class CollectionChanges:
         """Return the live rows that pass a filter.
 
         Args:
-            passing: rows of the generation that pass it.
+            passing: Rows of the generation that pass the filter.
             filter: Filter to apply.
         """
         mask = np.concatenate([passing.mask, self.added.passing(filter, len(self.embeddings))])

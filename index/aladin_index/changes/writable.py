@@ -38,7 +38,7 @@ class WritableGeneration:
     """A generation to which changes can be added; its user holds the changes lock.
 
     Attributes:
-        generation: its number.
+        generation: Number of the generation.
     """
 
     def __init__(self, root: Path, generation: int, model_id: str) -> None:
@@ -46,7 +46,7 @@ class WritableGeneration:
 
         Raises:
             IndexMismatchError: If the generation was built with another model.
-            OSError: its manifest cannot be read.
+            OSError: If the manifest of the generation cannot be read.
         """
         self.generation = generation
         self._root = root
@@ -70,7 +70,7 @@ class WritableGeneration:
         """Return one collection.
 
         Raises:
-            NoSuchTargetError: the index was built without it.
+            NoSuchTargetError: If the index was built without the collection.
         """
         entry = self._manifest.side(target)
         if entry is None:
@@ -245,7 +245,7 @@ def insert_encoding(
         connection: Connection to a database of changes.
         row: Row of the item.
         embedding: (d_match,).
-        packed: its tokens.
+        packed: Packed tokens of the item.
     """
     arrays = [None if array is None else array.tobytes() for array in packed]
     values = (row, embedding.astype(np.float32).tobytes(), len(packed.values), *arrays)

@@ -28,11 +28,11 @@ class NewItems:
     """Encoded items to be added to one collection.
 
     Attributes:
-        items: their rows are numbered when they are added, whatever they say.
+        items: Items; their rows are numbered when they are added, regardless of the rows given.
         embeddings: (items, d_match) float32, L2-normalised.
         tokens: (tokens, d_align) float32, one item's after the other's.
         lengths: (items,) int64, number of tokens of each item.
-        photos: uploaded ones that the items' paths name; written before the items are.
+        photos: Uploaded photos that the items' paths name; written before the items are.
     """
 
     items: Sequence[StoredItem]
@@ -47,9 +47,9 @@ class AddReport(NamedTuple):
 
     Attributes:
         generation: Generation that was changed.
-        added: ids that were not there.
-        replaced: ids whose items gave way to the new ones.
-        skipped: ids that were there already, and whose items stay.
+        added: Ids that did not exist before.
+        replaced: Ids whose items were replaced by the new ones.
+        skipped: Ids that existed already and whose items were kept.
     """
 
     generation: int
@@ -63,8 +63,8 @@ class DeleteReport(NamedTuple):
 
     Attributes:
         generation: Generation that was changed.
-        deleted: ids that are gone.
-        missing: ids that were not there.
+        deleted: Ids that were deleted.
+        missing: Ids that did not exist.
     """
 
     generation: int
@@ -126,7 +126,7 @@ class ChangesWriter:
         """Return the ids among `ids` that are in the index.
 
         Raises:
-            NoSuchTargetError: the index has no such side.
+            NoSuchTargetError: If the index has no such collection.
         """
         with self._exclusive() as live:
             side = live.side(target)
@@ -136,18 +136,18 @@ class ChangesWriter:
         """Add items atomically.
 
         Args:
-            target: the side to add to.
-            new: encoded by the index's own model; an id may come twice.
+            target: Collection to add to.
+            new: Items encoded by the index's own model; an id may occur twice.
             on_duplicate: What to do if an id exists already: "error" rejects the whole call,
                 "replace" replaces the old item by the new one, "skip" keeps the old one.
 
         Raises:
-            DuplicateItemError: an id is there already, and that is an error.
-            NoSuchTargetError: the index has no such side.
-            IndexMismatchError: the index was built with another model.
-            ShapeError: the encodings are not of the index's dimensions.
-            InputError: too many distinct metadata fields would have an index for filters.
-            IndexWriteError: the disk is full, or cannot be written.
+            DuplicateItemError: If an id exists already, and that is an error.
+            NoSuchTargetError: If the index has no such collection.
+            IndexMismatchError: If the index was built with another model.
+            ShapeError: If the encodings do not have the index's dimensions.
+            InputError: If too many distinct metadata fields would have an index for filters.
+            IndexWriteError: If the disk is full, or cannot be written.
         """
         with self._exclusive() as live:
             side = live.side(target)
@@ -182,15 +182,16 @@ class ChangesWriter:
         """Remove items atomically.
 
         Args:
-            target: the side to remove from.
+            target: Collection to remove from.
             ids: Ids of the items.
-            ignore_missing: go on where an id is not there; else nothing of the call is applied.
+            ignore_missing: Whether to continue if an id does not exist; otherwise nothing of the
+                call is applied.
 
         Raises:
-            UnknownItemError: an id is not there, and that is an error.
-            NoSuchTargetError: the index has no such side.
-            IndexMismatchError: the index was built with another model.
-            IndexWriteError: the disk is full, or cannot be written.
+            UnknownItemError: If an id does not exist, and that is an error.
+            NoSuchTargetError: If the index has no such collection.
+            IndexMismatchError: If the index was built with another model.
+            IndexWriteError: If the disk is full, or cannot be written.
         """
         with self._exclusive() as live:
             side = live.side(target)

@@ -38,8 +38,8 @@ class WorkerSettings:
     """Resources that each worker takes from its node, and the number of workers.
 
     Attributes:
-        cpus: cores of a worker; as many threads compute in it.
-        gpus: graphics cards of a worker: 1 where the network runs on one, else 0.
+        cpus: Number of cores of a worker, which computes in as many threads.
+        gpus: Number of graphics cards of a worker: 1 if the network runs on one, else 0.
         workers: Number of workers to request, or None for as many as the nodes hold, including
             nodes that join later.
         start_timeout_s: How long to wait while there is no worker at all, at the start or after
@@ -55,7 +55,7 @@ class WorkerSettings:
         """Check the values.
 
         Raises:
-            ConfigError: a number that is too small.
+            ConfigError: If a number is too small.
         """
         for name, value, least in (
             ("cpus", self.cpus, 1),
@@ -77,7 +77,7 @@ class _Worker:
     Attributes:
         actor: Ray's handle of it.
         asked_s: Time of the request, by `time.monotonic`.
-        host: name of its machine; empty until it has started.
+        host: Name of the worker's machine; empty until it has started.
     """
 
     actor: Any
@@ -103,7 +103,8 @@ class WorkerPool:
             recipe: Ray's reference to the `Recipe` in its object store.
             build: Build id in the recipe.
             settings: Resources of each worker, and the maximum number of workers.
-            check: raises an `AladinError` if a worker that has started cannot be used.
+            check: Function that raises an `AladinError` if a worker that has started cannot be
+                used.
         """
         self._ray = ray
         self._recipe = recipe
@@ -127,8 +128,9 @@ class WorkerPool:
         """Encode some shards on the workers.
 
         Args:
-            shards: rows of each by the folder that names it.
-            order_of: reads what a worker needs; called when one is free for the shard.
+            shards: Rows of each shard by the folder that names it.
+            order_of: Function that reads what a worker needs; called when a worker is free for the
+                shard.
 
         Yields:
             The shards as they get ready, in any order.

@@ -49,7 +49,7 @@ def connected(address: str) -> Generator[Any]:
         The module `ray`.
 
     Raises:
-        ConfigError: Ray is not installed, or this is no address.
+        ConfigError: If Ray is not installed, or the address is not valid.
         ClusterError: If the address does not respond, or the cluster cannot be used from here.
     """
     ray = _ray()
@@ -113,7 +113,7 @@ class RayEncoding:
         """Store the arguments; no worker is started, since there may be nothing to encode.
 
         Args:
-            pool_of: makes the pool; called once.
+            pool_of: Function that makes the pool; called once.
         """
         self._pool_of = pool_of
         self._pool: WorkerPool | None = None
@@ -175,7 +175,7 @@ def ray_encoding(
         checkpoint_folder: Checkpoint folder of the network.
         settings: Settings of the build; device and readers apply to each worker.
         workers: Resources of the workers.
-        open_regions: opens the regions of photos on a node; a function that can be pickled.
+        open_regions: Function that opens the regions of photos on a node; it must be picklable.
 
     Yields:
         For the `encoding` of `aladin_index.build.builder.build_index`.
@@ -217,7 +217,7 @@ def _check_readable(shard: EncodedShard) -> None:
     """Reject a shard of a node that cannot read files which this machine can.
 
     Raises:
-        ClusterError: photos were left out that are there.
+        ClusterError: If photos were skipped that exist.
     """
     for file in shard.unreadable:
         if os.access(file, os.R_OK):

@@ -39,12 +39,12 @@ class WorkerRecipe:
     """Everything that a node needs to encode as the build machine would.
 
     Attributes:
-        build: a name that no other build has; temporary folders on a node have it in theirs.
-        checkpoint: bytes of the checkpoint's files by name.
+        build: Unique name of the build; temporary folders on a node contain it in their names.
+        checkpoint: Bytes of the checkpoint's files by name.
         settings: Settings of the build, adapted to the node: its device and its readers.
         threads: Number of compute threads.
-        open_regions: opens the regions of photos on the node, by the same paths as here, for a
-            network that reads regions; a function of a module, which can be sent.
+        open_regions: Function that opens the regions of photos on the node, by the same paths as
+            here, for a network that reads regions; it is a function of a module, which can be sent.
     """
 
     build: str
@@ -59,7 +59,7 @@ class WorkerFacts:
     """Facts that a worker reports once it can encode.
 
     Attributes:
-        host: name of its machine.
+        host: Name of the worker's machine.
         versions: Versions of the packages that affect encodings, by name.
     """
 
@@ -72,9 +72,9 @@ class ShardOrder:
     """A shard to encode.
 
     Attributes:
-        target: the side.
+        target: Collection that the shard belongs to.
         rows: Rows of its items in the build's input.
-        items: the items.
+        items: Items of the shard.
     """
 
     target: Target
@@ -87,9 +87,9 @@ class EncodedShard:
     """A shard that was encoded on a node.
 
     Attributes:
-        host: name of the machine that did it.
-        files: their bytes by name, see `aladin_index.build.shards.shard_files`.
-        unreadable: files of left-out photos that this machine cannot read.
+        host: Name of the machine that encoded the shard.
+        files: Bytes of the shard's files by name, see `aladin_index.build.shards.shard_files`.
+        unreadable: Files of skipped photos that this machine cannot read.
         seconds: Seconds by stage.
     """
 
@@ -112,7 +112,7 @@ class ShardWorker:
 
         Raises:
             CheckpointError: If the checkpoint cannot be loaded.
-            DataError: the regions cannot be opened.
+            DataError: If the regions cannot be opened.
         """
         recipe = self._recipe
         torch.set_num_threads(recipe.threads)

@@ -121,7 +121,7 @@ class FaissCard:
             library: FAISS; the wheel without support for cards lacks half of it.
 
         Raises:
-            RuntimeError: the wheel or the card cannot.
+            RuntimeError: If the FAISS wheel or the graphics card does not support it.
         """
         if not hasattr(library, "StandardGpuResources"):
             raise RuntimeError("this FAISS was built without support for cards (faiss-cpu)")
@@ -143,7 +143,8 @@ class FaissCard:
             embeddings: (items, dim), of the ANN; may be a memory map.
 
         Raises:
-            OwnerFailedError: the card has no room for it, or has failed.
+            OwnerFailedError: If the graphics card does not have enough memory for it, or has
+                failed.
         """
         index = ann.faiss_index
         library = self._library
@@ -191,7 +192,7 @@ class GpuAnn:
         """Find near rows, see `aladin_index.ann.retrieval.FirstStage`.
 
         Raises:
-            OwnerFailedError: the card has failed.
+            OwnerFailedError: If the graphics card has failed.
         """
         wanted = max(math.ceil(count * self._ann.oversample), with_margin(count))
         wanted = min(wanted, self._ann.count)

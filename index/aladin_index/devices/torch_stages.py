@@ -37,7 +37,7 @@ class TorchExact:
                 bfloat16.
 
         Raises:
-            RuntimeError: the device has no room for them.
+            RuntimeError: If the device does not have enough memory for the embeddings.
         """
         count, dim = embeddings.shape
         self._device = device
@@ -52,7 +52,7 @@ class TorchExact:
         """Find near rows, see `aladin_index.ann.retrieval.FirstStage`.
 
         Raises:
-            RuntimeError: the device has failed.
+            RuntimeError: If the device has failed.
         """
         total = len(self._vectors)
         wanted = min(with_margin(count), total)
@@ -90,7 +90,8 @@ class TorchAlignment:
                 copied, unpacked.
 
         Raises:
-            RuntimeError: the device has no room for them in spite of the budget.
+            RuntimeError: If the device does not have enough memory for the tokens in spite of the
+                budget.
         """
         self._tokens = tokens
         self._device = device
@@ -116,7 +117,7 @@ class TorchAlignment:
         """Score items by late interaction, see `aladin_index.tokens.alignment.SecondStage`.
 
         Raises:
-            RuntimeError: the device has failed.
+            RuntimeError: If the device has failed.
         """
         if len(rows) == 0 or len(query) == 0:
             return np.zeros(len(rows), dtype=np.float32)

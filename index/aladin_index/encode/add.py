@@ -40,10 +40,10 @@ class AddSettings:
 
     Attributes:
         on_duplicate: What to do if an id exists already, see `ChangesWriter.add`.
-        batch_size: items that are encoded together and applied in one step.
-        readers: threads that read and decode photos.
+        batch_size: Number of items that are encoded together and applied in one step.
+        readers: Number of threads that read and decode photos.
         limits: Limits of a photo's size.
-        metadata: limits of an item's metadata.
+        metadata: Limits of an item's metadata.
     """
 
     on_duplicate: OnDuplicate = "error"
@@ -58,10 +58,10 @@ class AddCounts:
     """Numbers of items added by all batches so far.
 
     Attributes:
-        added: items with new ids.
-        replaced: items in the place of others.
-        skipped: items whose ids were there.
-        left_out: items that could not be used, with the reason.
+        added: Number of items with new ids.
+        replaced: Number of items that replaced others.
+        skipped: Number of items whose ids existed already.
+        left_out: Items that could not be used, with the reason.
     """
 
     added: int = 0
@@ -198,14 +198,14 @@ def check_new(
 
     Args:
         writer: Writer of the index.
-        target: the side to add to.
-        items: read to their end; only their ids are kept. What the source left out is passed
-            over.
-        metadata: limits of an item's metadata.
+        target: Collection to add to.
+        items: Items, read to their end; only their ids are kept. Items that the source skipped are
+            ignored.
+        metadata: Limits of an item's metadata.
 
     Raises:
-        DuplicateItemError: an id is in the index, or comes twice.
-        InputError: an item that no index could hold, or whose metadata is over a limit.
+        DuplicateItemError: If an id is in the index already, or occurs twice.
+        InputError: If there is an item that no index could hold, or whose metadata exceeds a limit.
     """
     seen: set[str] = set()
     for batch in _batches((item for item in items if not isinstance(item, SkippedItem)), 1000):
@@ -236,17 +236,18 @@ def add_items(
     Args:
         writer: Writer of the index.
         model: Model that the index was built with.
-        target: the side to add to.
-        items: read once, a few at a time in memory; with those that the source left out.
-        settings: options.
-        progress: advanced with the items that are done.
+        target: Collection to add to.
+        items: Items, read once and a few at a time in memory, including those that the source
+            skipped.
+        settings: Options of adding.
+        progress: Progress, advanced by the items that are done.
         regions: Regions of the images, for a network that reads regions.
 
     Raises:
-        DuplicateItemError: an id is there, and that is an error; earlier batches stay.
-        InputError: the network and `regions` do not go together, an item that no index could
-            hold, or metadata over a limit; earlier batches stay.
-        SearchIndexError: the index has no such side, or cannot be written.
+        DuplicateItemError: If an id exists already, and that is an error; earlier batches stay.
+        InputError: If the network and `regions` do not go together, there is an item that no index
+            could hold, or metadata exceeds a limit; earlier batches stay.
+        SearchIndexError: If the index has no such collection, or cannot be written.
     """
     progress = progress or NullProgress()
     progress.start(None, "photos" if target == "images" else "texts")

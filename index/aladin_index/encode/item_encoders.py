@@ -81,13 +81,13 @@ class ImageReader:
 
         Args:
             encoder: Image encoder of the index that is searched or extended.
-            data: undecoded.
-            source: names the photo in errors.
+            data: Undecoded bytes of the photo.
+            source: Name of the photo in error messages.
 
         Raises:
             ImageError: If the photo cannot be used.
-            OverloadedError: the memory to decode it did not become free in time.
-            RegionsNeededError: the model reads regions, and there is no detector or another one.
+            OverloadedError: If the memory to decode the photo did not become free in time.
+            RegionsNeededError: If the model reads regions, and there is no detector or another one.
         """
         if encoder.reads == "regions":
             detector = self._detector_for(encoder)
@@ -103,17 +103,17 @@ class ImageReader:
 
         Args:
             encoder: Image encoder of the index that is searched or extended.
-            data: an npz file.
+            data: Content of an npz file.
             photo: Undecoded picture file that the regions belong to, or None if not given.
-            source: names the regions in errors.
+            source: Name of the regions in error messages.
 
         Raises:
             RegionsTooLargeError: If the regions have too many bytes.
             RegionError: If the regions cannot be used, or come from another detector than the
                 model's.
-            ImageError: the photo cannot be used.
-            OverloadedError: the memory to decode the photo did not become free in time.
-            InputError: the model reads photos.
+            ImageError: If the photo cannot be used.
+            OverloadedError: If the memory to decode the photo did not become free in time.
+            InputError: If the model reads photos.
         """
         if encoder.reads == "photo":
             raise InputError(f"{source}: this index's model reads photos; send the photo instead")
@@ -163,7 +163,7 @@ def check_detector(encoder: ImageEncoder, detector: Detector | None) -> None:
         detector: None is never refused: ready-made regions may be sent.
 
     Raises:
-        ConfigError: the model reads photos, or regions of another detector.
+        ConfigError: If the model reads photos, or regions of another detector.
     """
     if detector is None:
         return

@@ -85,10 +85,10 @@ def prepared_batches(
 
     Args:
         encoder: Encoder of the items.
-        batches: rows and items; taken when they are needed, by the caller's thread.
-        readers: threads.
-        seconds: gets the time that the caller waits here, as that of the stages "read" and
-            "decode", by what share the threads spend on each.
+        batches: Rows and items of each batch; fetched on demand by the caller's thread.
+        readers: Number of threads.
+        seconds: Receives the time that the caller waits here, split between the stages "read" and
+            "decode" in proportion to the time that the threads spend on each.
 
     Yields:
         The items of a batch in order, those that cannot be used with the reason.

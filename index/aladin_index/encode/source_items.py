@@ -33,10 +33,10 @@ class ImageItem:
     """A photo to be indexed.
 
     Attributes:
-        id: the user's own, unique among the images.
+        id: ID assigned by the user, unique among the images.
         uri: Name that is shown for the photo.
         path: Absolute path of the photo's file, never shown to clients; not used for uploads.
-        text: a caption that is shown with the photo; it takes no part in the search.
+        text: Caption that is shown with the photo; not used by the search.
         metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
         offset: Offset of the photo in a file that contains several, such as a tar.
         length: Length of the photo in that file, in bytes, or None if the file is the photo.
@@ -68,10 +68,10 @@ class TextItem:
     """A text to be indexed.
 
     Attributes:
-        id: the user's own, unique among the texts.
-        text: the text itself.
+        id: ID assigned by the user, unique among the texts.
+        text: The text itself.
         metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
-        image_id: the image that the text describes, if any.
+        image_id: ID of the image that the text describes, if any.
     """
 
     id: str
@@ -90,7 +90,7 @@ def check_item(
 
     Args:
         item: Item as given by the source.
-        target: whether it is an image or a text; named in errors.
+        target: Kind of the item, image or text; named in error messages.
         limits: Limits of its metadata.
 
     Raises:
@@ -136,7 +136,7 @@ def stored_form(
 
     Args:
         item: Item as given by the source.
-        size_px: width and height of an upright photo; None for a text.
+        size_px: Width and height of the upright photo, or None for a text.
         boxes: Array (regions, 4) of a photo's regions, in fractions of its size, or None if not
             known.
     """
@@ -197,9 +197,8 @@ class PhotoPlaces:
         """Start with no photo checked.
 
         Args:
-            source: folder of the data set; photos outside of it are counted where there is no
-                root.
-            root: folder outside of which no photo is taken, or None to take photos from anywhere.
+            source: Folder of the data set; photos outside it are counted if there is no root.
+            root: Folder that all photos must be in, or None to accept photos from anywhere.
         """
         self._has_root = root is not None
         self._source = source
@@ -211,8 +210,8 @@ class PhotoPlaces:
         """Return why a photo is rejected, or None if it is accepted.
 
         Args:
-            path: absolute path of the photo's file.
-            uri: the photo as the source names it.
+            path: Absolute path of the photo's file.
+            uri: Name of the photo in the source.
 
         Returns:
             The reason, without a path, or None if the photo is taken.

@@ -32,7 +32,7 @@ class EngineIndex:
 
     Attributes:
         path: Folder with the location of the index and its model.
-        checkpoint: the model that the index was built with.
+        checkpoint: Model that the index was built with.
         client: Client of the vector database; closed together with this object.
         record: Record of the generation.
     """
@@ -61,7 +61,7 @@ class EngineIndex:
         """Return one collection for one search; no request is sent yet.
 
         Raises:
-            NoSuchTargetError: the index was built without it.
+            NoSuchTargetError: If the index was built without this collection.
         """
         entry = self.manifest.side(target)
         if entry is None:
@@ -111,7 +111,7 @@ def open_engine_index(
     Args:
         path: Folder with the model.
         client: Client of the vector database; closed with the index, and if this function raises.
-        checkpoint: already loaded, to be used in place of the copy in the folder.
+        checkpoint: Loaded checkpoint to use instead of the copy in the folder.
         device: Device of the network, or None for the CPU.
         generation: Generation to open instead of the live one.
 
@@ -119,8 +119,8 @@ def open_engine_index(
         IndexNotReadyError: If nothing is live, or there is no such generation.
         IndexMismatchError: If the schema version differs, or the index was pushed with another
             model.
-        IndexCorruptError: the record is damaged, or a file of the model is missing.
-        EngineUnavailableError: the engine does not answer.
+        IndexCorruptError: If the record is damaged or a file of the model is missing.
+        EngineUnavailableError: If the vector database does not respond.
     """
     try:
         if generation is None:
@@ -152,15 +152,16 @@ class EngineInfo:
     Attributes:
         path: Folder that represents the index.
         location: Location of the index in the vector database.
-        generation: the live one.
-        generations: all that are in the engine, oldest first, unfinished ones included.
+        generation: Number of the live generation.
+        generations: All generations in the vector database, oldest first, including unfinished
+            ones.
         schema_version: Schema version of its manifest.
-        model_id: sha256 of the weights that made it.
+        model_id: SHA-256 of the weights of the model that made the index.
         metric: Metric of the embeddings.
         default_candidates: Number of candidates of a search that does not specify one.
-        sides: images, texts or both, as they were pushed.
-        counts: items that each side has now.
-        changed: whether items were added or removed since it was pushed.
+        sides: Collections of images, texts or both, as they were pushed.
+        counts: Current number of items of each collection.
+        changed: Whether items were added or removed since the generation was pushed.
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         fitted_photos_indexed: See `Manifest`.
     """
@@ -191,8 +192,8 @@ def describe_engine_index(path: Path, location: EngineLocation, client: EngineCl
     Raises:
         IndexNotReadyError: If nothing is live.
         IndexMismatchError: If the schema version differs.
-        IndexCorruptError: its record is damaged.
-        EngineUnavailableError: the engine does not answer.
+        IndexCorruptError: If the record of the index is damaged.
+        EngineUnavailableError: If the vector database does not respond.
     """
     generation = require_live(client, path)
     record = read_generation(client, generation)

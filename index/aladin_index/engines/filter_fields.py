@@ -39,7 +39,7 @@ class NumberKey(NamedTuple):
     nanoseconds are larger.
 
     Attributes:
-        rounded: the nearest finite float.
+        rounded: The nearest finite float.
         rest: Remainder of an integer after rounding, -512 to 512; sign of an infinity; otherwise 0.
     """
 
@@ -74,7 +74,7 @@ class FilterFields:
     """Form of an item's metadata in a vector database.
 
     Attributes:
-        values: the terms of all fields, each once.
+        values: Terms of all fields, each once.
         numbers: Extent of the numbers of each field, by its `field_key`.
         texts: Extent of the texts of each field, by its `field_key`.
     """

@@ -39,13 +39,13 @@ class PushSettings:
     """Options of a push.
 
     Attributes:
-        batch_size: items that are handed to the engine's client together.
-        keep: generations that stay in the engine, the new one included.
+        batch_size: Number of items that are passed to the client of the vector database at a time.
+        keep: Number of generations to keep in the vector database, including the new one.
         ann_recall: Share of the exact nearest items that the first stage of the vector database has
             to find, in (0, 1]; the search width is chosen accordingly. None for the value that the
             index was built for.
-        discard_changes: go on where items were added to what is live in the engine, or removed
-            from it: the new generation does not have these changes.
+        discard_changes: Whether to continue if items were added to or removed from the live
+            generation in the vector database; the new generation does not contain these changes.
         unless_live: Do nothing if the live generation in the vector database was pushed from the
             index in its present state, into the same folder and with the same options.
     """
@@ -60,7 +60,7 @@ class PushSettings:
         """Check the values.
 
         Raises:
-            ConfigError: a number below 1, or a recall outside of (0, 1].
+            ConfigError: If a number is below 1 or the recall is outside (0, 1].
         """
         if self.ann_recall is not None and not 0 < self.ann_recall <= 1:
             raise ConfigError(
@@ -76,10 +76,10 @@ class PushReport(NamedTuple):
 
     Attributes:
         generation: Generation that is now live in the vector database.
-        counts: number of items of each side.
+        counts: Number of items of each collection.
         resumed: Number of these items that an interrupted push had already inserted.
         first_stages: Search width of each collection, and its recall.
-        dropped: generations that were removed.
+        dropped: Generations that were removed.
     """
 
     generation: int
@@ -104,7 +104,7 @@ def push_index(
     starts anew. Run one push at a time per name: when it ends, it removes unfinished ones.
 
     Args:
-        index: folder of an index of files; not changed.
+        index: Folder of an index in files; not changed.
         folder: Folder that will represent the index in the vector database; created or updated.
         location: Location of the index in the vector database.
         client: Client of that vector database; not closed.
@@ -113,11 +113,12 @@ def push_index(
 
     Raises:
         ConfigError: If there is an index of files at `folder`.
-        InputError: `index` is no index of files, or there are changes that would be lost, also
-            such as came while this ran.
-        EngineError: the engine refuses, or has not as many items as it was given.
-        EngineUnavailableError: the engine does not answer.
-        SearchIndexError: the index cannot be read, or the disk not be written.
+        InputError: If `index` is not an index in files, or changes would be lost, including changes
+            made during the push.
+        EngineError: If the vector database rejects a call, or does not hold as many items as were
+            sent to it.
+        EngineUnavailableError: If the vector database does not respond.
+        SearchIndexError: If the index cannot be read or the disk cannot be written.
     """
     progress = progress or NullProgress()
     with open_index(index) as opened, only_pusher(folder):

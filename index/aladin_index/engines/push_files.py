@@ -56,7 +56,7 @@ class PushSource:
 
     Attributes:
         manifest: Manifest of the index.
-        sides: its images, its texts or both.
+        sides: Collections of the index: images, texts or both.
     """
 
     def __init__(self, index: SearchIndex) -> None:
@@ -147,7 +147,7 @@ class NearestSoFar:
 
     Attributes:
         queries: (queries, dim) float32.
-        count: number of nearest items.
+        count: Number of nearest items.
     """
 
     def __init__(self, queries: NDArray[np.float32], count: int) -> None:
@@ -172,8 +172,8 @@ class NearestSoFar:
         Args:
             client: Client of the vector database.
             generation: Generation that contains all items seen.
-            target: the side.
-            recall_wanted: share of the nearest items to find.
+            target: Collection to calibrate.
+            recall_wanted: Share of the nearest items to find.
         """
         curve: list[RecallPoint] = []
         for width in client.first_stage(generation, target).widths or (None,):
@@ -215,10 +215,10 @@ def only_pusher(folder: Path) -> Generator[None]:
     """Lock the folder against other pushes, and convert errors of the disk.
 
     Args:
-        folder: created.
+        folder: Folder of the index; created if missing.
 
     Raises:
-        ConfigError: an index of files is there, or something else.
+        ConfigError: If the folder holds an index in files or something else.
         IndexWriteError: If another process pushes to it, or the disk cannot be written.
     """
     if (folder / CURRENT).exists():
@@ -239,8 +239,8 @@ def copy_photos(source: Path, folder: Path, items: Iterable[StoredItem]) -> None
     """Copy the photos that were uploaded: only the index has them.
 
     Args:
-        source: the index's folder.
-        folder: the new one.
+        source: Folder of the index.
+        folder: Folder of the new index.
         items: Items of the index; their photos are named by the hash of their content.
     """
     for item in items:
@@ -255,8 +255,8 @@ def write_folder(source: Path, folder: Path, model: ModelEntry, location: Engine
     """Write the model and the location of the index, each atomically.
 
     Args:
-        source: the index's folder.
-        folder: the new one.
+        source: Folder of the index.
+        folder: Folder of the new index.
         model: Model of the index.
         location: Location of the index in the vector database.
     """

@@ -43,8 +43,8 @@ class GenerationRecord:
         manifest: Manifest of the generation; it lists no files.
         codecs: Codec of each collection's tokens, with the data required to add items.
         source: Identity of what was pushed, see `aladin_index.engines.push_files`.
-        changed: whether items were added or removed since it was pushed; set before the first
-            one is.
+        changed: Whether items were added or removed since the push; set before the first change is
+            made.
     """
 
     manifest: Manifest
@@ -73,7 +73,7 @@ class GenerationRecord:
 
         Args:
             pieces: Pieces of a complete generation.
-            where: names the generation in errors.
+            where: Name of the generation in error messages.
 
         Raises:
             IndexMismatchError: If the schema version differs.
@@ -146,7 +146,7 @@ def require_live(client: EngineClient, path: Path) -> int:
 
     Raises:
         IndexNotReadyError: If there is none yet.
-        EngineUnavailableError: the engine does not answer.
+        EngineUnavailableError: If the vector database does not respond.
     """
     generation = client.live_generation()
     if generation is None:
@@ -160,8 +160,8 @@ def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
     Raises:
         IndexNotReadyError: If there is no such generation, or it is incomplete.
         IndexMismatchError: If the schema version differs.
-        IndexCorruptError: the record is damaged.
-        EngineUnavailableError: the engine does not answer.
+        IndexCorruptError: If the record is damaged.
+        EngineUnavailableError: If the vector database does not respond.
     """
     pieces = client.read_record(generation)
     where = f"{client.kind}: generation {generation}"
@@ -184,7 +184,7 @@ def item_from_text(text: str) -> StoredItem:
     """Deserialise the result of `item_text`.
 
     Raises:
-        IndexCorruptError: the text is not an item.
+        IndexCorruptError: If the text is not an item.
     """
     try:
         data: dict[str, Any] = dict.fromkeys(StoredItem._fields) | json.loads(text)

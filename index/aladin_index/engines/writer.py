@@ -64,8 +64,8 @@ class EngineWriter:
         """Return the ids among `ids` that are in the index.
 
         Raises:
-            NoSuchTargetError: the index has no such side.
-            EngineUnavailableError: the engine does not answer.
+            NoSuchTargetError: If the index has no such collection.
+            EngineUnavailableError: If the vector database does not respond.
         """
         with self._lock:
             record = self._live()
@@ -76,13 +76,13 @@ class EngineWriter:
         """Add items, see `aladin_index.changes.writer.ChangesWriter.add`.
 
         Raises:
-            DuplicateItemError: an id is there already, and that is an error.
-            InputError: an id, a text or metadata are not valid Unicode.
-            NoSuchTargetError: the index has no such side.
-            IndexMismatchError: the index was built with another model.
-            ShapeError: the encodings are not of the index's dimensions.
-            IndexWriteError: the disk cannot take an uploaded photo.
-            EngineUnavailableError: the engine does not answer.
+            DuplicateItemError: If an ID already exists and `on_duplicate` makes that an error.
+            InputError: If an ID, a text or metadata are not valid Unicode.
+            NoSuchTargetError: If the index has no such collection.
+            IndexMismatchError: If the index was built with another model.
+            ShapeError: If the encodings do not have the dimensions of the index.
+            IndexWriteError: If an uploaded photo cannot be written to the disk.
+            EngineUnavailableError: If the vector database does not respond.
         """
         with self._lock:
             record = self._live()
@@ -116,10 +116,10 @@ class EngineWriter:
         """Remove items, see `aladin_index.changes.writer.ChangesWriter.delete`.
 
         Raises:
-            UnknownItemError: an id is not there, and that is an error.
-            NoSuchTargetError: the index has no such side.
-            IndexMismatchError: the index was built with another model.
-            EngineUnavailableError: the engine does not answer.
+            UnknownItemError: If an ID does not exist and `ignore_missing` is not set.
+            NoSuchTargetError: If the index has no such collection.
+            IndexMismatchError: If the index was built with another model.
+            EngineUnavailableError: If the vector database does not respond.
         """
         with self._lock:
             record = self._live()

@@ -27,7 +27,7 @@ def map_array(path: Path, dimensions: int) -> NDArray[Any]:
         dimensions: Required number of dimensions.
 
     Raises:
-        DataError: missing, not such an array, or cut short.
+        DataError: If the file is missing, is not such an array or is truncated.
     """
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -42,7 +42,7 @@ def check_kind(path: Path, array: NDArray[Any], *kinds: str) -> None:
     """Check the kind of an array's numbers.
 
     Raises:
-        DataError: the dtype is none of `kinds`.
+        DataError: If the dtype is not one of `kinds`.
     """
     if array.dtype.name not in kinds:
         raise DataError(path, None, f"expected {' or '.join(kinds)}, got {array.dtype.name}")
@@ -62,12 +62,12 @@ def unit_vectors(path: Path, first: int, vectors: NDArray[Any]) -> NDArray[np.fl
     """Return vectors in float32; reject those that are not L2-normalised.
 
     Args:
-        path: named in errors.
-        first: number of the first row in the file.
+        path: Path of the file, named in error messages.
+        first: Number of the first row in the file.
         vectors: (rows, dim). What is not float32 has been rounded, and is normalised again.
 
     Raises:
-        DataError: a vector is not finite, or its norm is not 1.
+        DataError: If a vector is not finite or its norm is not 1.
     """
     exact = np.ascontiguousarray(vectors, dtype=np.float32)
     norms = np.linalg.norm(exact, axis=1)
@@ -83,13 +83,14 @@ def check_tokens(path: Path, first: int, tokens: PackedTokens, codec: TokenCodec
     """Reject tokens whose norms are impossible for a network's output.
 
     Args:
-        path: named in errors.
-        first: number of the first token in the file.
+        path: Path of the file, named in error messages.
+        first: Number of the first token in the file.
         tokens: Tokens in their stored form.
         codec: Codec that decodes them.
 
     Raises:
-        DataError: a centroid does not exist, or a token is not finite or not about of norm 1 or 0.
+        DataError: If a centroid does not exist, or a token is not finite or its norm is not
+            approximately 1 or 0.
     """
     if tokens.centroid_ids is not None and codec.centroids is not None:
         beyond = np.flatnonzero(tokens.centroid_ids >= len(codec.centroids))
@@ -127,11 +128,11 @@ class StoredTokens:
             layout: Layout of a collection with tokens.
             names: Names of its parts.
             rows: Number of embeddings in each part.
-            dim: size of a token of the network.
+            dim: Size of a token of the network.
 
         Raises:
-            DataError: a file is missing, is not what it should be, or is out of step.
-            IndexMismatchError: the tokens are of another size.
+            DataError: If a file is missing, has invalid content or does not match the other files.
+            IndexMismatchError: If the tokens have another size.
         """
         self.codec = _codec(layout, names[0], dim)
         self.packed = {name: _packed(layout, name, self.codec) for name in names}

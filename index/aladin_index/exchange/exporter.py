@@ -44,18 +44,18 @@ def export_index(
     folder appears when it is whole; a few thousand items are in memory at a time.
 
     Args:
-        index: folder of the index.
-        out: the new folder.
+        index: Folder of the index.
+        out: Folder to create for the export.
         progress: Receives the progress in items.
-        rows_a_part: items of a file, about.
+        rows_a_part: Approximate number of items of a file.
 
     Returns:
         The number of items of each side.
 
     Raises:
         ConfigError: If something exists at `out`.
-        InputError: all items of the index are removed.
-        SearchIndexError: the index cannot be read, or the disk not be written.
+        InputError: If all items of the index are removed.
+        SearchIndexError: If the index cannot be read or the disk cannot be written.
     """
     progress = progress or NullProgress()
     if out.exists():

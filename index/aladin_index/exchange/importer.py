@@ -79,11 +79,12 @@ class EncodedCollection:
         Args:
             layout: Layout of a collection with embeddings.
             dims: Dimensions of the network.
-            own: whether `aladin_index.exchange.exporter` wrote the folder, or another program.
+            own: Whether the folder was written by `aladin_index.exchange.exporter`, not by another
+                program.
 
         Raises:
-            DataError: a file is missing, is not what it should be, or is out of step.
-            IndexMismatchError: embeddings or tokens are of another size than the network's.
+            DataError: If a file is missing, has invalid content or does not match the other files.
+            IndexMismatchError: If embeddings or tokens differ in size from those of the network.
         """
         self._layout, self._dims = layout, dims
         names = layout.parts()
@@ -128,9 +129,9 @@ class EncodedCollection:
                 photos.
 
         Raises:
-            InputError: an id repeats.
-            DataError: the metadata is damaged; while the parts are read: an embedding or a token
-                is not L2-normalised, or the metadata is damaged.
+            InputError: If an ID repeats.
+            DataError: If the metadata is damaged; while the parts are read, also if an embedding or
+                a token is not L2-normalised.
         """
         self._items.check_ids()
         left_out: list[SkippedItem] = []
@@ -193,8 +194,8 @@ class ImportReport(NamedTuple):
     """Result of an import.
 
     Attributes:
-        generation: the new live generation.
-        counts: number of items of each side.
+        generation: The new live generation.
+        counts: Number of items of each collection.
         left_out: Items skipped: texts without a caption, photos outside of the root.
     """
 
@@ -219,10 +220,10 @@ def import_index(
 
     Args:
         folder: Folder of encodings, see `aladin_index.exchange.layout`.
-        checkpoint_folder: the network that made them, and that will encode the queries; copied
-            into a new index, and the only one that an existing index takes. Its calibration is
-            taken where the encodings' manifest has none.
-        out: folder of the index, new or existing.
+        checkpoint_folder: Folder of the network that made the encodings and that will encode the
+            queries. It is copied into a new index; an existing index accepts no other network. Its
+            calibration is used if the manifest of the encodings has none.
+        out: Folder of the index, new or existing.
         settings: Settings of the first stage, the filters and the candidates.
         token_dtype: Form in which tokens are to be stored, or None for their present form.
         progress: Receives the progress in items and vectors.
@@ -230,16 +231,16 @@ def import_index(
             None to accept all photos.
 
     Raises:
-        DataError: a file is missing, is not what it should be, or is out of step with the others;
+        DataError: If a file is missing, has invalid content or does not match the other files, or
             an embedding or a token is not L2-normalised.
-        IndexMismatchError: the encodings are of another size than the checkpoint's; by their
-            manifest, they are another model's or files have changed; or the index is another
-            model's.
-        InputError: an id repeats, or no text has a caption.
-        CheckpointError: the checkpoint cannot be loaded.
-        ConfigError: FAISS cannot build what the settings ask for, or `out` holds something else
+        IndexMismatchError: If the encodings differ in size from those of the checkpoint; if, by
+            their manifest, they belong to another model or files have changed; or if the index
+            belongs to another model.
+        InputError: If an ID repeats or no text has a caption.
+        CheckpointError: If the checkpoint cannot be loaded.
+        ConfigError: If FAISS cannot build what the settings ask for, or `out` holds something other
             than an index.
-        IndexWriteError: the disk is full or cannot be written, or the index is being built.
+        IndexWriteError: If the disk is full or cannot be written, or the index is being built.
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()

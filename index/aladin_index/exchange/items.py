@@ -97,7 +97,7 @@ def foreign_item(row: Mapping[str, Any], number: int, target: Target) -> StoredI
     is absolute: from which folder another is to be counted, is not known.
 
     Args:
-        row: values by column.
+        row: Values by column.
         number: Number of the row in the whole folder, starting at 0.
         target: Kind of the encoded items.
     """
@@ -216,10 +216,12 @@ class ItemSource:
             layout: Layout of the collection.
             names: Names of its parts.
             rows: Number of embeddings in each part.
-            own: whether `aladin_index.exchange.exporter` wrote the metadata, or another program.
+            own: Whether the metadata was written by `aladin_index.exchange.exporter`, not by
+                another program.
 
         Raises:
-            DataError: a part's metadata is missing, no parquet, or out of step.
+            DataError: If the metadata of a part is missing, is not a Parquet file or does not match
+                the other files.
         """
         self._layout = layout
         self._rows = dict(zip(names, rows, strict=True))
@@ -234,11 +236,11 @@ class ItemSource:
         """Yield the items of a part in chunks of some thousand.
 
         Args:
-            part: its name.
+            part: Name of the part.
             columns: Columns to read of another program's metadata, or None for all.
 
         Raises:
-            DataError: the metadata is damaged.
+            DataError: If the metadata is damaged.
         """
         target, number = self._layout.target, self._firsts[part]
         if not self.has_metadata:
@@ -258,7 +260,7 @@ class ItemSource:
         """Reject duplicate and invalid ids; holds eight bytes of each in memory.
 
         Raises:
-            InputError: two rows have one id, or one has what `check_id` refuses.
+            InputError: If two rows have the same ID, or an ID is rejected by `check_id`.
         """
         hashes = np.fromiter(self._checked_hashes(), dtype=np.int64)
         values, counts = np.unique(hashes, return_counts=True)

@@ -60,7 +60,7 @@ class CollectionLayout:
 
     Attributes:
         folder: Folder that contains the collection's folders.
-        target: images or texts.
+        target: Kind of the items, images or texts.
     """
 
     folder: Path
@@ -111,7 +111,7 @@ class CollectionLayout:
         """List the parts by the suffixes of their file names, in numerical order.
 
         Raises:
-            DataError: two parts have one number.
+            DataError: If two parts have the same number.
         """
         folder = self.embeddings("").parent
         pattern = re.compile(rf"{self.prefix}_emb_(\d+)\.npy")
@@ -150,11 +150,11 @@ class ExchangeCollection:
     """Images or texts of a folder of encodings.
 
     Attributes:
-        count: number of items.
-        part_rows: items of each part.
-        embedding_dim: size of an embedding.
-        token_dim: size of a token.
-        token_dtype: form of the tokens.
+        count: Number of items.
+        part_rows: Number of items of each part.
+        embedding_dim: Size of an embedding.
+        token_dim: Size of a token.
+        token_dtype: Storage format of the tokens.
     """
 
     count: int
@@ -170,12 +170,12 @@ class ExchangeManifest:
 
     Attributes:
         schema_version: Schema version of the folder's layout.
-        model_id: sha256 of the weights that made the encodings.
+        model_id: SHA-256 of the weights of the model that made the encodings.
         metric: Metric of the embeddings.
         images: None if there are none.
         texts: None if there are none.
         calibration: Calibration of the scores of such encodings, or None if there is none.
-        files: every other file by its path below the folder.
+        files: All other files, by path relative to the folder.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -230,7 +230,7 @@ def check_files(folder: Path, manifest: ExchangeManifest, files: dict[str, FileE
         files: Files that were found in the folder.
 
     Raises:
-        IndexMismatchError: a file is missing, is one too many, or is not what it was.
+        IndexMismatchError: If a file is missing, unexpected or changed.
     """
     for name in sorted(manifest.files.keys() | files.keys()):
         expected, found = manifest.files.get(name), files.get(name)

@@ -76,8 +76,8 @@ def check_folder(root: Path) -> None:
     """Reject a folder that contains something other than an index.
 
     Args:
-        root: folder that an index is to be written to. It may be missing or empty, or hold an
-            index, or what a build or a push left that was cut short.
+        root: Folder that an index is to be written to. It may be missing or empty, or hold an index
+            or the remains of an interrupted build or push.
 
     Raises:
         ConfigError: If it is a file, or contains something else, such as photos.
@@ -107,7 +107,7 @@ def lock_file(root: Path) -> TextIO:
     """Create the folder of an index if it is missing, and open its lock file.
 
     Raises:
-        ConfigError: the folder holds something else.
+        ConfigError: If the folder holds something else.
         UnwritableFolderError: If the folder cannot be created, or is not writable.
     """
     check_folder(root)
@@ -129,8 +129,8 @@ def only_builder(root: Path) -> Generator[None]:
         root: Index folder; created.
 
     Raises:
-        InputError: an engine keeps the index.
-        ConfigError: the folder holds something else than an index.
+        InputError: If the index is kept in a vector database.
+        ConfigError: If the folder holds something other than an index.
         IndexWriteError: If another process is building it, or it is not writable.
     """
     check_kept_in_files(root)
@@ -156,7 +156,7 @@ def remove_folder(root: Path, folder: Path) -> None:
 
     Args:
         root: Index folder.
-        folder: e.g. of a generation; there.
+        folder: Existing folder to remove, e.g. that of a generation.
     """
     doomed = root / f".{folder.parent.name}-{folder.name}.partial"
     shutil.rmtree(doomed, ignore_errors=True)
@@ -221,7 +221,7 @@ def changes_lock(root: Path) -> Generator[None]:
         root: Folder of an existing index.
 
     Raises:
-        OSError: the folder cannot be written.
+        OSError: If the folder cannot be written.
     """
     path = root / CHANGES_LOCK
     while True:
@@ -240,7 +240,7 @@ class GenerationLease:
     """A shared lock on a generation; the kernel releases it if the process dies.
 
     Attributes:
-        generation: its number.
+        generation: Number of the generation.
     """
 
     def __init__(self, generation: int, descriptor: int) -> None:
@@ -265,7 +265,7 @@ def lease_live_generation(root: Path) -> GenerationLease:
 
     Raises:
         IndexNotReadyError: If nothing was published yet.
-        IndexCorruptError: CURRENT names no generation, or it has no manifest.
+        IndexCorruptError: If CURRENT names no generation, or the generation has no manifest.
     """
     while True:
         generation = live_generation(root)

@@ -73,8 +73,8 @@ class EngineLocation:
             collections.
         shards: Number of shards of each collection of a new generation.
         replicas: Number of replicas of each shard.
-        index: the first stage that the engine builds: "hnsw", "ivf_flat" ...; each engine has
-            its own.
+        index: First stage that the vector database builds: "hnsw", "ivf_flat" ...; the choices
+            depend on the vector database.
         index_params: Parameters of building the vector index.
         search_params: Parameters of searching the vector index.
         consistency: Consistency of reads, by the name that the vector database uses.
@@ -148,7 +148,7 @@ def location_of(path: Path) -> EngineLocation | None:
     """Return the location of a folder's index, or None if it is in the folder's own files.
 
     Raises:
-        IndexMismatchError: the file is of another schema version.
+        IndexMismatchError: If the file has another schema version.
         IndexCorruptError: If the file was not written by `write_location`.
     """
     file = path / ENGINE_FILE
@@ -199,7 +199,7 @@ def check_kept_in_files(root: Path) -> None:
     """Reject operations of indexes of files if a vector database stores the index.
 
     Raises:
-        InputError: an engine keeps it.
+        InputError: If the index is kept in a vector database.
     """
     if (root / ENGINE_FILE).exists():
         raise InputError(
@@ -212,9 +212,9 @@ def live_generation(root: Path) -> int:
     """Return the number of the live generation of an index of files.
 
     Raises:
-        InputError: an engine keeps the index.
+        InputError: If the index is kept in a vector database.
         IndexNotReadyError: If there is no index, or nothing was published yet.
-        IndexCorruptError: CURRENT names no generation of this index.
+        IndexCorruptError: If CURRENT names no generation of this index.
     """
     path = root / CURRENT
     try:

@@ -29,7 +29,7 @@ class FileEntry:
     """Expected size and checksum of a file.
 
     Attributes:
-        bytes: its length; checked whenever the index is opened.
+        bytes: Length of the file; checked whenever the index is opened.
         sha256: SHA-256 of its content; checked by `aladin_index.generations.verify`.
     """
 
@@ -42,9 +42,10 @@ class RecallPoint:
     """Recall of one setting of the ANN search.
 
     Attributes:
-        search_width: efSearch or nprobe; None where every item is compared.
-        oversample: items asked of the ANN for each one wanted; the best by exact cosine stay.
-        recall: ann_recall, the share of the exact nearest items that are found.
+        search_width: Value of efSearch or nprobe, or None if every item is compared.
+        oversample: Number of items requested from the ANN index for each one wanted; the best by
+            exact cosine are kept.
+        recall: Value of ann_recall, the share of the exact nearest items that are found.
         search_ms: Median time of the first stage for one query in ms, on the machine that measured
             it, or None if not timed, as in a build, whose output is deterministic.
     """
@@ -62,14 +63,15 @@ class AnnEntry:
     Attributes:
         asked: Value that the user requested: "auto", "exact" or a factory string.
         memory_budget_bytes: Limit for "auto", for all collections together, or None for no limit.
-        factory: the string that FAISS made it from.
-        search_width: efSearch or nprobe of a search; None where every item is compared.
-        oversample: items asked of the ANN for each one wanted; the best by exact cosine stay.
-        recall: ann_recall, the share of the exact nearest items that a search finds.
-        recall_at: number of nearest items the recall was measured at.
-        recall_queries: number of queries it was measured with.
+        factory: Factory string that FAISS made the index from.
+        search_width: Value of efSearch or nprobe of a search, or None if every item is compared.
+        oversample: Number of items requested from the ANN index for each one wanted; the best by
+            exact cosine are kept.
+        recall: Value of ann_recall, the share of the exact nearest items that a search finds.
+        recall_at: Number of nearest items that the recall was measured at.
+        recall_queries: Number of queries that the recall was measured with.
         recall_wanted: Recall that the index was chosen for.
-        curve: the ways that were measured, from the narrowest search on.
+        curve: Measured operating points, starting with the narrowest search.
     """
 
     asked: str = "auto"
@@ -89,9 +91,9 @@ class FidelityPoint:
     """Fidelity of one number of candidates to the exhaustive second stage.
 
     Attributes:
-        candidates: handed to the second stage.
-        fidelity: share of the exhaustive order's top hits that two-stage search has as well.
-        search_ms: median time of retrieving and re-ranking, on the machine that measured.
+        candidates: Number of candidates that are passed to the second stage.
+        fidelity: Share of the top hits of the exhaustive order that two-stage search also returns.
+        search_ms: Median time of retrieving and re-ranking, on the machine of the measurement.
     """
 
     candidates: int
@@ -104,12 +106,12 @@ class Tuning:
     """Number of candidates that `aladin index tune` chose for a collection.
 
     Attributes:
-        candidates: the fewest that reach the fidelity wanted.
-        fidelity: reached with them.
+        candidates: Smallest number of candidates that reaches the fidelity wanted.
+        fidelity: Fidelity that is reached with these candidates.
         fidelity_wanted: Requested fidelity.
-        at: number of top hits that are compared.
-        queries: number of queries it was measured with.
-        curve: all numbers that were measured, ascending.
+        at: Number of top hits that are compared.
+        queries: Number of queries that the fidelity was measured with.
+        curve: All measured numbers of candidates, ascending.
     """
 
     candidates: int
@@ -125,14 +127,14 @@ class CollectionEntry:
     """Images or texts of a generation.
 
     Attributes:
-        count: number of items.
-        left_out: number of items given to the build that could not be used.
-        embedding_dim: size of an embedding.
-        token_dim: size of a token.
-        token_count: number of tokens of all items.
+        count: Number of items.
+        left_out: Number of items given to the build that could not be used.
+        embedding_dim: Size of an embedding.
+        token_dim: Size of a token.
+        token_count: Number of tokens of all items.
         token_dtype: Form in which tokens are stored.
         filter_fields: Metadata fields with an index for filters, or None for all fields.
-        ann: the first stage.
+        ann: Entry of the first stage.
         tuning: Tuning of the second stage, or None if not tuned.
     """
 
@@ -152,7 +154,7 @@ class ModelEntry:
     """The model that made the index.
 
     Attributes:
-        id: sha256 of its weights.
+        id: SHA-256 of the weights of the model.
         files: Files of the copy in ``INDEX/model``.
     """
 
@@ -166,7 +168,7 @@ class Manifest:
 
     Attributes:
         schema_version: Schema version of this layout.
-        generation: its number.
+        generation: Number of the generation.
         metric: Metric of the embeddings.
         default_candidates: Number of candidates of a search that does not specify one, if the
             collection was not tuned.
@@ -176,10 +178,10 @@ class Manifest:
         images: None if the index has no images.
         texts: None if the index has no texts.
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
-        fitted_photos_indexed: share of the photos that the calibration was fitted on that are
-            among the images, estimated from a sample; None if the calibration was fitted to this
-            index (`aladin calibrate --index`) or does not record its photos, or without images.
-        files: every file by its path below the generation's folder.
+        fitted_photos_indexed: Share of the photos that the calibration was fitted on that are among
+            the images, estimated from a sample; or None if the calibration was fitted to this index
+            (`aladin calibrate --index`) or does not record its photos, or if there are no images.
+        files: All files, by path relative to the folder of the generation.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -235,7 +237,7 @@ def read_manifest(folder: Path) -> Manifest:
 
     Raises:
         IndexMismatchError: If the schema version differs.
-        IndexCorruptError: missing, changed, or not a manifest.
+        IndexCorruptError: If the manifest is missing, changed or not a manifest.
     """
     path = folder / MANIFEST
     try:
@@ -278,7 +280,7 @@ def check_lengths(folder: Path, files: dict[str, FileEntry]) -> None:
     """Compare file sizes on disk with those of a manifest, without reading the files.
 
     Raises:
-        IndexCorruptError: a file is missing or of another length.
+        IndexCorruptError: If a file is missing or has another length.
     """
     for name, entry in files.items():
         try:

@@ -27,10 +27,10 @@ class NpyWriter:
         Args:
             path: Path of the new file.
             dtype: Dtype of the array; the parts are converted.
-            row_shape: shape of one row; the parts have the shape (rows, *row_shape).
+            row_shape: Shape of one row; the parts have the shape (rows, *row_shape).
 
         Raises:
-            OSError: the file cannot be made.
+            OSError: If the file cannot be created.
         """
         self._path = path
         self._dtype = np.dtype(dtype)
@@ -48,8 +48,8 @@ class NpyWriter:
             part: (rows, *row_shape).
 
         Raises:
-            OSError: the disk is full, or cannot be written.
-            ValueError: the rows are of another shape.
+            OSError: If the disk is full or cannot be written.
+            ValueError: If the rows have another shape.
         """
         if part.shape[1:] != self._row_shape:
             expected = ("rows", *self._row_shape)
@@ -61,7 +61,7 @@ class NpyWriter:
         """Complete the file; flushing it to disk is left to the publisher of its folder.
 
         Raises:
-            OSError: the disk is full, or cannot be written.
+            OSError: If the disk is full or cannot be written.
         """
         if self._file.closed:
             return
@@ -104,14 +104,14 @@ def write_npy(
     """Write an array of a known shape part by part, holding one part in memory at a time.
 
     Args:
-        path: the file.
+        path: Path of the file.
         dtype: Dtype of the array; the parts are converted.
         shape: Shape of the whole array.
-        parts: pieces along axis 0, in order.
+        parts: Pieces along axis 0, in order.
 
     Raises:
         OSError: the disk is full, or cannot be written.
-        ValueError: the parts do not add up to `shape`.
+        ValueError: If the parts do not add up to `shape`.
     """
     with NpyWriter(path, dtype, shape[1:]) as writer:
         for part in parts:
@@ -126,11 +126,11 @@ def map_npy(
     """Map an array of a known shape without reading it.
 
     Args:
-        path: the file.
-        dtype: expected.
-        shape: expected.
-        random: rows are read here and there. On a cold page cache the kernel's read-ahead then
-            costs some forty times what is needed; it is turned off.
+        path: Path of the file.
+        dtype: Expected dtype.
+        shape: Expected shape.
+        random: Whether rows are read at random positions. With a cold page cache, the kernel's
+            read-ahead then costs about forty times what is needed; it is turned off.
 
     Raises:
         IndexCorruptError: If the file is not such an array.

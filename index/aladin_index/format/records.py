@@ -47,7 +47,7 @@ class SkippedItem(NamedTuple):
     """An item that cannot be used.
 
     Attributes:
-        id: the user's own.
+        id: ID assigned by the user.
         reason: Reason in words.
     """
 
@@ -62,7 +62,7 @@ def read_skipped(folder: Path) -> list[SkippedItem]:
         folder: Folder of the collection, in the folder of its generation.
 
     Raises:
-        IndexCorruptError: the list cannot be read.
+        IndexCorruptError: If the list cannot be read.
     """
     path = folder / SKIPPED
     try:
@@ -80,11 +80,11 @@ class Evaluation:
 
     Attributes:
         generation: Generation that was measured.
-        model_id: sha256 of the weights that encoded the queries and the items.
-        data: names the data set, for people.
+        model_id: SHA-256 of the weights of the model that encoded the queries and the items.
+        data: Human-readable name of the data set.
         split: Split of the data set, or None for all of it.
-        images: number of photos that were evaluated.
-        texts: number of captions that were evaluated.
+        images: Number of photos that were evaluated.
+        texts: Number of captions that were evaluated.
         measured_at_s: Time of the measurement, in seconds since 1970.
         figures: Figures as `aladin evaluate --json` prints them.
         curve: Quality against the number of candidates, as ``--curve FILE.json`` writes it, or None
@@ -138,7 +138,7 @@ def store_evaluation(root: Path, evaluation: Evaluation) -> None:
 
     Raises:
         IndexMismatchError: If another model made the generation.
-        IndexWriteError: the index cannot be written, or the generation is gone.
+        IndexWriteError: If the index cannot be written or the generation no longer exists.
     """
     try:
         # Also prevents the removal of the generation meanwhile, see `drop_evaluations`.
@@ -169,7 +169,7 @@ def read_evaluations(root: Path, generation: int) -> list[Evaluation]:
         generation: Number of a generation on disk.
 
     Raises:
-        IndexMismatchError: the file is of another schema version.
+        IndexMismatchError: If the file has another schema version.
         IndexCorruptError: If the file cannot be read.
     """
     path = evaluations_file(root, generation)
@@ -198,7 +198,7 @@ def drop_evaluations(root: Path) -> None:
         root: Index folder.
 
     Raises:
-        OSError: the disk cannot be written.
+        OSError: If the disk cannot be written.
     """
     if not (root / EVALUATIONS).is_dir():
         return

@@ -34,7 +34,8 @@ class EncodedPart(NamedTuple):
     """Some items with their encodings; generations are made from such parts.
 
     Attributes:
-        items: rows are numbered as they are written, whatever they say.
+        items: Items of the part; rows are numbered in the order of writing, regardless of the
+            items' own row numbers.
         embeddings: (items, d_match) float32, L2-normalised.
         tokens: Tokens of all items, concatenated, packed by the collection's codec.
         lengths: (items,) int64, number of tokens of each item.
@@ -51,12 +52,12 @@ class CollectionSource:
     """Source of one collection of a new generation.
 
     Attributes:
-        embedding_dim: size of an embedding.
+        embedding_dim: Size of an embedding.
         codec: Codec that packed the tokens of the parts.
-        parts: the items in the order of their rows; read once. Ids are unique, which whoever
-            makes the parts has seen to.
-        left_out: items that could not be used; read when all parts were.
-        count: number of items, if it is known; for the progress alone.
+        parts: Items in the order of their rows; read once. The creator of the parts must ensure
+            that IDs are unique.
+        left_out: Items that could not be used; read after all parts.
+        count: Number of items, if known; used only for the progress.
         tuning: Tuning of the second stage, kept from an earlier generation, or None if not tuned.
     """
 
@@ -72,8 +73,8 @@ class CollectionCounts(NamedTuple):
     """Numbers of items and tokens written.
 
     Attributes:
-        items: number of items.
-        tokens: number of tokens of all items.
+        items: Number of items.
+        tokens: Number of tokens of all items.
     """
 
     items: int
@@ -99,15 +100,15 @@ def write_collection(
     Args:
         folder: Folder of the collection; it exists and is empty.
         parts: Parts in the order of the rows.
-        embedding_dim: size of an embedding.
+        embedding_dim: Size of an embedding.
         codec: Codec that packed the parts' tokens.
         filter_fields: Metadata fields that get an index, or None for all fields.
-        progress: advanced with the items that are written.
+        progress: Progress, advanced by the number of items written.
 
     Raises:
-        OSError: the disk is full, or cannot be written.
-        sqlite3.Error: the same, met by the database.
-        ValueError: the arrays of a part do not fit together.
+        OSError: If the disk is full or cannot be written.
+        sqlite3.Error: If the database finds that the disk is full or cannot be written.
+        ValueError: If the arrays of a part do not match.
     """
     with ExitStack() as files:
         arrays = _ArrayWriters(folder, embedding_dim, codec, files)
@@ -171,7 +172,7 @@ class FittedPhotos:
         """Start with a count of zero.
 
         Args:
-            calibration: the generation's calibration, if it has one.
+            calibration: Calibration of the generation, if it has one.
         """
         sample = None if calibration is None else calibration.fitted_on.photo_sample
         self._sample = frozenset(sample or ())

@@ -41,13 +41,14 @@ class CompactReport(NamedTuple):
 
     Attributes:
         generation: Generation that is now live; the previous one if there were no changes.
-        counts: number of items of each side.
-        added: items folded in, of all sides.
-        removed: items left out, of all sides.
-        carried: changes that came meanwhile, and are pending again.
-        dropped: generations that were removed from the disk.
-        in_use: generations that were to be removed, and are kept as long as somebody searches them.
-        lost: changes, by removed generation and side, that no other generation has.
+        counts: Number of items of each collection.
+        added: Number of items that were merged in, over all collections.
+        removed: Number of items that were dropped, over all collections.
+        carried: Number of changes that arrived during the compaction and are pending again.
+        dropped: Generations that were removed from the disk.
+        in_use: Generations that were due for removal but are kept as long as they are being
+            searched.
+        lost: Changes that no other generation has, by removed generation and collection.
     """
 
     generation: int
@@ -74,9 +75,9 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
 
     Raises:
         IndexNotReadyError: If nothing was published yet.
-        InputError: `keep` is negative, or a side has no item left.
-        IndexCorruptError: a file is not what the manifest says.
-        IndexWriteError: the disk is full or cannot be written, or the index is being built.
+        InputError: If `keep` is negative or a collection has no item left.
+        IndexCorruptError: If a file does not match the manifest.
+        IndexWriteError: If the disk is full or cannot be written, or the index is being built.
     """
     if keep < 0:
         raise InputError(f"keep: expected at least 0, got {keep}")
@@ -139,7 +140,7 @@ class _Folding:
     """One collection during its compaction.
 
     Attributes:
-        live: the side as it was when the compaction began.
+        live: Collection as it was when the compaction began.
         new_rows: (rows,) int64, where each row goes; -1 for those that are left out.
     """
 
@@ -182,9 +183,9 @@ class _GoingLive:
     """Transfers the changes made since the compaction began.
 
     Attributes:
-        index: the old generation.
+        index: The old generation.
         sides: Collections as they were compacted.
-        carried: number of changes carried over.
+        carried: Number of changes carried over.
     """
 
     index: SearchIndex

@@ -39,11 +39,11 @@ class RollbackReport(NamedTuple):
     """Result of a rollback.
 
     Attributes:
-        left: the generation that was live before; it stays on the disk until a compaction.
-        undone: its changes, which nobody sees any more unless it is made live again.
+        left: Generation that was live before; it stays on the disk until a compaction.
+        undone: Changes of the previous generation, no longer visible unless it is made live again.
         generation: Generation that is now live.
-        pending: its own changes, which are seen again.
-        counts: number of items of each side, changes included.
+        pending: Changes of the generation that is now live, visible again.
+        counts: Number of items of each collection, including changes.
     """
 
     left: int
@@ -66,8 +66,8 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
     Raises:
         IndexNotReadyError: If nothing was published yet.
         InputError: If there is no such generation, or none before the live one.
-        IndexCorruptError: the generation to go to is damaged; the live one stays.
-        IndexWriteError: the disk cannot be written, or the index is being built.
+        IndexCorruptError: If the target generation is damaged; the live generation stays live.
+        IndexWriteError: If the disk cannot be written or the index is being built.
     """
     live_generation(root)  # nothing is written where there is no index
     with disk_errors(root), only_builder(root), changes_lock(root):
@@ -100,10 +100,10 @@ class Dropped(NamedTuple):
     """Result of removing the earlier generations of an index.
 
     Attributes:
-        gone: generations that were removed from the disk.
-        in_use: generations that would be, had nobody opened them.
-        lost: changes, by generation that is gone and side, that no other generation has: of one
-            that was rolled back, or replaced by a build, an import or a merge.
+        gone: Generations that were removed from the disk.
+        in_use: Generations that would have been removed if they were not open.
+        lost: Changes that no other generation has, by removed generation and collection; these are
+            generations that were rolled back, or replaced by a build, an import or a merge.
     """
 
     gone: list[int]
@@ -118,8 +118,8 @@ def drop_generations(root: Path, live: int, previous: int, keep: int) -> Dropped
 
     Args:
         root: Index folder.
-        live: the live generation.
-        previous: the one before it; the live one itself where nothing was replaced.
+        live: Number of the live generation.
+        previous: Generation before the live one, or the live one itself if nothing was replaced.
         keep: Number of generations to keep, counted back from the previous one.
     """
     published = published_generations(root)

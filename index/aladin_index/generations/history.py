@@ -33,8 +33,8 @@ class PendingChanges(NamedTuple):
     """Changes of one collection that `aladin index compact` would merge.
 
     Attributes:
-        added: items that were added and are still there.
-        removed: items of the generation that were removed or replaced.
+        added: Number of items that were added and still exist.
+        removed: Number of items of the generation that were removed or replaced.
     """
 
     added: int
@@ -50,7 +50,7 @@ def pending_changes(root: Path, generation: int | None = None) -> dict[Target, P
 
     Raises:
         IndexNotReadyError: If nothing was published yet.
-        IndexCorruptError: the changes, or the manifest, cannot be read.
+        IndexCorruptError: If the changes or the manifest cannot be read.
     """
     if generation is None:
         generation = live_generation(root)
@@ -125,8 +125,8 @@ def copy_changes(root: Path, from_generation: int, to_generation: int) -> None:
         to_generation: Generation that receives the copy.
 
     Raises:
-        OSError: the disk is full, or cannot be written.
-        sqlite3.Error: the same, met by the database.
+        OSError: If the disk is full or cannot be written.
+        sqlite3.Error: If the database finds that the disk is full or cannot be written.
     """
     for target in TARGETS:
         source = changes_database(root, from_generation, target)
@@ -146,7 +146,7 @@ def with_changes_of(root: Path, from_generation: int) -> GoingLive:
 
     Args:
         root: Index folder.
-        from_generation: the old one.
+        from_generation: Number of the old generation.
 
     Returns:
         What `aladin_index.generations.writer.publish_generation` takes as `going_live`.
@@ -182,7 +182,7 @@ class DamagedFile(NamedTuple):
     """A file that cannot be read.
 
     Attributes:
-        name: below the index's folder.
+        name: Path of the file relative to the folder of the index.
         reason: Reason in words.
     """
 
@@ -194,10 +194,10 @@ class History(NamedTuple):
     """All generations, as far as they are readable.
 
     Attributes:
-        current: the one that is to answer.
+        current: Generation that CURRENT names, which is to serve searches.
         current_since_s: Time when it became live, in seconds since 1970, or None if a vector
             database stores it.
-        generations: the newest first.
+        generations: All generations, newest first.
         damaged: Files that could not be read, and are skipped.
     """
 
@@ -215,7 +215,7 @@ def read_history(root: Path) -> History:
 
     Raises:
         IndexNotReadyError: If nothing was published yet.
-        IndexCorruptError: CURRENT is damaged.
+        IndexCorruptError: If CURRENT is damaged.
     """
     current = live_generation(root)
     current_since_s = (root / CURRENT).stat().st_mtime

@@ -36,9 +36,10 @@ class MemoryEstimate(NamedTuple):
     """Memory used by searches of one collection; the system can reclaim all of it.
 
     Attributes:
-        ann_bytes: the first stage's index.
-        embeddings_bytes: read in places, to compare candidates exactly.
-        tokens_bytes: read in places, to re-rank.
+        ann_bytes: Memory of the first stage's index.
+        embeddings_bytes: Memory of the embeddings, which are read at some positions to compare
+            candidates exactly.
+        tokens_bytes: Memory of the tokens, which are read at some positions to re-rank.
     """
 
     ann_bytes: int
@@ -52,14 +53,14 @@ class IndexInfo:
 
     Attributes:
         path: Index folder.
-        generation: the live one.
-        generations: all that are on the disk, oldest first.
+        generation: Number of the live generation.
+        generations: All generations on the disk, oldest first.
         built_at_s: Time of publication, in seconds since 1970.
         schema_version: Schema version of its files.
-        model_id: sha256 of the weights that made it.
+        model_id: SHA-256 of the weights of the model that made the index.
         metric: Metric of the embeddings.
         default_candidates: Number of candidates of a search that does not specify one.
-        sides: images, texts or both.
+        sides: Collections of images, texts or both.
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         fitted_photos_indexed: See `Manifest`.
         pending: Changes of each collection that are not in the generation's files.
@@ -89,7 +90,7 @@ def describe(path: Path) -> IndexInfo:
     Raises:
         IndexNotReadyError: If nothing was published yet.
         IndexMismatchError: If the schema version differs.
-        IndexCorruptError: CURRENT, the manifest or the pending changes are damaged.
+        IndexCorruptError: If CURRENT, the manifest or the pending changes are damaged.
     """
     generation = live_generation(path)
     folder = generation_folder(path, generation)
@@ -183,10 +184,10 @@ class ItemCounts(NamedTuple):
     An engine counts those that are there, and tells neither `added` nor `deleted`: both are None.
 
     Attributes:
-        built: items that the generation's files hold.
-        added: items that were added since and are still there.
-        deleted: items of the generation's files that were deleted or replaced since.
-        live: items that a search may find.
+        built: Number of items in the files of the generation.
+        added: Number of items that were added since and still exist.
+        deleted: Number of items in the files of the generation that were deleted or replaced since.
+        live: Number of items that a search may find.
     """
 
     built: int

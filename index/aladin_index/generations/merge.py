@@ -43,14 +43,15 @@ def check_ids_differ(
     """Reject an id that two indexes share.
 
     Args:
-        root: folder of the index that is to hold all of them, to be called by its only builder.
-        target: named in errors.
+        root: Folder of the index that is to hold all IDs; only the single builder of this index may
+            call this function.
+        target: Kind of the items, named in error messages.
         ids: Ids by index; read once.
-        progress: advanced with the ids.
+        progress: Progress, advanced by the number of IDs.
 
     Raises:
-        InputError: an id is in two of the indexes; both are named.
-        sqlite3.Error: the disk is full, or cannot be written.
+        InputError: If an ID is in two of the indexes; the message names both.
+        sqlite3.Error: If the disk is full or cannot be written.
     """
     folder = root / NEW_CATALOGUE
     folder.mkdir()
@@ -88,8 +89,8 @@ class MergeReport(NamedTuple):
     """Result of a merge.
 
     Attributes:
-        generation: the new live generation.
-        counts: number of items of each side.
+        generation: The new live generation.
+        counts: Number of items of each collection.
     """
 
     generation: int
@@ -123,19 +124,19 @@ def merge_indexes(
     they differ there is none, for it can speak for one of them only.
 
     Args:
-        parts: folders of indexes that were built with the same model and the same token form.
-        out: folder of the index to write to; new, or one of the same model.
+        parts: Folders of indexes that were built with the same model and the same token format.
+        out: Folder of the index to write to: a new one, or one of the same model.
         settings: Settings of the first stage; fields for filters and candidates are those of the
             first part, unless fields are given here.
         progress: Receives the progress in items and vectors.
 
     Raises:
         InputError: If there is no part, one is given twice or is `out`, or two of them share an id.
-        IndexMismatchError: the parts, or `out`, are of different models or token forms.
-        SearchIndexError: a part cannot be read.
-        ConfigError: FAISS cannot build what the settings ask for, or `out` holds something else
+        IndexMismatchError: If the parts, or `out`, have different models or token formats.
+        SearchIndexError: If a part cannot be read.
+        ConfigError: If FAISS cannot build what the settings ask for, or `out` holds something other
             than an index.
-        IndexWriteError: the disk is full or cannot be written, or `out` is being built.
+        IndexWriteError: If the disk is full or cannot be written, or `out` is being built.
     """
     progress = progress or NullProgress()
     if not parts:

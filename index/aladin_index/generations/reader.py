@@ -56,11 +56,11 @@ class SearchIndex:
     Attributes:
         path: Index folder.
         manifest: Manifest of the generation.
-        checkpoint: the model that the index was built with.
+        checkpoint: Model that the index was built with.
         images: Images in their state after the build, or None if the index has no images.
         texts: Texts in their state after the build, or None if the index has no texts.
         changes: Changes of each collection since.
-        lease: keeps the generation from being removed while it is open.
+        lease: Lease that prevents the removal of the generation while it is open.
     """
 
     path: Path
@@ -89,8 +89,8 @@ class SearchIndex:
             filter: Filter that found items have to pass, or None for no filter.
 
         Raises:
-            NoSuchTargetError: the index was built without it.
-            IndexCorruptError: its changes cannot be read.
+            NoSuchTargetError: If the index was built without this collection.
+            IndexCorruptError: If the changes of the collection cannot be read.
         """
         base = self.images if target == "images" else self.texts
         if base is None:
@@ -142,8 +142,8 @@ def open_index(
 
     Args:
         path: Index folder.
-        checkpoint: already loaded, to be used in place of the copy in the index; for opening a
-            new generation beside the one that is being searched.
+        checkpoint: Loaded checkpoint to use instead of the copy in the index; for opening a new
+            generation alongside the one that is being searched.
         device: Device of the network and the searches, or None for the CPU.
         generation: Generation to open instead of the live one.
 
@@ -151,7 +151,7 @@ def open_index(
         IndexNotReadyError: If nothing was published yet.
         IndexMismatchError: If the schema version differs, or the index was built with another
             model.
-        IndexCorruptError: a file is missing or of the wrong length.
+        IndexCorruptError: If a file is missing or has the wrong length.
     """
     lease = (
         lease_live_generation(path) if generation is None else lease_generation(path, generation)
@@ -221,7 +221,7 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
         entry: Manifest entry of the collection.
 
     Raises:
-        IndexCorruptError: a file is not what the manifest says.
+        IndexCorruptError: If a file does not match the manifest.
     """
     place = folder / target
     ann = AnnIndex.open(place / ANN, entry.ann.search_width, entry.ann.oversample)

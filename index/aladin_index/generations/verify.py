@@ -62,7 +62,7 @@ class VerifyReport:
 
     Attributes:
         generations: Generations that were verified, oldest first.
-        files: number of files.
+        files: Number of files.
         bytes: Number of bytes read.
     """
 
@@ -76,12 +76,13 @@ def verify_index(path: Path, progress: Progress | None = None) -> VerifyReport:
 
     Args:
         path: Index folder.
-        progress: advanced with the bytes read.
+        progress: Progress, advanced by the number of bytes read.
 
     Raises:
         IndexNotReadyError: If nothing was published yet.
-        IndexMismatchError: a generation is of another schema version.
-        IndexCorruptError: files are not as they were built; its message names all of them.
+        IndexMismatchError: If a generation has another schema version.
+        IndexCorruptError: If files have changed since they were built; the message names all of
+            them.
     """
     progress = progress or NullProgress()
     live_generation(path)
@@ -160,7 +161,7 @@ def probe_index(index: SearchIndex) -> None:
     """Read and search some items of each side, without the network; takes milliseconds.
 
     Raises:
-        IndexCorruptError: a part cannot be used, or says what cannot be; the message names it.
+        IndexCorruptError: If a part of the index cannot be used; the message names it.
     """
     folder = generation_folder(index.path, index.generation)
     for target in index.manifest.targets:

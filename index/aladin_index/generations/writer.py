@@ -76,8 +76,8 @@ def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> Non
         model: Entry of the model in that folder.
 
     Raises:
-        IndexMismatchError: the index was built with another model.
-        OSError: the disk is full, or cannot be written.
+        IndexMismatchError: If the index was built with another model.
+        OSError: If the disk is full or cannot be written.
     """
     if (root / CURRENT).exists():
         live = read_manifest(generation_folder(root, live_generation(root))).model
@@ -106,14 +106,15 @@ def publish_generation(
     Args:
         root: Index folder.
         folder: Folder with all files of the generation.
-        generation: its number.
+        generation: Number of the generation.
         going_live: Context manager for everything that has to change atomically with it: called
             with the number, and entered while the change is made; it has to lock the index against
             adding and removing items, as `changes_lock` does, which is otherwise used.
 
     Raises:
-        OSError: the disk is full, or cannot be written.
-        sqlite3.Error: the same, met by `going_live`.
+        OSError: If the disk is full or cannot be written.
+        sqlite3.Error: If a database that `going_live` writes finds that the disk is full or cannot
+            be written.
     """
     for path in (*folder.rglob("*"), folder):
         sync(path)
@@ -149,16 +150,16 @@ def write_generation(
 
     Args:
         root: Index folder.
-        sides: images, texts or both.
+        sides: Collections of images, texts or both.
         model: Model of the index.
         settings: Settings of the first stage, the filters and the candidates; the form of the
             tokens is that of the codecs.
         fingerprint: Fingerprint of all inputs of the generation.
         progress: Receives the progress in items and vectors.
-        seconds: gets the time of the stages "write" and "ann".
+        seconds: Receives the time of the stages "write" and "ann".
         going_live: Context manager for everything that has to change atomically with it, see
             `publish_generation`.
-        made_by: noted in the manifest.
+        made_by: Operation that makes the generation; recorded in the manifest.
         calibration: Calibration of the model's scores among such items, or None if there is none.
         fitted_photos_indexed: Value as in `Manifest`; given only by a compaction, because its
             images are those of the previous generation. Otherwise they are counted here.
@@ -167,10 +168,10 @@ def write_generation(
         The number of the new generation.
 
     Raises:
-        InputError: a side has no item.
-        ConfigError: FAISS cannot build what the settings ask for.
-        OSError: the disk is full, or cannot be written.
-        sqlite3.Error: the same, met by the database.
+        InputError: If a collection has no items.
+        ConfigError: If FAISS cannot build what the settings ask for.
+        OSError: If the disk is full or cannot be written.
+        sqlite3.Error: If the database finds that the disk is full or cannot be written.
     """
     progress = progress or NullProgress()
     seconds = seconds or StageSeconds()

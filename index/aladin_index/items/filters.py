@@ -42,8 +42,8 @@ class Scalar(NamedTuple):
     """A metadata value in the form in which it is stored and compared.
 
     Attributes:
-        kind: values of different kinds are never equal and never ordered.
-        value: a bool is stored as 0 or 1.
+        kind: Kind of the value; values of different kinds are never equal and never ordered.
+        value: Value of the scalar; a bool is stored as 0 or 1.
     """
 
     kind: Kind

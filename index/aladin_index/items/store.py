@@ -103,7 +103,7 @@ def combine(filter: Filter, masks: Mapping[Test, Mask]) -> Mask:
     """Apply the "and", "or" and "not" of a filter to the masks of its tests.
 
     Args:
-        filter: the tree.
+        filter: Filter as a tree.
         masks: Mask of each of its tests.
     """
     if isinstance(filter, Not):

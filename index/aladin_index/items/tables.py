@@ -77,14 +77,14 @@ class StoredItem(NamedTuple):
 
     Attributes:
         row: Row in the ANN, the embeddings and the tokens.
-        id: the user's own.
+        id: ID assigned by the user.
         uri: Address of an image as the user wrote it, or None for a text.
-        path: absolute path of an image's file, not to be shown; None for a text.
-        text: the text, or an image's first caption, or None.
+        path: Absolute path of an image's file, not to be shown, or None for a text.
+        text: The text, or an image's first caption, or None.
         image_id: Id of the image that a text describes, if it was given to the build.
         width_px: Width of an image, upright.
         height_px: Height of an image, upright.
-        metadata: the user's own.
+        metadata: Metadata supplied by the user.
         offset: Offset of an image in a file that contains several.
         length: Length of an image in that file, in bytes, or None if the file is the image.
         boxes: Boxes of an image's regions, as `pack_boxes` stores them, or None if they are not
@@ -178,7 +178,7 @@ def write_items(
         filter_fields: Metadata fields that get an index for filters, or None for all fields.
 
     Raises:
-        sqlite3.Error: the disk is full, cannot be written, or an id came twice.
+        sqlite3.Error: If the disk is full or cannot be written, or an ID occurs twice.
     """
     connection = sqlite3.connect(path)
     try:

@@ -23,7 +23,7 @@ class UploadedPhoto:
     """Bytes of a photo that the index stores.
 
     Attributes:
-        data: the picture file, as it came.
+        data: Content of the picture file, as received.
     """
 
     data: bytes
@@ -38,7 +38,7 @@ class UploadedPhoto:
         """Write the photo to disk, unless it is stored already; durable on return.
 
         Raises:
-            OSError: the disk is full, or cannot be written.
+            OSError: If the disk is full or cannot be written.
         """
         path = root / self.path
         if not path.exists():
@@ -74,7 +74,7 @@ def sweep_photos(root: Path, used: Collection[str]) -> int:
 
     Args:
         root: Index folder; nothing may be added to it meanwhile.
-        used: paths, relative to the index.
+        used: Paths of the photos in use, relative to the index.
 
     Returns:
         The number of files that are gone.

@@ -80,7 +80,7 @@ class NativeTokens(Structure):
             centroid_ids: (tokens,); None without a codebook.
             centroids: (centroids, dim); None without a codebook.
             offsets: (items + 1,).
-            dim: size of a token.
+            dim: Size of a token.
             bits: Bits per dimension: 16, 8, 4 or 2.
         """
         return cls(
@@ -112,7 +112,7 @@ class Queries:
     """Queries in the layout that the kernel expects.
 
     Attributes:
-        count: number of queries.
+        count: Number of queries.
     """
 
     def __init__(self, queries: Sequence[NDArray[np.float32]], *, are_regions: bool) -> None:
@@ -120,7 +120,7 @@ class Queries:
 
         Args:
             queries: (tokens, dim) each; at least one.
-            are_regions: else words.
+            are_regions: Whether the queries are regions, not words.
         """
         self.count = len(queries)
         self._tokens = np.ascontiguousarray(
@@ -136,7 +136,7 @@ class Kernel:
     """A loaded kernel library.
 
     Attributes:
-        paths: names of the ways that this processor can take, the fastest first.
+        paths: Names of the code paths that this processor supports, fastest first.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -173,15 +173,15 @@ class Kernel:
         Args:
             tokens: Tokens of the items.
             queries: Queries of the other modality.
-            rows: the candidates of all queries, one query's after the other's.
+            rows: Candidates of all queries, concatenated query by query.
             row_offsets: (queries + 1,) where each query's begin and end.
-            path: place in `paths`.
+            path: Position in `paths`.
 
         Returns:
             (rows,) float32.
 
         Raises:
-            KernelError: a row is not there, or the store is damaged.
+            KernelError: If a row does not exist or the store is damaged.
         """
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         scores = np.empty(len(rows), dtype=np.float32)
@@ -210,12 +210,12 @@ class Kernel:
         Args:
             tokens: Tokens of the items.
             queries: Queries of the other modality.
-            first: row of the first item.
+            first: Row of the first item.
             scores: (queries, items) to be filled; its rows may lie apart.
-            path: place in `paths`.
+            path: Position in `paths`.
 
         Raises:
-            KernelError: a row is not there, or the store is damaged.
+            KernelError: If a row does not exist or the store is damaged.
         """
         stride, item = scores.strides
         assert item == scores.itemsize
@@ -234,7 +234,7 @@ class Kernel:
             A sum over all bytes, so that they have been read.
 
         Raises:
-            KernelError: a row is not there, or the store is damaged.
+            KernelError: If a row does not exist or the store is damaged.
         """
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         total = ctypes.c_uint32()

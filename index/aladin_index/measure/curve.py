@@ -55,7 +55,7 @@ class FirstStageOrder(NamedTuple):
     Attributes:
         rows: (items,) int64, best first: whole blocks of candidates.
         match: (items,) float32, their cosines.
-        block: candidates at a time.
+        block: Number of candidates in a block.
     """
 
     rows: NDArray[np.int64]
@@ -77,9 +77,9 @@ class ListedOrders:
 
         Args:
             side: Collection of the other modality, with tokens.
-            query: one encoded item.
+            query: Encoding of one item.
             modality: Modality of the query.
-            listed: hits of the page.
+            listed: Number of hits of the page.
         """
         self._side = side
         self._listed = listed
@@ -102,7 +102,7 @@ class ListedOrders:
 
         Args:
             order: Result of `first_stage`.
-            fusion: constants of the direction.
+            fusion: Fusion constants of the direction.
             weight: Weight of the alignment score.
         """
         ranking = rank_in_blocks(
@@ -122,9 +122,9 @@ def listed_rank(page: Ranking, right: NDArray[np.int64], block: int) -> int:
     the first stage alone does, and all at a time as the exhaustive order.
 
     Args:
-        page: best first.
-        right: rows of the right answers.
-        block: candidates that were ordered at a time.
+        page: Items of the page, best first.
+        right: Rows of the right answers.
+        block: Number of candidates that were ordered at a time.
 
     Returns:
         The number of wrong answers before it or level with it; the length of the page where no
@@ -216,7 +216,7 @@ class _Found(NamedTuple):
 
     Attributes:
         ranks: Ranks of the right answers; `_LISTED` represents all that are not listed.
-        agreement: mean over the questions, see `DirectionQuality`.
+        agreement: Mean over the questions, see `DirectionQuality`.
     """
 
     ranks: Int[Tensor, "numbers questions"]
@@ -228,8 +228,8 @@ class _Direction:
 
     Attributes:
         items: Number of competing items.
-        default: number of candidates of a search that does not say.
-        timed: evenly spread questions.
+        default: Default number of candidates of a search.
+        timed: Evenly spread questions that are timed.
     """
 
     def __init__(

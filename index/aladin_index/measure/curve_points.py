@@ -70,8 +70,9 @@ class PhotoBootstrap:
         """Draw the resamples.
 
         Args:
-            image_of_text: each text's photo, 0 up to the number of photos; each has a text.
-            resamples: number of draws.
+            image_of_text: Photo of each text, from 0 up to the number of photos; each photo has a
+                text.
+            resamples: Number of draws.
             seed: Seed of the draws.
         """
         self.resamples = resamples
@@ -122,9 +123,9 @@ def search_times(
         searcher: Searcher of the index.
         questions: At least one question.
         modality: Modality of the questions.
-        target: side to be searched.
+        target: Collection to be searched.
         numbers: Numbers of candidates.
-        progress: advanced question by question.
+        progress: Progress, advanced question by question.
 
     Returns:
         The times of each number.
@@ -161,7 +162,7 @@ class DirectionQuality(NamedTuple):
     Attributes:
         r1: R@1 in percent.
         r1_gain: R@1 less that of matching alone, in points, over the same draws of photos.
-        agreement: share of the exhaustive order's top 10, by the same rule, that is in the top 10.
+        agreement: Share of the exhaustive order's top 10, by the same rule, that is in the top 10.
     """
 
     r1: Estimate
@@ -175,8 +176,9 @@ class Quality(NamedTuple):
     Attributes:
         text_to_image: Quality of searches for images by text.
         image_to_text: Quality of searches for texts by image.
-        rsum: sum of R@1, R@5 and R@10 of both.
-        rsum_gain: rsum less that of matching alone, over the same draws of photos.
+        rsum: Sum of R@1, R@5 and R@10 of both directions.
+        rsum_gain: Difference between rsum and that of matching alone, over the same draws of
+            photos.
     """
 
     text_to_image: DirectionQuality
@@ -201,7 +203,7 @@ class CurvePoint(NamedTuple):
     """Two-stage search with one number of candidates.
 
     Attributes:
-        candidates: handed to the second stage at a time.
+        candidates: Number of candidates passed to the second stage at a time.
         fitted: Quality with the fusion fitted on validation data.
         papers: Quality with the alignment score alone, the rule of the papers.
         times: Times with the fitted fusion; the rule does not affect them.
@@ -225,7 +227,7 @@ class CandidateCurve:
         texts: Number of text queries.
         images: Number of image queries.
         resamples: Number of bootstrap resamples of the photos for the intervals.
-        timed: number of questions of each direction that were timed, at most.
+        timed: Maximum number of questions of each direction that were timed.
     """
 
     points: list[CurvePoint]

@@ -34,7 +34,7 @@ class EvaluationText(NamedTuple):
 
     Attributes:
         id: Id of the text in the index.
-        text: the caption.
+        text: Text of the caption.
         image_id: Id of its image in the index.
     """
 
@@ -47,8 +47,8 @@ class Question(NamedTuple):
     """A query and its right answers.
 
     Attributes:
-        query: one encoded item.
-        right: ids of the right answers, at least one.
+        query: Encoding of one item.
+        right: IDs of the right answers, at least one.
     """
 
     query: Encoding
@@ -59,8 +59,8 @@ class EvaluationQueries(NamedTuple):
     """The questions of both directions.
 
     Attributes:
-        texts: one a caption; a caption of 13 words of 128 values takes 8 kB.
-        images: one an image that has a caption.
+        texts: One question per caption; a caption of 13 words of 128 values takes 8 kB.
+        images: One question per image that has a caption.
         image_of_text: Index in `images` of the image of each of `texts`.
     """
 
@@ -79,12 +79,12 @@ def evaluation_queries(
 
     Args:
         searcher: Searcher of an index with images and texts.
-        image_ids: the images; those without a caption do not ask.
+        image_ids: IDs of the images; images without a caption are not used as queries.
         texts: Captions, any number per image.
-        progress: advanced question by question.
+        progress: Progress, advanced question by question.
 
     Raises:
-        NoSuchTargetError: the index lacks images or texts.
+        NoSuchTargetError: If the index has no images or no texts.
         InputError: If there is nothing to evaluate, or an id is not in the index or not among
             `image_ids`.
     """
@@ -144,9 +144,9 @@ class DirectionReport(NamedTuple):
     """Agreement and speed of one direction in production form.
 
     Attributes:
-        agreement: share of the exhaustive order's top 10, by the same score, that is in the
-            top 10 as served; the mean over the queries that were compared.
-        compared: number of queries that were compared.
+        agreement: Share of the exhaustive order's top 10, by the same score, that is in the top 10
+            as served; mean over the queries that were compared.
+        compared: Number of queries that were compared.
         median_ms: Median time of both stages, without encoding the query and looking up the hits.
     """
 
@@ -191,7 +191,7 @@ def evaluate_index(
         fusion: Weight of the alignment score, or None for the one chosen on validation data.
         compared_queries: Number of queries per direction for the agreement; an exhaustive search is
             slow.
-        progress: advanced query by query.
+        progress: Progress, advanced query by query.
     """
     progress = progress or NullProgress()
     progress.start(len(queries.texts) + len(queries.images), "queries")
@@ -266,9 +266,9 @@ def rank_as_served(hits: Sequence[SearchHit], right: set[str], count: int) -> in
     """Return the 0-based rank of the best right answer; ties rank it lower.
 
     Args:
-        hits: all candidates, best first.
-        right: ids of the right answers.
-        count: number of items that compete.
+        hits: All candidates, best first.
+        right: IDs of the right answers.
+        count: Number of items that compete.
 
     Returns:
         The number of wrong answers that score as much or more; all of them where no right

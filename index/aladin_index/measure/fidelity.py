@@ -38,7 +38,7 @@ class TuneQueries(NamedTuple):
     Attributes:
         modality: Modality of all queries.
         embeddings: (queries, d_match) float32, L2-normalised.
-        tokens: the real tokens of each query, (any, d_align) float32.
+        tokens: Real tokens of each query, (any, d_align) float32.
     """
 
     modality: Modality
@@ -60,7 +60,7 @@ def stored_queries(side: StoredCollection, count: int) -> TuneQueries:
 
     Args:
         side: Collection whose items serve as queries.
-        count: queries wanted; all items where there are fewer.
+        count: Number of queries wanted; all items are used if there are fewer.
     """
     chosen = np.random.default_rng(0).permutation(side.entry.count)[:count]
     rows = np.sort(chosen).astype(np.int64)
@@ -96,8 +96,9 @@ def exhaustive_tops(
         side: Collection of the other modality than the queries.
         queries: Queries to score the items for.
         fusion: Fusion that determines the order.
-        at: number of best items, at most those there are.
-        progress: advanced item by item, once for each group of queries that memory allows.
+        at: Number of best items, at most the number of existing items.
+        progress: Progress, advanced item by item, once for each group of queries that fits in
+            memory.
     """
     count = side.entry.count
     group = max(1, _SCORES_AT_A_TIME // count)
@@ -129,7 +130,7 @@ def fewest_candidates(tops: ExhaustiveTops, fidelity: float) -> int:
 
     Args:
         tops: Top items of the queries.
-        fidelity: mean share to be kept, more than 0 and at most 1.
+        fidelity: Mean share to be kept, more than 0 and at most 1.
     """
     needed = np.sort(tops.places.ravel()) + 1
     # All queries have the same number of top items, so the mean of their shares is the overall

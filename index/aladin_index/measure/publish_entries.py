@@ -47,7 +47,7 @@ def publish_entries(
         root: Index folder.
         manifest: Manifest of the live generation.
         entries: Collection entries that replace those of the manifest.
-        made_by: noted in the manifest.
+        made_by: Operation that makes the generation; recorded in the manifest.
         calibration: Calibration fitted to this index that replaces the manifest's, or None to keep
             the existing one.
 
@@ -55,8 +55,9 @@ def publish_entries(
         The number of the new generation.
 
     Raises:
-        OSError: the disk is full, or cannot be written.
-        sqlite3.Error: the same, met by the changes' database.
+        OSError: If the disk is full or cannot be written.
+        sqlite3.Error: If the database of the changes finds that the disk is full or cannot be
+            written.
     """
     generation = max(published_generations(root)) + 1
     old = generation_folder(root, manifest.generation)
@@ -100,7 +101,7 @@ def store_calibration(root: Path, calibration: Calibration) -> int:
     Raises:
         IndexNotReadyError: If no generation was published yet.
         IndexMismatchError: If the calibration was fitted to the scores of another model.
-        IndexWriteError: the disk is full or cannot be written, or a build is running.
+        IndexWriteError: If the disk is full or cannot be written, or a build is running.
     """
     live_generation(root)  # before a lock is made where there is no index
     with disk_errors(root), only_builder(root):

@@ -46,9 +46,9 @@ class TuneOptions:
     """Requested quality and limits of a tuning.
 
     Attributes:
-        ann_recall: share of the exact nearest items that the first stage has to find.
-        fidelity: share of the exhaustive order's top hits to be kept.
-        at: number of top hits that are compared.
+        ann_recall: Share of the exact nearest items that the first stage must find.
+        fidelity: Share of the exhaustive order's top hits to be kept.
+        at: Number of top hits that are compared.
         num_queries: Number of queries per collection, taken from the index.
         max_candidates: Largest number of candidates of a search.
         device: Device on which the network encodes the queries. Searches are measured on the CPU,
@@ -66,7 +66,8 @@ class TuneOptions:
         """Reject impossible values.
 
         Raises:
-            ConfigError: a share outside of (0, 1], or a number below 1 or above the candidates.
+            ConfigError: If a share is outside (0, 1], or a number is below 1 or above the number of
+                candidates.
         """
         for name in ("ann_recall", "fidelity"):
             if not 0 < getattr(self, name) <= 1:
@@ -86,8 +87,8 @@ class TuneReport(NamedTuple):
     """Result of a tuning.
 
     Attributes:
-        generation: the new live generation.
-        sides: their new entries.
+        generation: The new live generation.
+        sides: New entries of the collections.
         warnings: Sentences about targets that could not be reached or measured.
     """
 
@@ -110,14 +111,14 @@ def tune_index(
     Args:
         root: Index folder.
         options: Requested quality and limits.
-        make_queries: encodes what to ask with; of a modality that is not there, or if this is
-            None, a sample of the index asks.
+        make_queries: Function that encodes the queries, or None. For a modality that it does not
+            return, or without a function, a sample of the index is used as queries.
         progress: Receives the progress of search widths and items.
 
     Raises:
         IndexNotReadyError: If no generation was published yet.
-        IndexCorruptError: a file is not what the manifest says.
-        IndexWriteError: the disk is full or cannot be written, or the index is being built.
+        IndexCorruptError: If a file does not match the manifest.
+        IndexWriteError: If the disk is full or cannot be written, or the index is being built.
     """
     progress = progress or NullProgress()
     with disk_errors(root), only_builder(root), open_index(root) as index:

@@ -19,8 +19,8 @@ class Compared(NamedTuple):
     Attributes:
         items: Number of items of the index.
         name: Name of the value, with its unit.
-        planned: expected.
-        measured: found.
+        planned: Expected value.
+        measured: Measured value.
     """
 
     items: int

@@ -51,10 +51,10 @@ class ProcessConstants:
     """Resident memory of processes before the index is loaded.
 
     Attributes:
-        serving_bytes: one that searches, without a network to speak of.
-        building_bytes: one that builds, likewise.
-        building_s: seconds that a build takes whatever its size: memory that is touched for the
-            first time, libraries that are used for the first time.
+        serving_bytes: Memory of a process that searches, with a network of negligible size.
+        building_bytes: Memory of a process that builds, with a network of negligible size.
+        building_s: Seconds that a build takes regardless of its size: first use of memory and of
+            libraries.
     """
 
     serving_bytes: int
@@ -84,9 +84,9 @@ class SearchWidth:
     Attributes:
         items: Number of items in the index.
         lists: Number of inverted lists of the index.
-        width: lists that have to be searched for an ann_recall of 0.99.
-        oversample: rows that are compared exactly, for each one wanted.
-        skew: codes in the lists that queries meet, over those of lists of equal length.
+        width: Number of lists that must be searched for an ann_recall of 0.99.
+        oversample: Number of rows that are compared exactly for each one wanted.
+        skew: Number of codes in the lists that queries search, relative to lists of equal length.
     """
 
     items: int
@@ -113,7 +113,7 @@ class FirstStageConstants:
         assign_s: Seconds to assign a vector to its list, for each value and list.
         encode_s: Seconds to encode a vector, for each value.
         calibrate_s: Seconds of measuring recall, for each value of each vector.
-        widths: ascending by items.
+        widths: Search widths, ascending by number of items.
     """
 
     flat_s: list[tuple[float, float]]
@@ -151,7 +151,7 @@ class SearchConstants:
 
     Attributes:
         around_s: Seconds of everything else: checks, fusion, looking up ten hits.
-        spread: p95 over p50 of whole searches, one at a time.
+        spread: Ratio of p95 to p50 of whole searches, one at a time.
         page_s: Seconds to read a page that is not in memory from the disk, at a random location.
     """
 
@@ -180,14 +180,14 @@ class EngineConstants:
     """Costs of a vector database, measured with one server on the same machine.
 
     Attributes:
-        engine: name and version.
+        engine: Name and version of the vector database.
         items: Number of items in the database.
-        index: its kind, and how far a search looks.
+        index: Kind of the index and its search width.
         call_s: Overhead of a search in seconds: client, server and transfer.
         segment_s: Seconds to search one segment of `items`.
-        spread: p95 over p50.
+        spread: Ratio of p95 to p50.
         byte_s: Seconds to return a byte of tokens, including the client's decoding.
-        token_expansion: bytes that the engine keeps for a byte of tokens.
+        token_expansion: Bytes that the vector database stores per byte of tokens.
         vector_overhead_bytes: Bytes that the index adds per vector.
         item_bytes: Bytes stored per item besides vector and tokens.
         insert_byte_s: Seconds to insert a byte of an item.
@@ -215,15 +215,15 @@ class Constants:
     Attributes:
         schema_version: Version of this schema.
         command: Command that made the measurement.
-        measured_on: the day, as YYYY-MM-DD.
+        measured_on: Day of the measurement, as YYYY-MM-DD.
         machine: Machine of the measurement.
-        process: memory of processes.
-        files: writing.
+        process: Memory of processes.
+        files: Costs of writing files.
         first_stage: FAISS.
         forms: Costs by storage format of the tokens.
-        search: the rest of a search.
-        encoding: the network.
-        engine: an engine on other machines.
+        search: Remaining costs of a search.
+        encoding: Costs of the network.
+        engine: Costs of a vector database on other machines.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -245,7 +245,7 @@ def read_constants(path: Path = PACKAGED_CONSTANTS) -> Constants:
     """Read constants.
 
     Raises:
-        InputError: the file cannot be read, or is no JSON.
+        InputError: If the file cannot be read or is not JSON.
         ConfigError: If the file has another version, or a constant is missing, unknown or
             impossible.
     """
@@ -290,12 +290,12 @@ class MeasuredRun:
 
     Attributes:
         command: Command that made the measurement.
-        measured_on: the day, as YYYY-MM-DD.
-        items: photos.
+        measured_on: Day of the measurement, as YYYY-MM-DD.
+        items: Number of photos.
         token_dtype: Storage format of the tokens.
         disk_bytes: Disk space of the index.
-        serving_bytes: resident in the process that searched.
-        building_bytes: resident in the process that built.
+        serving_bytes: Resident memory of the process that searched.
+        building_bytes: Resident memory of the process that built.
         build_s: Seconds to pack, write and index, without drawing the photos.
         p50_s: Median latency of sequential searches with 100 candidates.
         p95_s: 95th percentile of the same latency.
@@ -319,7 +319,7 @@ class Measurements:
 
     Attributes:
         machine: Machine of the measurements.
-        runs: ascending by items.
+        runs: Measured runs, ascending by number of items.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -332,8 +332,8 @@ def read_measurements(path: Path = PACKAGED_MEASUREMENTS) -> Measurements:
     """Read measurements.
 
     Raises:
-        InputError: the file cannot be read, or is no JSON.
-        ConfigError: a value is missing, unknown or impossible.
+        InputError: If the file cannot be read or is not JSON.
+        ConfigError: If a value is missing, unknown or impossible.
     """
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))

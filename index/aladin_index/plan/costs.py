@@ -35,9 +35,9 @@ class PlannedFirstStage(NamedTuple):
         factory: FAISS's description.
         memory_bytes: Memory of the index in bytes.
         lists: Number of inverted lists, or 0 if every vector is compared.
-        width: lists that a search looks into.
-        oversample: rows that are compared exactly, for each candidate.
-        skew: codes that it meets there, over those of lists of equal length.
+        width: Number of lists that a search scans.
+        oversample: Number of rows that are compared exactly for each candidate.
+        skew: Number of codes in the scanned lists, relative to lists of equal length.
         code_bytes: Bytes of the code of a vector.
     """
 
@@ -54,7 +54,7 @@ def first_stage_of(workload: Workload, constants: FirstStageConstants) -> Planne
     """Choose the first stage as `aladin_index.ann.first_stages` does; expect its width.
 
     Raises:
-        ConfigError: the kind of index was not measured.
+        ConfigError: If the kind of index was not measured.
     """
     count, dim = workload.items, workload.embedding_dim
     factory = fitting_factories(count, dim, None, ANN_RECALL)[0]
@@ -159,9 +159,9 @@ class IndexSizes(NamedTuple):
 
     Attributes:
         first_stage: FAISS's index.
-        embeddings: float32, to compare candidates exactly.
+        embeddings: Size of the embeddings: float32, used to compare candidates exactly.
         tokens: Bytes of the tokens in their storage format, including the offset of each item.
-        items: ids, texts, metadata and what filters look at.
+        items: Size of the IDs, texts, metadata and filter data.
     """
 
     first_stage: int
@@ -207,7 +207,7 @@ class BuildTime(NamedTuple):
     """Seconds of a build.
 
     Attributes:
-        begin_s: whatever the size.
+        begin_s: Seconds that are independent of the size.
         encode_s: Seconds to read, decode and encode the photos.
         pack_s: Seconds to convert their tokens to the storage format.
         write_s: Seconds to write everything, with checksums.

@@ -60,16 +60,17 @@ class EmbeddedPlan:
         sizes: Sizes of one generation.
         disk_bytes: Disk space per machine, including all kept generations.
         memory_bytes: Memory of one process with all pages that searches access.
-        least_memory_bytes: without those of vectors and tokens, which are then read from the
-            disk.
-        resident: share of those that the machine's memory holds.
+        least_memory_bytes: Memory without the pages of vectors and tokens, which are then read from
+            the disk.
+        resident: Share of the pages of vectors and tokens that fits in the machine's memory.
         build_memory_bytes: Memory of the building process, including the vectors that it maps.
-        least_build_memory_bytes: without those, which the system can take back.
-        build: its times.
-        search: one search alone, its query encoded already.
-        query: one query at the load of the workload, from its text to its hits.
+        least_build_memory_bytes: Memory of the building process without the mapped vectors, which
+            the system can reclaim.
+        build: Times of the build.
+        search: Latency of one search alone, with its query already encoded.
+        query: Latency of one query at the load of the workload, from its text to its hits.
         machines: Number of serving machines, or None if the plan is impossible, see `problem`.
-        problem: why not.
+        problem: Reason why the plan is impossible, if it is.
     """
 
     first_stage: PlannedFirstStage
@@ -168,17 +169,17 @@ class ClusterPlan:
 
     Attributes:
         segments: Number of segments of the index.
-        segment_items: items of one.
+        segment_items: Number of items of a segment.
         disk_bytes: Object storage space of all kept generations, each stored once.
         memory_bytes: Memory of the segments of one replica, including vectors and tokens.
-        build_s: seconds to encode, pack and write the items, to put them in, and to index them.
+        build_s: Seconds to encode, pack and write the items, to insert them and to index them.
         insert_s: Part of it for inserting the items.
         index_s: Part of it for indexing the items, on the cores of all query nodes.
-        query: one query at the load of the workload, from its text to its hits.
+        query: Latency of one query at the load of the workload, from its text to its hits.
         query_nodes: Machines of all replicas, or None if the plan is impossible, see `problem`.
         service_machines: Machines that run `aladin serve`.
         other_machines: Machines that run the other components of the vector database.
-        problem: why not.
+        problem: Reason why the plan is impossible, if it is.
     """
 
     segments: int
@@ -299,8 +300,8 @@ class CapacityPlan:
         workload: Workload of the plan.
         constants: Constants that the plan was computed from.
         embedded: FAISS and files.
-        cluster: an engine.
-        checked_items: sizes at which `embedded` was held against measurements.
+        cluster: Plan for a vector database.
+        checked_items: Sizes at which `embedded` was compared with measurements.
         basis: Basis of `embedded`: within the measured sizes, or extrapolated beyond them. The
             cluster is always extrapolated, from one server.
     """

@@ -31,16 +31,16 @@ class Workload:
     A side of texts is planned like one of photos, with its own number of tokens.
 
     Attributes:
-        items: number of them.
-        embedding_dim: size of an embedding.
-        tokens: tokens of an item.
-        token_dim: size of a token.
+        items: Number of items.
+        embedding_dim: Size of an embedding.
+        tokens: Number of tokens of an item.
+        token_dim: Size of a token.
         token_dtype: Storage format of the tokens.
-        candidates: items that the second stage orders.
-        words: tokens of a query.
+        candidates: Number of items that the second stage orders.
+        words: Number of tokens of a query.
         queries_per_s: Peak rate of queries, with independent arrivals (Poisson).
         p95_ms: Limit that 95 of 100 queries must meet, including their encoding.
-        replicas: copies of everything, so that one may fail.
+        replicas: Number of copies of everything, so that one may fail.
         generations: Number of generations kept; the previous one allows a rollback.
         machine_memory_bytes: Memory of one machine.
         machine_cores: Cores of one machine.
@@ -69,7 +69,7 @@ class Workload:
         """Reject impossible values.
 
         Raises:
-            ConfigError: a number that is not above 0, or not finite, or an unknown form of tokens.
+            ConfigError: If a number is not above 0 or not finite, or the token format is unknown.
         """
         for name in (
             *("items", "embedding_dim", "tokens", "token_dim", "candidates", "words"),
@@ -90,7 +90,7 @@ class Latency(NamedTuple):
     """A log-normally distributed time, defined by two of its quantiles.
 
     Attributes:
-        p50_s: median.
+        p50_s: Median latency.
         p95_s: 95 of 100 are shorter.
     """
 
@@ -133,7 +133,7 @@ def waiting(service_s: float, arrivals_per_s: float, servers: int) -> Latency:
     (Erlang 1917; Gross et al., Fundamentals of Queueing Theory, section 3.3).
 
     Args:
-        service_s: mean time of service.
+        service_s: Mean service time.
         arrivals_per_s: Arrivals of the whole queue.
         servers: Number of servers of the queue.
 
@@ -175,7 +175,7 @@ def fewest_machines(
     together the slowest is slower.
 
     Args:
-        start: the fewest that are allowed; at least these are tried.
+        start: Smallest number of machines allowed; the search starts with it.
         most: Largest number of machines that can share the work.
         latency: Latency of a query by number of machines.
         p95_s: Limit of the 95th percentile of the latency.

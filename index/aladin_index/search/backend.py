@@ -109,16 +109,16 @@ class Collection(Protocol):
 
         Args:
             query: (d_match,), L2-normalised.
-            count: items wanted; fewer are found only where there are no more.
+            count: Number of items wanted; fewer are found only if there are no more.
             num_candidates: Number of candidates of the first stage.
             second_stage: Query that the results will be scored by, or None if they will not be
                 scored. One call of the vector database then returns all that scoring needs: the
                 tokens, or the scores if it can score images by the words of a text.
 
         Raises:
-            InputError: more items are wanted than an engine can find, or by a filter that it
-                cannot apply.
-            EngineUnavailableError: the engine does not answer.
+            InputError: If more items are wanted than a vector database can find, or it cannot apply
+                the filter.
+            EngineUnavailableError: If the vector database does not respond.
         """
         ...
 
@@ -132,7 +132,7 @@ class Collection(Protocol):
         `aladin_index.tokens.alignment.alignment_with_candidates`.
 
         Raises:
-            EngineUnavailableError: the tokens cannot be had now.
+            EngineUnavailableError: If the tokens are currently unavailable.
         """
         ...
 
@@ -145,7 +145,7 @@ class Collection(Protocol):
         """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`.
 
         Raises:
-            EngineUnavailableError: the tokens cannot be had now.
+            EngineUnavailableError: If the tokens are currently unavailable.
         """
         ...
 
@@ -153,7 +153,7 @@ class Collection(Protocol):
         """Return the number of tokens of some items.
 
         Raises:
-            EngineUnavailableError: the tokens cannot be had now.
+            EngineUnavailableError: If the tokens are currently unavailable.
         """
         ...
 
@@ -202,7 +202,7 @@ class SearchBackend(Protocol):
         """Return a snapshot of one collection, restricted by a filter.
 
         Raises:
-            NoSuchTargetError: the index was built without it.
+            NoSuchTargetError: If the index was built without this collection.
         """
         ...
 
@@ -210,7 +210,7 @@ class SearchBackend(Protocol):
         """Raise an error if searches cannot be answered now; checks the vector database, if any.
 
         Raises:
-            EngineUnavailableError: the engine does not answer.
+            EngineUnavailableError: If the vector database does not respond.
         """
         ...
 

@@ -38,12 +38,12 @@ class StoredCollection:
     Attributes:
         target: Target of the collection: images or texts.
         entry: Manifest entry of the collection.
-        ann: the first stage's index, as it is stored.
+        ann: Index of the first stage, as stored.
         first_stage: Search implementation: the ANN itself, or a device implementation.
         second_stage: Re-ranking implementation.
         embeddings: (items, d_match) float32, memory-mapped.
         tokens: Tokens of the second stage.
-        items: ids, texts and metadata.
+        items: IDs, texts and metadata.
     """
 
     target: Target
@@ -62,7 +62,7 @@ class StoredCollection:
 
         Args:
             query: (d_match,), L2-normalised.
-            count: candidates wanted; so many are found if so many are allowed.
+            count: Number of candidates wanted; as many are found if enough are allowed.
             allowed: Rows to choose from, or None for all.
 
         Returns:
@@ -90,7 +90,7 @@ class StoredCollection:
 
         Args:
             query: (d_match,), L2-normalised.
-            count: items wanted.
+            count: Number of requested items.
             num_candidates: Number of candidates of the first stage.
             allowed: Rows to choose from, or None for all.
 

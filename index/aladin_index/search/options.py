@@ -101,7 +101,7 @@ class SearchOptions:
         """Check the bounds, except those that apply to HTTP requests only.
 
         Raises:
-            InputError: An option is out of its bounds.
+            InputError: If an option is out of its bounds.
         """
         for bound in _BOUNDS:
             value = getattr(self, bound.name)

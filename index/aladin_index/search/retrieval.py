@@ -155,8 +155,8 @@ def retrieve(search: ValidSearch) -> Found:
     not depend on the size of a page.
 
     Raises:
-        InputError: More items are wanted than an engine can find.
-        EngineUnavailableError: The engine does not answer.
+        InputError: If more items are requested than the vector database can find.
+        EngineUnavailableError: If the vector database does not respond.
     """
     options, block = search.options, search.candidates
     first, last = options.offset, options.offset + options.k

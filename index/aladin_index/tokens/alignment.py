@@ -88,8 +88,8 @@ def alignment_with_candidates(
     """Score items of the other modality by late interaction.
 
     Args:
-        query: the query's real tokens, float32, on the processor's memory.
-        query_modality: whether they are words or regions.
+        query: The query's real tokens, float32, in CPU memory.
+        query_modality: Modality of the query tokens: words or regions.
         store: Token store of the other modality.
         rows: (candidates,) int64.
 
@@ -97,8 +97,8 @@ def alignment_with_candidates(
         (candidates,) float32; an item or a query without tokens scores 0.
 
     Raises:
-        IndexError: a row is not in the store.
-        IndexCorruptError: the store is damaged.
+        IndexError: If a row is not in the store.
+        IndexCorruptError: If the store is damaged.
     """
     return alignment_of_queries([query], query_modality, store, [rows])[0]
 
@@ -112,17 +112,17 @@ def alignment_of_queries(
     """Score the candidates of several queries in one call.
 
     Args:
-        queries: the real tokens of each query, see `alignment_with_candidates`.
+        queries: Real tokens of each query, see `alignment_with_candidates`.
         query_modality: Modality of all queries.
         store: Token store of the other modality.
-        rows: the candidates of each query, int64.
+        rows: Candidates of each query, int64.
 
     Returns:
         The scores of each query's candidates, float32.
 
     Raises:
-        IndexError: a row is not in the store.
-        IndexCorruptError: the store is damaged.
+        IndexError: If a row is not in the store.
+        IndexCorruptError: If the store is damaged.
     """
     kernel = load_kernel()
     if kernel is None:
@@ -164,7 +164,7 @@ def token_similarities(
 
     Args:
         query: See `alignment_with_candidates`.
-        query_modality: whether they are words or regions.
+        query_modality: Modality of the query tokens: words or regions.
         store: Token store of the other modality.
         rows: (items,) int64.
 
@@ -172,8 +172,8 @@ def token_similarities(
         For each item (query_tokens, item_tokens) float32, of which its score is made.
 
     Raises:
-        IndexError: a row is not in the store.
-        IndexCorruptError: the store is damaged.
+        IndexError: If a row is not in the store.
+        IndexCorruptError: If the store is damaged.
     """
     packed = store.packed(rows)
     each_alone = TokenStore.from_arrays(store.codec, packed, [1] * packed.count)
@@ -190,7 +190,7 @@ def split_items(
     """Split a (query_tokens, tokens of all items) matrix into the parts of the items.
 
     Args:
-        similarity: the items' tokens one after the other.
+        similarity: Similarities of the items' tokens, item after item.
         lengths: (items,) number of tokens of each item.
     """
     borders = pairwise([0, *np.cumsum(lengths).tolist()])
@@ -206,16 +206,16 @@ def alignment_with_all(
     """Score every item for several queries, reading the tokens once and sequentially.
 
     Args:
-        queries: the real tokens of each query, see `alignment_with_candidates`.
+        queries: Real tokens of each query, see `alignment_with_candidates`.
         query_modality: Modality of all queries.
         store: Token store of the other modality.
-        progress: advanced item by item.
+        progress: Progress, advanced item by item.
 
     Returns:
         (queries, items) float32.
 
     Raises:
-        IndexCorruptError: the store is damaged.
+        IndexCorruptError: If the store is damaged.
     """
     progress = progress or NullProgress()
     progress.start(store.count, "items")

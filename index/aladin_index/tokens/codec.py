@@ -94,8 +94,8 @@ class TokenCodec:
     """Converts tokens of one collection to their storage format and back.
 
     Attributes:
-        dtype: the form.
-        dim: size of a token.
+        dtype: Token format.
+        dim: Size of a token.
         centroids: (centroids, dim) float32, the codebook of 4bit and 2bit; None for the others.
         feedback: Statistics of the queries, with which `pack` preserves scores better, or None if
             unknown. Not part of the storage format: a codec read from an index has none.
@@ -110,8 +110,9 @@ class TokenCodec:
         """Reject a codebook that does not match the format.
 
         Raises:
-            ConfigError: a codebook where there is none to be, or none where there has to be one.
-            ShapeError: a codebook of other tokens, or too large.
+            ConfigError: If there is a codebook for a format without one, or none for a format that
+                requires one.
+            ShapeError: If the codebook is for tokens of another size, or too large.
         """
         if (self.centroids is None) != (self.dtype not in CODE_BITS):
             found = "none" if self.centroids is None else "one"
@@ -156,14 +157,14 @@ class TokenCodec:
         """Make a codec for tokens like a sample.
 
         Args:
-            dtype: the form; float16 and int8 take nothing but the size from the sample.
+            dtype: Token format; float16 and int8 take only the size from the sample.
             sample: (tokens, dim); for a codebook of full size 10,000 tokens. The same sample gives
                 the same codebook.
             queries: (tokens, dim) of the other modality, or None if unknown. They preserve scores
                 much better in all formats but float16.
 
         Raises:
-            ConfigError: a codebook is to be made of no tokens.
+            ConfigError: If a codebook has to be made without tokens.
         """
         dim = sample.shape[1]
         feedback = None
@@ -187,7 +188,7 @@ class TokenCodec:
             The codec, and for each of `codecs` what has to be added to its centroid ids.
 
         Raises:
-            ConfigError: the codecs are of different forms, or have too many centroids in all.
+            ConfigError: If the codecs have different formats, or too many centroids in all.
         """
         first = codecs[0]
         for codec in codecs:

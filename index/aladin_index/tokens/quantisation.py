@@ -79,8 +79,7 @@ def round_to_levels(
     Args:
         vectors: (n, dim).
         scales: (n,) positive; a level stands for itself times its vector's.
-        levels: ascending: the 4 or 16 of `aladin_index.tokens.quantisation`, or all from -127 to
-            127.
+        levels: the 4 or 16 of `aladin_index.tokens.quantisation`, or all from -127 to 127.
         feedback: Compensation for the queries, or None to round every value to its nearest level.
 
     Returns:

@@ -69,7 +69,7 @@ class TokenStore:
     Attributes:
         codec: Codec of the storage format.
         folder: Folder of the mapped files, or None in memory.
-        stored: the tokens of all items.
+        stored: Tokens of all items.
         offsets: (items + 1,) int64; item i has the tokens offsets[i] to offsets[i + 1].
     """
 
@@ -83,7 +83,7 @@ class TokenStore:
         """Read from arrays, mapped or in memory; see `open` and `from_arrays`.
 
         Raises:
-            ShapeError: the arrays are not those of the codec's form.
+            ShapeError: If the arrays do not match the codec's format.
         """
         for array in codec.arrays:
             found: NDArray[Any] | None = getattr(stored, array.field)
@@ -107,13 +107,13 @@ class TokenStore:
 
         Args:
             folder: Folder of the collection.
-            count: number of items.
-            token_count: number of tokens of all items.
-            dim: size of a token.
-            dtype: the stored form.
+            count: Number of items.
+            token_count: Number of tokens of all items.
+            dim: Size of a token.
+            dtype: Format of the stored tokens.
 
         Raises:
-            IndexCorruptError: a file is not what these numbers say.
+            IndexCorruptError: If a file does not match these numbers.
         """
         codec = TokenCodec(dtype, dim, read_centroids(folder, dim, dtype))
         arrays = [
@@ -143,12 +143,12 @@ class TokenStore:
 
         Args:
             codec: Codec that packed them.
-            packed: all items' tokens one after the other.
+            packed: Tokens of all items, item after item.
             lengths: (items,) number of tokens of each item.
 
         Raises:
-            ShapeError: the lengths do not add up to the tokens, or the arrays are not those of
-                the codec's form.
+            ShapeError: If the lengths do not add up to the number of tokens, or the arrays do not
+                match the codec's format.
         """
         offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -192,7 +192,7 @@ class TokenStore:
         """Ask the system to read the tokens of some items into its page cache in the background.
 
         Args:
-            first: row of the first item.
+            first: Row of the first item.
             end: Row after the last item, or None for all following rows.
         """
         last = self.count if end is None else end
@@ -206,7 +206,7 @@ def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.floa
     """Read the codebook of one collection, or None if the format has none.
 
     Raises:
-        IndexCorruptError: missing, or not a codebook for such tokens.
+        IndexCorruptError: If the file is missing, or is not a codebook for such tokens.
     """
     if dtype not in CODE_BITS:
         return None
@@ -246,10 +246,11 @@ def codec_for(
         dtype: the stored form.
         arrays: (tokens, dim) each, at least one, together all tokens of the side; may be memory
             maps. How the tokens are spread over the arrays does not matter.
-        query_arrays: the same of the other side, whose tokens are like those that will ask.
+        query_arrays: Token arrays of the other collection, whose tokens resemble those of future
+            queries.
 
     Raises:
-        ConfigError: a codebook is to be made of no tokens.
+        ConfigError: If a codebook has to be made without tokens.
     """
     queries = _sample(query_arrays, _QUERY_SAMPLE) if query_arrays else None
     return TokenCodec.train(dtype, _sample(arrays, _SAMPLE), queries=queries)

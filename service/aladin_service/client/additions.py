@@ -25,12 +25,13 @@ class NewPhoto:
 
     Attributes:
         id: Id of the new item.
-        image: its bytes, the path of its file, or the open file.
-        text: a caption that is shown with it; it takes no part in the search.
+        image: Bytes of the photo, the path of its file, or the open file.
+        text: Caption that is shown with the photo; it takes no part in the search.
         uri: URI shown with the item, or None for its id.
         metadata: JSON values by field name.
         image_url: URL from which the service fetches the picture, if it is allowed to.
-        regions: an npz file of what a detector found in it, for an index of a region model.
+        regions: An npz file of the regions that a detector found in the photo, for an index of a
+            region model.
     """
 
     id: str
@@ -48,7 +49,7 @@ class NewText:
 
     Attributes:
         id: Id of the new item.
-        text: the text itself.
+        text: The text itself.
         metadata: JSON values by field name.
     """
 
@@ -112,7 +113,7 @@ def add_calls(
         max_bytes: Largest total size of a request's files as sent; a larger file is sent alone.
 
     Raises:
-        OSError: a picture's file is not there.
+        OSError: If a picture's file does not exist.
     """
     group: list[NewItem] = []
     group_bytes = 0

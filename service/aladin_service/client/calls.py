@@ -40,8 +40,8 @@ class OpenBody(NamedTuple):
 
     Attributes:
         json: Object to send as JSON.
-        data: plain fields of a form.
-        files: files of a form, by field: name and open file.
+        data: Plain fields of a form.
+        files: Files of a form by field, each as name and open file.
         content: JSON, written already, piece by piece.
     """
 
@@ -62,11 +62,11 @@ class Call(Generic[T]):
 
     Attributes:
         method: HTTP method.
-        path: below the service's URL, percent-encoded.
-        read: makes the result of a successful answer.
+        path: Path below the service's URL, percent-encoded.
+        read: Function that makes the result from a successful response.
         again: Condition for sending the request again.
         params: Parameters of the query string.
-        body: opens the body; called for each attempt.
+        body: Function that opens the body; called for each attempt.
     """
 
     method: str
@@ -100,7 +100,7 @@ def form_body(
     """Return a function that opens a form with files, which are read while they are sent.
 
     Args:
-        fields: the others.
+        fields: Form fields that are not files.
         files: Files by field name.
     """
     # Texts are sent unchanged and other values as JSON, which is how the service reads forms.
@@ -195,9 +195,9 @@ def explain_call(
 
     Args:
         item_id: Id of a photo for a text, or of a text for a photo.
-        text: words.
+        text: Words of the query.
         query_id: Id of another item of the index.
-        image: a photo that is not in the index; its file is read while it is sent.
+        image: A photo that is not in the index; its file is read while it is sent.
         regions: Regions of that photo, or regions instead of a photo.
 
     Raises:

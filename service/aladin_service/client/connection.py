@@ -131,7 +131,7 @@ def after_answer(attempts: Attempts, response: httpx.Response) -> float | None:
     """Return how long to wait before the next attempt, or None if the answer is a success.
 
     Raises:
-        ServiceError: the answer is an error, and there is no next attempt.
+        ServiceError: If the response is an error, and there is no next attempt.
     """
     if response.is_success:
         return None

@@ -23,7 +23,7 @@ def open_picture(source: PictureSource) -> Generator[BinaryIO]:
     """Open a picture for one request; a file that the caller opened stays open.
 
     Raises:
-        OSError: the file cannot be opened.
+        OSError: If the file cannot be opened.
     """
     if isinstance(source, bytes):
         yield io.BytesIO(source)
@@ -50,7 +50,7 @@ def picture_bytes(source: PictureSource) -> int | None:
     """Return the size of a picture without reading it, or None if that is impossible.
 
     Raises:
-        OSError: the file is not there.
+        OSError: If the file does not exist.
     """
     if isinstance(source, bytes):
         return len(source)
@@ -63,7 +63,7 @@ def base64_chunks(source: PictureSource) -> Iterator[bytes]:
     """Read a picture in chunks, as base64.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: If the file cannot be read.
     """
     with open_picture(source) as file:
         rest = b""
@@ -82,10 +82,10 @@ def json_list_chunks(
 
     Args:
         name: Name of the list.
-        entries: the fields of each, at least one, and its files by field.
+        entries: Fields of each entry (at least one), and its files by field.
 
     Raises:
-        OSError: a file cannot be read.
+        OSError: If a file cannot be read.
     """
     yield b'{"' + name.encode() + b'":['
     for place, (fields, files) in enumerate(entries):

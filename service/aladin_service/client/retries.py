@@ -30,8 +30,8 @@ class RetryPolicy:
         attempts: Largest number of attempts per call, including the first; 1 disables retries.
         total_s: Limit from the call to its answer, including waits; no wait starts that would
             exceed it.
-        first_wait_s: upper end of the first wait; it doubles from wait to wait.
-        max_wait_s: upper end of any wait that the service did not ask for.
+        first_wait_s: Upper limit of the first wait; it doubles from wait to wait.
+        max_wait_s: Upper limit of any wait that the service did not request.
     """
 
     attempts: int = 6
@@ -56,9 +56,9 @@ class Attempts:
         Args:
             policy: Limits of the retries.
             again: Condition for sending the request again.
-            clock: seconds, from whenever.
-            jitter: a number in [0, 1), another one each time: clients that were refused
-                together must not come back together.
+            clock: Clock in seconds with an arbitrary starting point.
+            jitter: Function that returns a new number in [0, 1) at each call, so that clients that
+                were rejected together do not retry together.
         """
         self._policy = policy
         self._again: Again = again

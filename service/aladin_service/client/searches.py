@@ -129,10 +129,11 @@ def batch_calls(
     """Run any number of searches, one batch per request.
 
     Args:
-        queries: texts, to which `target` and `fields` apply, and searches, which are as they are.
+        queries: Texts, to which `target` and `fields` apply, and searches, which are sent
+            unchanged.
         target: Kind of items to find for the texts.
-        batch_size: searches in a request.
-        fields: options of the texts.
+        batch_size: Number of searches per request.
+        fields: Options of the texts.
     """
     batch: list[Search] = []
     for query in queries:

@@ -121,13 +121,13 @@ class AladinClient:
         """Find the images that fit a text, a picture or an item.
 
         Args:
-            text: words; without, one of the fields `image`, `id`, `image_url` and `regions`.
+            text: Words, or None if `image`, `id`, `image_url` or `regions` is given.
             fields: Search options, see `SearchFields`.
 
         Raises:
-            ServiceError: the service refuses.
+            ServiceError: If the service rejects the request.
             ServiceUnreachableError: If the service does not answer.
-            OSError: a picture's file cannot be read.
+            OSError: If a picture's file cannot be read.
         """
         return self._send(search_call(Search(text, "images", **fields)))
 
@@ -149,7 +149,7 @@ class AladinClient:
             In the same order, an answer or the error of each.
 
         Raises:
-            ServiceError: the service refuses all of it.
+            ServiceError: If the service rejects the whole batch.
             ServiceUnreachableError, OSError: See `search_images`.
         """
         return self._send(batch_call(searches))
@@ -165,16 +165,16 @@ class AladinClient:
         """Ask any number of searches, a batch in a request.
 
         Args:
-            queries: texts, to which `target` and `fields` apply, and searches, which are complete.
+            queries: Texts, to which `target` and `fields` apply, and searches, which are complete.
             target: Collection to search for the texts.
-            batch_size: searches in a request.
+            batch_size: Number of searches per request.
             fields: Search options for the texts, see `SearchFields`.
 
         Yields:
             In the same order, an answer or the error of each, as the batches come back.
 
         Raises:
-            ServiceError: the service refuses a whole batch.
+            ServiceError: If the service rejects a whole batch.
             ServiceUnreachableError, OSError: See `search_images`.
         """
         for call in batch_calls(queries, target, batch_size, fields):
@@ -211,16 +211,16 @@ class AladinClient:
 
         Args:
             item_id: Id of an indexed photo for a text query, of an indexed text for a photo.
-            text: words; or one of those that follow.
+            text: Words of the query; if omitted, one of the following arguments is required.
             query_id: Id of another item of the index.
-            image: a photo that is not in the index.
+            image: A photo that is not in the index.
             regions: Regions of that photo, or instead of it, for an index of a region model.
 
         Raises:
             InputError: If not exactly one of `text`, `query_id` and a photo is given.
             NotFoundError: If there is no such item.
-            RefusedInputError: the two are of one modality, or the photo is over a limit.
-            OSError: the photo's file cannot be read.
+            RefusedInputError: If both have one modality, or the photo is over a limit.
+            OSError: If the photo's file cannot be read.
         """
         return self._send(explain_call(item_id, text, query_id, image, regions))
 
@@ -228,14 +228,14 @@ class AladinClient:
         """Add one photo; its file is read while it is sent.
 
         Args:
-            photo: the new item.
+            photo: The new item.
             on_duplicate: Treatment of an id that already exists. With "error" a broken connection
                 is not retried, because the photo may have been added.
 
         Raises:
-            ConflictError: the id is there already, and that is an error.
+            ConflictError: If `on_duplicate` is "error" and the ID exists already.
             RefusedInputError: If the photo is not a picture, or exceeds a limit.
-            OSError: the file cannot be read.
+            OSError: If the file cannot be read.
         """
         return self._send(add_photo_call(photo, on_duplicate))
 
@@ -262,7 +262,7 @@ class AladinClient:
         """Add any number of photos and texts, in requests of bounded size.
 
         Args:
-            items: read as the requests go out.
+            items: New items, read while the requests are sent.
             on_duplicate: Treatment of ids that already exist.
             max_items: Maximum number of items in a request.
             max_bytes: Maximum bytes of pictures in a request; a larger picture is sent alone.
@@ -271,8 +271,8 @@ class AladinClient:
             The result of each request, once it is on the disk; an error undoes none before it.
 
         Raises:
-            ServiceError: For `add_photo`'s reasons, about a whole request.
-            OSError: a file cannot be read.
+            ServiceError: If the service rejects a whole request, as in `add_photo`.
+            OSError: If a file cannot be read.
         """
         for call in add_calls(items, on_duplicate, max_items, max_bytes):
             yield self._send(call)

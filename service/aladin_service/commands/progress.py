@@ -23,9 +23,9 @@ class Pace:
     """Rate of one piece of work over its last half minute, since the start may differ.
 
     Attributes:
-        total: units of the whole piece, None if unknown.
+        total: Number of units of the whole task, or None if unknown.
         unit: Unit that is counted.
-        done: units so far.
+        done: Number of units done so far.
     """
 
     def __init__(self, total: int | None, unit: str, clock: Callable[[], float]) -> None:

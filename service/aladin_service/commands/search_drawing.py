@@ -24,9 +24,9 @@ def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
     """Reject an impossible drawing before searching.
 
     Args:
-        out: the file to be written.
-        hits: wanted.
-        explain: whether there will be evidence.
+        out: The file to be written.
+        hits: Number of requested hits.
+        explain: Whether the evidence will be drawn.
 
     Raises:
         InputError: If there is nothing to draw, there are too many hits, or the file has another
@@ -65,7 +65,7 @@ def draw_there(
 
     Raises:
         InputError: If there is nothing to draw.
-        ServiceError: the service refuses.
+        ServiceError: If the service rejects the request.
         ServiceUnreachableError: If there is no answer.
     """
     ids = _drawn_ids(answer)
@@ -81,11 +81,11 @@ def write_drawing(out: Path, drawings: Iterable[bytes]) -> None:
     """Write drawings below one another; the file is complete or does not exist.
 
     Args:
-        out: the file.
+        out: The file to be written.
         drawings: At least one drawing, best hit first.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: If the file cannot be written.
     """
     from aladin_service.evidence.png import stack_pngs
 

@@ -52,7 +52,7 @@ def create_app(
 
     Args:
         workers: Workers of the index; they run from the application's start-up to its shutdown.
-        settings: limits.
+        settings: Limits of the service.
         metrics: Metrics of this application and its workers.
         tracing: Receiver of the traces of its requests; closed at shutdown.
         policy: Access rules, or None for those of the settings on 127.0.0.1.
@@ -61,7 +61,7 @@ def create_app(
         An ASGI application.
 
     Raises:
-        ConfigError: the settings of who gets in are impossible.
+        ConfigError: If the access settings are invalid.
     """
     policy = policy or make_policy(settings, metrics=metrics)
 

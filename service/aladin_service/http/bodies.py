@@ -52,7 +52,7 @@ class JsonObject(NamedTuple):
 
     Attributes:
         fields: Fields, not validated yet.
-        num_bytes: length of the body's text.
+        num_bytes: Length of the body's text.
     """
 
     fields: dict[str, Any]
@@ -67,13 +67,13 @@ async def read_json_object(
     Args:
         request: Request whose body is read completely.
         service: Service state with the limits.
-        many: whether the body may hold a list of queries or items; it is then limited by its
-            number of values alone, not by `max_json_bytes`.
+        many: Whether the body may hold a list of queries or items; it is then limited by its number
+            of values alone, not by `max_json_bytes`.
 
     Raises:
-        InputError: the body is not a JSON object.
-        BodyTooLargeError: the body is over the limit (raised by the middleware while it is read),
-            or is too large besides its pictures, or has too many values.
+        InputError: If the body is not a JSON object.
+        BodyTooLargeError: If the body is over the limit (raised by the middleware while it is
+            read), is too large apart from its pictures, or has too many values.
     """
     body = await request.body()
     max_bytes = len(body) if many else service.settings.max_json_bytes
@@ -94,10 +94,10 @@ async def run_sized(
 
     Args:
         service: Service state that limits the concurrent threads.
-        num_bytes: length of the body that the function works on.
-        work: the function.
-        args: its positional arguments.
-        kwargs: its keyword arguments.
+        num_bytes: Length of the body that the function works on.
+        work: Function to run.
+        args: Positional arguments of the function.
+        kwargs: Keyword arguments of the function.
 
     Returns:
         What the function returns.
@@ -190,10 +190,10 @@ class Body(NamedTuple):
     """The fields of a request.
 
     Attributes:
-        kind: a form's values are texts; those of JSON have types of their own.
+        kind: Kind of the body: the values of a form are texts; those of JSON have their own types.
         fields: Fields, not validated yet.
-        num_bytes: length of the JSON that is validated; 0 for a form, whose files are validated
-            as they are.
+        num_bytes: Length of the JSON that is validated; 0 for a form, whose files are validated as
+            received.
     """
 
     kind: Literal["json", "form"]
@@ -209,8 +209,8 @@ async def read_body(
     Args:
         request: Request of either content type.
         service: Service state with the limits.
-        json_fields: form fields whose value is JSON; "image" and "regions" are files.
-        many: whether JSON may hold a list of queries or items, see `read_json_object`.
+        json_fields: Form fields whose value is JSON; "image" and "regions" are files.
+        many: Whether JSON may hold a list of queries or items, see `read_json_object`.
 
     Raises:
         ContentTypeError: If the content type is neither of the two.

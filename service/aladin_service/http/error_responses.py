@@ -257,7 +257,7 @@ def unknown_route_response(
     Args:
         method: HTTP method of the request.
         path: Path of the request.
-        allowed: methods that the path has; none: there is nothing at all.
+        allowed: Methods supported by the path; empty if the path does not exist.
         request_id: Id of the request.
     """
     status = 405 if allowed else 404

@@ -39,7 +39,7 @@ class PageContent:
 
     Attributes:
         plain: Uncompressed contents.
-        zipped: the same, compressed.
+        zipped: The same content, compressed.
         tag: ETag of both; weak, for they are the same to a reader and not the same bytes.
     """
 

@@ -139,7 +139,7 @@ class OverloadGate:
 
         Args:
             app: Application whose searches the workers answer.
-            workers: know what waits.
+            workers: Workers, which know the number of waiting queries.
         """
         self._app = app
         self._workers = workers

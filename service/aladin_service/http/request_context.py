@@ -47,7 +47,7 @@ class RequestContext:
         """Wrap an application.
 
         Args:
-            app: all of it: this is the outermost middleware.
+            app: The whole application, since this is the outermost middleware.
             metrics: Metrics that count the requests.
             tracing: Receiver of the traces.
         """

@@ -51,7 +51,7 @@ class BatchRoom:
         """Reserve the places of one request.
 
         Raises:
-            OverloadedError: too many are under way.
+            OverloadedError: If too many requests are in progress.
         """
         if self._requests >= _MAX_REQUESTS:
             raise OverloadedError(_RETRY_AFTER_S)
@@ -66,12 +66,12 @@ async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
     """Wait for a result for as long as the client stays connected.
 
     Args:
-        request: its body has been read.
-        work: cancelled when the client hangs up.
+        request: Request whose body has been read.
+        work: Task that is cancelled when the client disconnects.
 
     Raises:
         ClientDisconnect: If the client disconnected.
-        Exception: whatever the work raises.
+        Exception: If the work raises it.
     """
     waiter = asyncio.current_task()
     assert waiter is not None  # a coroutine that runs is some task's
@@ -111,16 +111,16 @@ class ServiceState:
 
     Attributes:
         workers: Workers that serve the index.
-        settings: limits.
+        settings: Limits of the service.
         metrics: Metrics of this application and its workers.
         fetcher: Fetches photos that requests name by URL.
         policy: Access rules, which tell whether anybody can get in.
-        draining: whether the service finishes what it took and is to be sent nothing more; set by
-            whoever ends it, told by ``/readyz``.
-        state_metrics: tells ``/metrics`` how the workers and the index are.
+        draining: Whether the service is shutting down: it finishes accepted requests and should
+            receive no new ones; set by whatever stops it, reported by ``/readyz``.
+        state_metrics: Source of the figures of workers and index in ``/metrics``.
         batch_room: Limit on the places that all batch requests together may use.
         slow_queries: The slowest recent queries of the workers.
-        large_bodies: turns of large JSON bodies to be parsed and validated, one at a time.
+        large_bodies: Semaphore by which large JSON bodies are parsed and validated one at a time.
     """
 
     workers: Workers
@@ -154,7 +154,7 @@ async def writable_service(service: Service) -> ServiceState:
     """Return the application's state for a route that changes the index.
 
     Raises:
-        ReadOnlyError: the service takes no changes.
+        ReadOnlyError: If the service accepts no changes.
     """
     if service.settings.read_only:
         raise ReadOnlyError

@@ -35,7 +35,7 @@ class ProcessMemory(NamedTuple):
 
     Attributes:
         own: Memory not shared with other processes, such as objects and buffers. A leak shows here.
-        shared: files that it maps, the index above all; processes that map the same file share
+        shared: Memory of mapped files, above all the index; processes that map the same file share
             it, so a sum over processes counts it more than once.
     """
 
@@ -65,10 +65,10 @@ class StateNow(NamedTuple):
     """State found by one scrape.
 
     Attributes:
-        ready: whether the service is, as ``/readyz`` tells.
+        ready: Whether the service is ready, as reported by ``/readyz``.
         workers: State of the workers.
-        max_waiting: queries that may wait for a worker.
-        live: the live generation; None where there is none.
+        max_waiting: Number of queries that may wait for a worker.
+        live: The live generation, or None if there is none.
     """
 
     ready: bool
@@ -89,8 +89,8 @@ class StateMetrics:
 
         Args:
             workers: Workers of the service.
-            max_waiting: queries that may wait for one.
-            draining: whether the service is being ended.
+            max_waiting: Number of queries that may wait for a worker.
+            draining: Whether the service is shutting down.
         """
         try:
             async with asyncio.timeout(_DESCRIBE_S):

@@ -55,10 +55,10 @@ class PhotoUrl(NamedTuple):
     """Location of a photo.
 
     Attributes:
-        scheme: http or https.
-        host: a name in lower case, or an address.
+        scheme: URL scheme, http or https.
+        host: A name in lower case, or an address.
         port: 80 or 443.
-        target: path and query.
+        target: Path and query.
     """
 
     scheme: str
@@ -87,7 +87,7 @@ def parse_photo_url(url: str, hosts: Sequence[str]) -> PhotoUrl:
 
     Args:
         url: URL as given by the client.
-        hosts: names that photos may be fetched from; ``*.example.com`` stands for all names
+        hosts: Host names that photos may be fetched from; ``*.example.com`` stands for all names
             under example.com.
 
     Raises:
@@ -158,8 +158,8 @@ class PhotoFetcher:
         """Create a fetcher without opening connections.
 
         Args:
-            settings: hosts, bytes and seconds.
-            resolve: finds the addresses of a host.
+            settings: Allowed hosts and limits in bytes and seconds.
+            resolve: Function that finds the addresses of a host.
             network: Network backend that connects to one of the addresses, or None for the
                 machine's own network.
             tls: TLS context that checks certificates, or None to check against the public
@@ -191,10 +191,10 @@ class PhotoFetcher:
             Their bytes, which nobody has looked at yet.
 
         Raises:
-            ImageUrlRefusedError: a URL, or one that it leads to, is not to be fetched.
-            ImageUrlFailedError: a photo cannot be had, or not in time.
-            ImageTooLargeError: a photo has too many bytes, or all of them together.
-            OverloadedError: too many requests wait for photos already.
+            ImageUrlRefusedError: If a URL, or one that it redirects to, may not be fetched.
+            ImageUrlFailedError: If a photo cannot be fetched, or not in time.
+            ImageTooLargeError: If a photo, or all photos together, have too many bytes.
+            OverloadedError: If too many requests are already waiting for photos.
         """
         parsed = [parse_photo_url(url, self._hosts) for url in urls]
         if self._requests >= _MAX_REQUESTS:

@@ -82,8 +82,8 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         """Create the network without opening connections.
 
         Args:
-            resolve: finds the addresses of a host.
-            network: connects to one of them.
+            resolve: Function that finds the addresses of a host.
+            network: Network backend that connects to one of the addresses.
         """
         self._resolve = resolve
         self._network = network
@@ -99,7 +99,8 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         """Connect to the first of a host's addresses that responds.
 
         Raises:
-            httpcore.ConnectError: the host has no address or a forbidden one, or none answers.
+            httpcore.ConnectError: If the host has no address or a forbidden one, or no address
+                responds.
         """
         try:
             addresses = await self._resolve(host)
@@ -123,7 +124,7 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         """Refuse: photos come from the internet.
 
         Raises:
-            httpcore.ConnectError: always.
+            httpcore.ConnectError: If the method is called: Unix sockets are never allowed.
         """
         del timeout, socket_options
         raise httpcore.ConnectError(f"{path} is not a public address")

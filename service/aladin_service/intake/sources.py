@@ -33,8 +33,8 @@ def image_items(
         The photos, and among them what looks like a photo and is left out.
 
     Raises:
-        DataError: the source cannot be used; while reading, a photo of it cannot.
-        RegionError: photos have no regions.
+        DataError: If the source cannot be used, or, while reading, one of its photos cannot.
+        RegionError: If photos have no regions.
     """
     if regions is not None:
         records = iter_records(source, split, require_captions=False, on_skip=ignore_skipped)
@@ -70,7 +70,7 @@ def photo_places(source: Path, root: Path | None) -> PhotoPlaces:
 
     Args:
         source: Source of any format that `aladin_training.data` supports.
-        root: folder outside of which no photo is taken, or None to take photos from anywhere.
+        root: Folder outside of which no photo is used, or None to use photos from anywhere.
     """
     return PhotoPlaces(source if source.is_dir() else common_folder(source), root)
 
@@ -83,11 +83,11 @@ def text_items(
     Args:
         source: JSONL or a table of texts, or any source of photos with captions.
         split: Split whose captions are read, or None for all captions.
-        on_skip: called with each file that looks like a photo and cannot be read; its captions
-            are not among the texts.
+        on_skip: Function called with each file that looks like a photo and cannot be read; its
+            captions are not among the texts.
 
     Raises:
-        DataError: the source cannot be used; while reading, a text of it cannot.
+        DataError: If the source cannot be used, or, while reading, one of its texts cannot.
     """
     return (
         TextItem(id=record.id, text=record.text, metadata=record.metadata, image_id=record.image_id)

@@ -20,11 +20,11 @@ class ApiKey:
     """A key as the service knows it; the secret itself is known to its user alone.
 
     Attributes:
-        name: tells keys apart in logs and in the file.
-        sha256: digest of the key, in hex.
+        name: Name that identifies the key in logs and in the file.
+        sha256: SHA-256 digest of the key, in hex.
         scopes: Operations permitted to the user of the key. No scope implies another.
         requests_per_s: Request rate permitted in the long run, or None for no limit.
-        burst: requests that may come at once after a pause; None where there is no rate.
+        burst: Number of requests that may come at once after a pause, or None if there is no rate.
         created: Creation time in ISO 8601.
     """
 

@@ -106,14 +106,14 @@ def add_key(
         scopes: Operations permitted to the user of the key.
         requests_per_s: Requests per second permitted in the long run, above 0, or None for no
             limit.
-        burst: requests that may come at once, at least 1; None where there is no rate.
+        burst: Number of requests that may come at once, at least 1, or None if there is no rate.
 
     Returns:
         The key. The file keeps its digest alone: The secret key. The file stores only its digest,
             so it cannot be shown again.
 
     Raises:
-        ConfigError: the name is taken or impossible, or the file is not one of keys.
+        ConfigError: If the name is taken or invalid, or the file is not a key file.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(

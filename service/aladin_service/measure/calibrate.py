@@ -49,10 +49,10 @@ def ask_images(
     that it does not have is scored directly, as if it were there.
 
     Args:
-        side: the images.
+        side: Collection of the images.
         split: Split whose captions are the queries.
         num_candidates: Number of candidates of a search's first stage.
-        progress: advanced caption by caption.
+        progress: Progress, advanced caption by caption.
     """
     ids = [record.id for record in split.records]
     direction = _Direction(side, "text", split.images, ids, num_candidates)
@@ -71,10 +71,10 @@ def ask_texts(
     """Search an index's texts for the captions of every photo; see `ask_images`.
 
     Args:
-        side: the texts.
+        side: Collection of the texts.
         split: Split whose photos are the queries.
         num_candidates: Number of candidates of a search's first stage.
-        progress: advanced photo by photo.
+        progress: Progress, advanced photo by photo.
     """
     direction = _Direction(side, "image", split.texts, split.caption_ids, num_candidates)
     asked: list[AskedQuery] = []
@@ -102,8 +102,8 @@ class _Direction:
         Args:
             side: Collection to be searched.
             modality: Modality of the queries.
-            answers: the split's own items of the other modality.
-            ids: theirs.
+            answers: The split's own items of the other modality.
+            ids: IDs of these items.
             num_candidates: Number of candidates of a search's first stage.
         """
         self._side = side
@@ -118,9 +118,9 @@ class _Direction:
         """Search once.
 
         Args:
-            photo: number of the photo that asks, or whose caption asks.
-            query: one encoded item.
-            right: places of its right answers among the split's own.
+            photo: Number of the photo that is the query, or whose caption is.
+            query: One encoded item.
+            right: Positions of the right answers among the split's own items.
         """
         count = candidates_kept(self._num_candidates, len(right))
         rows_of_right = self._rows[right]
@@ -167,8 +167,8 @@ class CalibrateOptions:
         split: Split of the data to fit to, or None for all photos.
         report_split: Split of the data to report on, or None for the photos of `split`, each judged
             by models that were fitted without it.
-        prior: share of queries that have a match.
-        false_alarms: share of the queries with a match whose answer may say that there is none.
+        prior: Share of queries that have a match.
+        false_alarms: Share of the queries with a match whose answer may report that there is none.
     """
 
     split: str | None = "val"
@@ -180,8 +180,8 @@ class CalibrateOptions:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: a prior outside of (0, 1), a share outside of [0, 1), or a report on
-                the photos that are fitted to.
+            ConfigError: If a prior is outside of (0, 1), a share is outside of [0, 1), or a report
+                is requested on the photos used for the fit.
         """
         if not 0 < self.prior < 1:
             raise ConfigError(f"prior: expected more than 0 and less than 1, got {self.prior}")
@@ -221,7 +221,7 @@ def calibrate_system(
 
     Args:
         checkpoint_folder: Checkpoint folder of the network.
-        data: photos with captions.
+        data: Photos with captions.
         options: Options; see `CalibrateOptions`.
         index: Index whose items are searched and that stores the calibration, or None to search the
             photos and captions of the split and store it with the checkpoint.
@@ -229,7 +229,7 @@ def calibrate_system(
         regions: Regions of the photos, for a network that reads regions.
 
     Raises:
-        AladinError: one of the three cannot be used, they do not belong together, or there are
+        AladinError: If one of the three cannot be used, they do not belong together, or there are
             too few photos.
     """
     checkpoint = load_checkpoint(checkpoint_folder)

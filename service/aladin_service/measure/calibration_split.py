@@ -25,9 +25,9 @@ class EncodedSplit:
     """Photos of a split that have a caption, and their captions, encoded like user queries.
 
     Attributes:
-        records: the photos.
-        images: their encodings, in the same order.
-        texts: encodings of their captions, photo by photo.
+        records: The photos.
+        images: Encodings of the photos, in the same order.
+        texts: Encodings of the captions, photo by photo.
         photo_of_text: (texts,) int64, the row of each caption's photo.
         caption_ids: IDs of the captions in an index of the same data.
     """
@@ -53,8 +53,8 @@ def encode_split(
     """Encode a split.
 
     Args:
-        model: the network.
-        records: photos; those without a caption are left out.
+        model: The network.
+        records: Photos; those without a caption are skipped.
         progress: Receives the progress over photos, then over captions.
         regions: Regions of the photos, for a network that reads regions.
 
@@ -85,8 +85,8 @@ def ask_split(
     """Score all pairs of a split.
 
     Args:
-        model: the network.
-        split: encoded.
+        model: The network.
+        split: The encoded split.
         num_candidates: Number of candidates of a search's first stage.
 
     Returns:
@@ -118,7 +118,7 @@ def asked_query(
     """Keep the candidates of the first stage, with the right answers and without them.
 
     Args:
-        photo: number of the photo that asks, or whose caption asks.
+        photo: Number of the photo that is the query, or whose caption is.
         scores: Scores of items, in any order.
         right: Whether each of the items belongs to the query.
         num_candidates: Number of candidates of a search's first stage.

@@ -44,13 +44,13 @@ def evaluate_served(
 
     Args:
         searcher: Searcher of an index of these photos and captions.
-        records: photos with captions.
+        records: Photos with captions.
         progress: Receives the progress over queries.
         fusion: Weight of the alignment score, or None for the one fitted on validation data.
 
     Raises:
-        InputError: a photo or a caption is not in the index.
-        NoSuchTargetError: the index has no photos or no texts.
+        InputError: If a photo or a caption is not in the index.
+        NoSuchTargetError: If the index has no photos or no texts.
     """
     queries = _queries(searcher, records, progress)
     return evaluate_index(searcher, queries, fusion=fusion, progress=progress)
@@ -71,7 +71,7 @@ class FoldedEvaluation(NamedTuple):
     """Mean over contiguous blocks of photos, each evaluated separately.
 
     Attributes:
-        folds: number of blocks.
+        folds: Number of blocks.
         metrics: Metrics by score name.
     """
 
@@ -87,9 +87,9 @@ class IndexEvaluation:
         generation: Generation that was searched.
         images: Number of images that were evaluated.
         texts: Number of texts that were evaluated.
-        served: the two stages through the index.
-        gain: rsum of the two stages minus that of matching.
-        curve: against the number of candidates; None where not asked for.
+        served: Evaluation of the two stages through the index.
+        gain: Difference in rsum: the two stages minus matching alone.
+        curve: Metrics against the number of candidates, or None if not requested.
     """
 
     generation: int
@@ -105,11 +105,11 @@ class SystemEvaluation:
     """What `aladin evaluate` reports.
 
     Attributes:
-        model_id: sha256 of the network's weights.
-        exhaustive: metrics by score name: those of the network's heads, and fused.
+        model_id: SHA-256 of the network's weights.
+        exhaustive: Metrics by score name: those of the network's heads, and fused.
         mean_difference: Mean score of matching pairs minus that of all other pairs, by head.
         cross_ranks: Ranks of the matching pairs in both directions at once, by head.
-        folded: the exhaustive metrics in blocks; None where not asked for.
+        folded: The exhaustive metrics in blocks, or None if not requested.
         index: Evaluation of the index, or None without an index.
     """
 
@@ -142,17 +142,19 @@ def evaluate_system(
 
     Args:
         checkpoint_folder: Checkpoint folder of the network.
-        data: photos with captions; a photo without one is found by none, but competes.
+        data: Photos with captions; a photo without captions is the right answer to no query, but
+            competes.
         split: Split of the data, or None for all photos.
         index: Index of the same photos and captions, or None to evaluate the network alone.
         progress: Receives the progress over photos, captions and queries.
-        folds: blocks for a further evaluation of the network; 0 or 1: the whole split only.
+        folds: Number of blocks for a further evaluation of the network, or 0 or 1 for the whole
+            split only.
         curve_candidates: Numbers of candidates of the index's curve, ascending, or None for no
             curve.
         regions: Regions of the photos, for a network that reads regions.
 
     Raises:
-        AladinError: one of the three cannot be used, or they do not belong together.
+        AladinError: If one of the three cannot be used, or they do not belong together.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
     records = read_records(data, split, require_captions=False, require_photos=regions is None)
@@ -225,7 +227,7 @@ def keep_evaluation(
     """Store an evaluation with its index if the index is writable.
 
     Args:
-        index: folder.
+        index: Folder of the index.
         data: Data that were evaluated.
         split: Split of the data, or None for all data.
         evaluation: Evaluation of the network.

@@ -30,8 +30,8 @@ def queries_of(
     """Return a function that reads and encodes queries.
 
     Args:
-        source: lines of text (``.txt``), or any source that an index is built from; captions
-            ask for photos, and photos for texts.
+        source: Lines of text (``.txt``), or any source that an index is built from; captions are
+            queries for photos, and photos for texts.
         count: Number of queries of each modality, drawn evenly from the file; all if there are
             fewer.
         regions: Regions of the photos, for a network that reads regions.

@@ -59,7 +59,8 @@ class RequestRecord:
         trace_id: ID of the request's trace, 32 hexadecimal digits, or None if there is no trace.
         error_code: Error code, if the response is an error.
         searches: Searches that were answered; a request may contain several.
-        failed_parts: searches of a request with several that were not; the others were.
+        failed_parts: Number of failed searches in a request with several searches; the others
+            succeeded.
     """
 
     request_id: str
@@ -120,7 +121,7 @@ class LogSetup(NamedTuple):
     """Log configuration of a process; it may be sent to another process.
 
     Attributes:
-        debug: show everything.
+        debug: Show all messages.
         format: Format for people or for programs.
     """
 

@@ -152,7 +152,7 @@ class Metrics:
 
         Args:
             method: Method of the request.
-            route: its template, never a path: each value is a series of its own.
+            route: Template of the route, never a path: each value is a series of its own.
             status: Status of the response.
             seconds: Duration of the request in seconds.
         """
@@ -164,7 +164,7 @@ class Metrics:
         """Count a request that was refused because of overload.
 
         Args:
-            reason: the code of the error.
+            reason: The code of the error.
         """
         self._rejected.labels(reason).inc()
 

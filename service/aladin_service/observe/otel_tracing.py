@@ -47,7 +47,7 @@ class OtelTracing:
         """Trace every request, or the share given by OTEL_TRACES_SAMPLER.
 
         Args:
-            processor: takes the spans that have ended.
+            processor: Processor that receives the finished spans.
         """
         resource = Resource.create({SERVICE_VERSION: version("aladin-search")})
         if str(resource.attributes.get(SERVICE_NAME, "")).startswith(_NAMELESS):

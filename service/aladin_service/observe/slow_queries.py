@@ -42,21 +42,21 @@ class SlowQuery(NamedTuple):
         request_id: ID of the request that the query was or belonged to, or None outside of
             requests.
         kind: Kind of the query.
-        asked: its text, cut, or the item's id; None for what has neither.
-        photo_bytes: length of its photo; None where it had none.
+        asked: Text of the query, shortened, or the item's ID, or None if it has neither.
+        photo_bytes: Length of the query's photo, or None if it had none.
         target: Collection that was searched.
-        k: hits wanted.
-        offset: hits passed over.
+        k: Number of requested hits.
+        offset: Number of hits skipped before the first returned one.
         candidates: Requested number of candidates, or None for the index's own number.
-        filtered: whether it had a filter.
-        explain: whether it wanted the evidence.
+        filtered: Whether the query had a filter.
+        explain: Whether the evidence was requested.
         status: HTTP status of the query, if it were answered alone; 499 if the client disconnected
             before.
         total_ms: Time from arrival to answer.
         queue_ms: Part of `total_ms` until a worker took the query, or None if it was not answered.
         took_ms: Time of each part, or None if the query was not answered.
-        batch: queries that were encoded together with it; None where it was not answered.
-        cached: whether its encoding was remembered.
+        batch: Number of queries that were encoded together with it, or None if it was not answered.
+        cached: Whether its encoding was cached.
         degraded: Requested features that were skipped.
     """
 
@@ -92,10 +92,11 @@ class SlowQueries:
         """Start with an empty list.
 
         Args:
-            limit: the most to be told; each period keeps as many. 0: none are kept.
+            limit: Maximum number of queries to report; each period keeps as many. No queries are
+                kept if it is 0.
             clock: Clock for the age of queries, in seconds; the same one as for
                 `SearchJob.received_s`.
-            now: seconds since 1970.
+            now: Clock in seconds since 1970.
         """
         self.limit = limit
         self._clock = clock
@@ -107,8 +108,8 @@ class SlowQueries:
         """Record a query that was answered.
 
         Args:
-            job: the query.
-            answered: its answer.
+            job: The query.
+            answered: Answer to the query.
             request_id: ID of the request.
         """
         self._note(job, answered.took_ms.total, answered, 200, request_id)
@@ -117,7 +118,7 @@ class SlowQueries:
         """Record a query that failed.
 
         Args:
-            job: the query.
+            job: The query.
             status: HTTP status of the error.
             request_id: ID of the request.
         """

@@ -54,7 +54,8 @@ def open_tracing(*, wanted: bool) -> Tracing | None:
     """Enable tracing if the setting or OpenTelemetry's variables request it.
 
     Args:
-        wanted: trace even where no variable says where to: to a collector on this machine.
+        wanted: Trace even if no variable gives a destination; the spans are then sent to a
+            collector on this machine.
 
     Returns:
         None where traces are switched off.

@@ -72,7 +72,7 @@ def photo_version(photo: PhotoFile, item_id: str, size_px: int | None) -> str:
 
     Args:
         photo: Location of the photo's bytes, as stored in the index.
-        item_id: named in the error.
+        item_id: ID of the item, named in the error.
         size_px: Requested size.
 
     Returns:
@@ -95,7 +95,7 @@ def cut_photo(photo: PhotoFile, item_id: str, limits: ImageLimits) -> PhotoBytes
 
     Args:
         photo: Location of the photo's bytes, as stored in the index.
-        item_id: named in the error.
+        item_id: ID of the item, named in the error.
         limits: Limits for the photo.
 
     Returns:
@@ -125,15 +125,15 @@ def rewritten_photo(
 
     Args:
         photo: Location of the photo's bytes, as stored in the index.
-        item_id: named in the error.
+        item_id: ID of the item, named in the error.
         limits: Limits for the photo.
         memory: Where the memory to decode and to write it is reserved.
 
     Raises:
         PhotoGoneError: If the photo is missing, is not a picture any more, or exceeds the limits.
-        MemoryLimitError: It takes more memory than there is.
-        OverloadedError: The memory did not become free in time.
-        WithdrawnError: Nobody waits for it any more.
+        MemoryLimitError: If the photo requires more memory than there is.
+        OverloadedError: If the memory did not become free in time.
+        WithdrawnError: If nobody waits for the photo any more.
     """
     try:
         data = photo.read(limits.max_bytes)
@@ -157,16 +157,16 @@ def resized_photo(
 
     Args:
         photo: Location of the photo's bytes, as stored in the index.
-        item_id: named in the error.
+        item_id: ID of the item, named in the error.
         size_px: Side of the square in pixels; a smaller photo keeps its size.
         limits: Limits for the photo.
         memory: Where the memory to decode it is reserved.
 
     Raises:
         PhotoGoneError: If the photo is missing, damaged or exceeds the limits.
-        MemoryLimitError: It takes more memory than there is.
-        OverloadedError: The memory did not become free in time.
-        WithdrawnError: Nobody waits for it any more.
+        MemoryLimitError: If the photo requires more memory than there is.
+        OverloadedError: If the memory did not become free in time.
+        WithdrawnError: If nobody waits for the photo any more.
     """
     # Twice as large as requested, so that decoders which skip pixels leave no visible artefacts.
     least_px = 2 * size_px
@@ -217,9 +217,9 @@ def served_photo(index: Path, item: StoredItem, root: PhotosRoot | None) -> Phot
     """Locate the bytes of an item's photo, unless they are outside of the permitted folder.
 
     Args:
-        index: folder of the index; photos that it keeps itself are always shown.
+        index: Folder of the index; photos stored in the index itself are always shown.
         item: Item of the index.
-        root: folder outside of which no photo is shown, or None to show photos from anywhere.
+        root: Folder outside of which no photo is shown, or None to show photos from anywhere.
 
     Returns:
         Where the bytes are; None for a text, for a photo that the index has no file of, and for

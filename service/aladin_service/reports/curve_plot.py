@@ -277,7 +277,7 @@ def check_curve_file(path: Path) -> None:
     """Reject a file that `write_curve` could not write.
 
     Raises:
-        InputError: its name ends otherwise, or it cannot be written.
+        InputError: If its name has another ending, or it cannot be written.
     """
     if path.suffix.lower() not in _FORMATS:
         raise InputError(f"--curve: expected a name with one of {', '.join(_FORMATS)}, got {path}")
@@ -290,7 +290,7 @@ def write_curve(path: Path, curve: CandidateCurve, title: str) -> None:
     Args:
         path: Path of a picture or a .json file.
         curve: Curve to write.
-        title: above the picture.
+        title: Title above the picture.
 
     Raises:
         InputError: If the format is not supported or the file cannot be written.

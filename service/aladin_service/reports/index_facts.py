@@ -103,8 +103,8 @@ def calibration_facts(
     """Return the reliability of the probabilities of hits, as names and values.
 
     Args:
-        calibration: calibration of the index, if it has one.
-        photos_indexed: share of the photos fitted to that are indexed, see `Manifest`.
+        calibration: Calibration of the index, or None if it has none.
+        photos_indexed: Share of the photos used for the fit that are indexed, see `Manifest`.
     """
     if calibration is None:
         return [("probabilities", "none, not calibrated")]

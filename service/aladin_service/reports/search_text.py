@@ -20,7 +20,7 @@ def unreliable_reason(code: str | None) -> str:
     """Return the explanation for the `unreliable_because` of an answer.
 
     Args:
-        code: the reason; one that is not known, of a newer service, is returned as it is.
+        code: Code of the reason; an unknown code, from a newer service, is returned unchanged.
     """
     return _REASONS.get(code or "", code or "the index's calibration may not judge this query")
 

@@ -19,7 +19,7 @@ class MetricsRow(NamedTuple):
     Attributes:
         name: Name of the system.
         metrics: Metrics of both directions.
-        ms_a_query: time of a search, the query's encoding aside; None where not measured.
+        ms_a_query: Time of a search in ms without the query's encoding, or None if not measured.
     """
 
     name: str
@@ -31,8 +31,8 @@ def metrics_table(title: str, rows: Sequence[MetricsRow]) -> Table:
     """Build a table of recalls in percent, median and mean ranks and rsum of several systems.
 
     Args:
-        title: above the table.
-        rows: one a system; the time has a column if any system has one.
+        title: Title above the table.
+        rows: One row per system; the time has a column if any system has one.
     """
     timed = any(row.ms_a_query is not None for row in rows)
     table = Table(title=title, title_justify="left")
@@ -70,8 +70,8 @@ def print_table(table: Table, *, stderr: bool = False) -> None:
     """Print a table without truncation, because files are not scrolled sideways.
 
     Args:
-        table: laid out.
-        stderr: print it there, not on stdout.
+        table: Table to print.
+        stderr: Print the table to stderr instead of stdout.
     """
     width = None if Console(stderr=stderr).is_terminal else 132
     Console(stderr=stderr, width=width, highlight=False).print(table)

@@ -50,7 +50,7 @@ class _Input(NamedTuple):
 
     Attributes:
         modality: Modality, which selects the tower.
-        value: a text, or what the image encoder's `preprocess` made of a photo.
+        value: A text, or the result of the image encoder's `preprocess` for a photo.
         key: Cache key of the encoding, or None if it is not cached.
         text: Text of a text query.
         size_px: Size of the photo of a photo query.
@@ -91,8 +91,8 @@ class QueryEncoder:
         Args:
             limits: Limits for a query.
             cache: Cache of encodings, or None to cache nothing.
-            decode_threads: photos that are decoded at the same time at most, whoever asks; fewer
-                where the memory of the limits does not allow so many.
+            decode_threads: Maximum number of photos decoded at the same time, over all callers;
+                fewer if the memory of the limits does not allow so many.
             precision: Precision in which texts are encoded.
             detector: Finds the regions of photos, for indexes whose model reads regions, or None if
                 not available.
@@ -132,7 +132,7 @@ class QueryEncoder:
         Args:
             searcher: Searcher of the index to be searched; its model encodes.
             queries: Queries, at least one.
-            is_wanted: whether someone still waits for the query at a place.
+            is_wanted: Function that returns whether the query at a position is still awaited.
             until_s: Deadline of each query, by `time.monotonic`, for a photo to wait for memory to
                 be decoded in; empty for the memory's own limit.
 
@@ -171,7 +171,7 @@ class QueryEncoder:
             query: Query to encode.
 
         Raises:
-            AladinError: the query cannot be encoded.
+            AladinError: If the query cannot be encoded.
             WithdrawnError: If no client waits for the query any more; see
                 `aladin_network.photos.memory`.
         """

@@ -35,13 +35,15 @@ class Answered(NamedTuple):
     """An answer ready to be sent, and its metrics.
 
     Attributes:
-        body: a `SearchAnswer` as JSON; written by the worker, so that the event loop does not.
+        body: A `SearchAnswer` as JSON; written by the worker, so that the event loop does not have
+            to.
         generation: Generation of the index that answered.
         degraded: Requested features that were skipped.
         took_ms: Time of each part, as in the body.
-        no_match: whether it says that nothing matches; None where nothing says so.
-        cached: whether the query's encoding was remembered from an earlier one.
-        batch: queries that were encoded together with this one, itself included.
+        no_match: Whether the answer reports that nothing matches, or None if that was not
+            determined.
+        cached: Whether the query's encoding was cached from an earlier query.
+        batch: Number of queries that were encoded together with this one, itself included.
         queue_ms: Time from the request until a slot took it; known where the query waited.
     """
 

@@ -28,13 +28,13 @@ class IndexReport(NamedTuple):
 
     Attributes:
         manifest: Manifest of the generation that is served.
-        counts: items of each of its sides.
+        counts: Number of items in each collection.
         left_out: Some of the items of each collection that the build skipped; none if their list is
             damaged, which the history then reports, or was not pushed.
-        offset: the first of these among all that were left out.
-        disk: bytes by part, see `aladin_index.generations.info`; of an index in an engine what is
-            here.
-        history: all generations.
+        offset: Position of the first listed item among all skipped items.
+        disk: Bytes by part, see `aladin_index.generations.info`; only the local part if the index
+            is in a vector database.
+        history: History of all generations.
         engine: Vector database that stores the index, or None if it is in files.
     """
 
@@ -52,11 +52,11 @@ def report_index(index: SearchBackend, offset: int, limit: int) -> IndexReport:
 
     Args:
         index: Index that is served.
-        offset: items that were left out to pass over.
-        limit: the most of them to be told of each side.
+        offset: Number of skipped items to pass over.
+        limit: Maximum number of skipped items to report for each collection.
 
     Raises:
-        EngineUnavailableError: the engine that keeps it does not answer.
+        EngineUnavailableError: If the vector database that stores the index does not respond.
     """
     if isinstance(index, EngineIndex):
         return _report_engine(index, offset)

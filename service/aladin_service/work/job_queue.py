@@ -59,7 +59,7 @@ class JobQueue:
         """Queue a job and wait for its result; cancelling the wait withdraws a waiting job.
 
         Raises:
-            AladinError: Any error of the job.
+            AladinError: If the job fails; any error of the job.
             OverloadedError: If too many jobs wait.
             ShuttingDownError: If the queue is closed.
             NoWorkerError: If there is no worker.

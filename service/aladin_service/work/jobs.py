@@ -35,7 +35,7 @@ class IndexState(NamedTuple):
 
     Attributes:
         manifest: Manifest of the generation as it was built.
-        counts: items of each side that a search may find, added ones included.
+        counts: Number of searchable items of each collection, including added ones.
     """
 
     manifest: Manifest
@@ -59,8 +59,8 @@ class ReportIndex(Job[IndexReport]):
     """Report on the whole index; checks every file, but opens few.
 
     Attributes:
-        offset: items that were left out to pass over.
-        limit: the most of them to be told of each side.
+        offset: Number of skipped items to pass over.
+        limit: Maximum number of skipped items to report for each collection.
     """
 
     offset: int

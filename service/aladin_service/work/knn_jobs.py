@@ -29,7 +29,7 @@ def first_of_each_kind(
 
     Args:
         embeddings: L2-normalised, best hit first.
-        threshold: cosine from which on two hits are alike.
+        threshold: Cosine from which on two hits are considered alike.
 
     Returns:
         The places that are kept, in order.
@@ -53,11 +53,11 @@ class WriteKnnResults(Job[bytes]):
     """Convert the hits of a search to clip-retrieval's results.
 
     Attributes:
-        answer: a `SearchAnswer` as JSON.
+        answer: A `SearchAnswer` as JSON.
         target: Collection that was searched.
-        num_described: results that are described, from the best on; the others have an id and a
-            similarity alone.
-        deduplicate: leave out what looks like a better result.
+        num_described: Number of results that are described, starting with the best; the others have
+            only an ID and a similarity.
+        deduplicate: Whether to omit results that look like a better one.
         photos_url: URL prefix to which an image's ID is appended.
     """
 

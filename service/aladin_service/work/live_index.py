@@ -153,8 +153,8 @@ class LiveIndex:
             EngineUnavailableError: If the vector database does not respond.
             SearchIndexError: If the generation is damaged or does not match its model.
             CheckpointError: If its model cannot be loaded.
-            Exception: Any other failure, such as too little memory; the generation is then refused
-                like a damaged one.
+            Exception: If any other failure occurs, such as too little memory; the generation is
+                then rejected like a damaged one.
         """
         with self._lock:
             if self.is_current and self._seen is not None:

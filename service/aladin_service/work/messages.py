@@ -113,7 +113,7 @@ def pack(message: object) -> bytes:
     """Serialize a message.
 
     Raises:
-        Exception: Any error of pickle.
+        Exception: If pickle fails; any of its errors.
     """
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(data)) + data
@@ -145,7 +145,7 @@ class Wire:
 
         Raises:
             OSError: If the other end is closed.
-            Exception: Any error of pickle; nothing is sent then.
+            Exception: If pickle fails; any of its errors. Nothing is sent then.
         """
         data = b"".join(map(pack, messages))
         with self._sending:

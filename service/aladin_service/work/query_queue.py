@@ -211,7 +211,7 @@ class QueryQueue:
         """Queue a query and wait for its answer; cancelling the wait withdraws the query.
 
         Raises:
-            AladinError: Any error of the query.
+            AladinError: If the query fails; any error of the query.
             OverloadedError: If too many queries wait, or would wait for too long; raised at once.
             NoWorkerError: If there is no worker.
             ShuttingDownError: If the queue is closed.

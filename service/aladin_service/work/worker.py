@@ -152,7 +152,7 @@ class Worker:
                 the job may end with a `WithdrawnError`.
 
         Raises:
-            AladinError: Any error of the job.
+            AladinError: If the job fails; any error of the job.
         """
         with wanted_while(is_wanted):
             return job.run(self)

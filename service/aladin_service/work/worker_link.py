@@ -245,7 +245,7 @@ class WorkerLink:
             Number and record of the work, or None if the worker has ended.
 
         Raises:
-            Exception: See `pack`.
+            Exception: If the message cannot be packed, see `pack`.
         """
         if not self.takes_work:
             return None

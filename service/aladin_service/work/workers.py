@@ -79,7 +79,7 @@ class Workers(Protocol):
         """Answer one query, batched with others; cancelling the call withdraws the query.
 
         Raises:
-            AladinError: Any error of this query alone.
+            AladinError: If this query fails; any error that concerns it alone.
             IndexNotReadyError: If no index is live.
             EngineUnavailableError: If the vector database does not respond.
             OverloadedError: If too many queries wait.
@@ -96,7 +96,7 @@ class Workers(Protocol):
         """Run one job.
 
         Raises:
-            AladinError: Any error of the job.
+            AladinError: If the job fails; any error of the job.
             IndexNotReadyError: If no index is live.
             EngineUnavailableError: If the vector database does not respond; a change may have been
                 applied in part.
@@ -190,7 +190,7 @@ class WorkerThread:
 
         Raises:
             WorkerDiedError: If the thread died while running the function.
-            Exception: Any error of the function.
+            Exception: If the function fails; any error of the function.
         """
         result = Future[T]()
         result.set_running_or_notify_cancel()  # from now on it cannot be cancelled

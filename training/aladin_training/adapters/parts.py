@@ -69,7 +69,7 @@ def start_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]
         tune: Settings of the stage.
 
     Raises:
-        ConfigError: See `check_fine_tuning`.
+        ConfigError: If `check_fine_tuning` raises it.
     """
     for part, config in tune.items():
         encoder = encoder_of(model, part)

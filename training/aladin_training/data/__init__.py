@@ -76,7 +76,7 @@ def read_records(
         images: Folder of a Karpathy JSON's photos.
 
     Raises:
-        DataError: See `iter_records`; also if an id repeats, or the file of a photo is missing.
+        DataError: If `iter_records` raises it, an id repeats, or the file of a photo is missing.
     """
     skipped = SkippedOfSplit(split, log_skipped)
     entries = read_entries(source, images, skipped)

@@ -61,7 +61,7 @@ def read_precomp(folder: Path) -> Iterator[LocatedRecord]:
     """Read the photos of a folder, which has no photo files, only regions.
 
     Raises:
-        DataError: See `open_precomp`.
+        DataError: If `open_precomp` raises it.
     """
     folder = folder.absolute()
     for split in open_precomp(folder):

@@ -54,7 +54,7 @@ class TarShard:
             on_skip: Called with each member that looks like a photo and cannot be read.
 
         Raises:
-            DataError: See `read_tar`.
+            DataError: If `read_tar` raises it.
         """
         for entry in read_tar(self.path, self.root, SkippedOfSplit(self.split, on_skip)):
             if self.split is None or entry.record.split == self.split:

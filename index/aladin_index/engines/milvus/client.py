@@ -69,12 +69,12 @@ class MilvusEngine:
         """Prepare a client for the location's name; nothing is asked of Milvus yet.
 
         Args:
-            connection: closed with this.
+            connection: Connection to Milvus; closed together with this object.
             location: Location of the index.
 
         Raises:
-            ConfigError: Milvus has no such kind of index or consistency, or the index has no such
-                parameter of a search.
+            ConfigError: If Milvus has no such kind of index or consistency level, or the index has
+                no such search parameter.
         """
         check_search_params(location.index or GRAPH, location.search_params)
         self._connection = connection
@@ -319,7 +319,7 @@ def connect_milvus(location: EngineLocation, options: EngineOptions) -> MilvusEn
     """Create a client; Milvus need not respond yet.
 
     Raises:
-        ConfigError: pymilvus is not installed, or Milvus has no such option.
+        ConfigError: If pymilvus is not installed, or Milvus has no such option.
     """
     connection = MilvusConnection(location.url, options.token, options.timeout_s, options.retries)
     return MilvusEngine(connection, location)

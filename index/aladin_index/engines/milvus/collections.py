@@ -34,9 +34,10 @@ class CollectionShape:
     """Fields and index of a collection, besides its key.
 
     Attributes:
-        fields: names and what `pymilvus` calls their type and its options.
-        vector: the field that gets an index.
-        index: its kind, in Milvus's words.
+        fields: Names of the fields, each with the `pymilvus` name of its type and the options of
+            that type.
+        vector: Name of the field that is indexed.
+        index: Kind of the index, as named by Milvus.
         index_params: Parameters of building the index.
         description: Description of the collection.
         shards: Number of shards, or None for the server's default.

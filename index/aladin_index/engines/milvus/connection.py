@@ -71,13 +71,13 @@ class MilvusConnection:
         """Store the arguments; no connection is made yet.
 
         Args:
-            url: such as http://127.0.0.1:19530.
+            url: Address of the server, such as http://127.0.0.1:19530.
             token: Token "user:password" or an API key, or None if the server requires none.
             timeout_s: Time limit of a call in seconds, retries included.
             retries: Maximum number of retries of a call after a temporary failure.
 
         Raises:
-            ConfigError: pymilvus is not installed.
+            ConfigError: If pymilvus is not installed.
         """
         try:
             self._pymilvus: Any = importlib.import_module("pymilvus")
@@ -236,7 +236,7 @@ class Consistency:
         """Record that a collection has just been written to.
 
         Args:
-            collection: its name.
+            collection: Name of the collection.
             timestamp: Timestamp of the server, not earlier than the write.
         """
         _WRITES.note(self._url, collection, timestamp)

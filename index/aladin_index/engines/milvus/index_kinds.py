@@ -26,11 +26,11 @@ class IndexKind(NamedTuple):
 
     Attributes:
         name: Milvus's.
-        build: parameters of building it, by the number of items.
+        build: Function that returns the build parameters for a number of items.
         width: Parameter that sets how many items a search examines, or None if it compares with
             every item.
-        widths: worth trying, ascending.
-        covers_hits: whether the width has to be as large as the number of hits wanted.
+        widths: Search widths worth trying, ascending.
+        covers_hits: Whether the width must be at least the number of hits wanted.
     """
 
     name: str
@@ -84,7 +84,7 @@ def kind_for(asked: str | None, count: int) -> str:
 
     Args:
         asked: Requested kind, or None for an exact search while that is fast, otherwise a graph.
-        count: items of the side.
+        count: Number of items of the collection.
     """
     if count < INDEXED_ROWS or (asked is None and count <= EXACT_UP_TO):
         return EXACT
@@ -145,9 +145,9 @@ def search_params(
     Args:
         kind: Kind of the index.
         chosen: Parameters set by the user, see `widths_of`; they take precedence over `width`.
-        count: hits wanted.
+        count: Number of hits wanted.
         width: Width that was found sufficient without a filter, or None for the widest.
-        filtered: whether there is a filter.
+        filtered: Whether the search has a filter.
     """
     if kind.width is None:
         return {"metric_type": "IP", "params": {}}

@@ -58,7 +58,7 @@ def extent_name(field: str, kind: str, end: str) -> str:
     """Return the key in `EXTENTS` of the smallest or greatest value of a field.
 
     Args:
-        field: its `field_key`.
+        field: `field_key` of the field.
         kind: "number" or "text".
         end: "least" or "greatest".
     """
@@ -69,7 +69,7 @@ def expression(filter: Filter) -> str:
     """Write a filter as an expression of Milvus.
 
     Raises:
-        InputError: a range compares with a text that is longer than what is kept of texts.
+        InputError: If a range compares with a text that is longer than the stored part of texts.
     """
     if isinstance(filter, Not):
         return f"not ({expression(filter.part)})"
@@ -115,10 +115,10 @@ class CollectionForm(NamedTuple):
     """How a collection is stored; written as the description of the Milvus collection.
 
     Attributes:
-        embedding_dim: size of an embedding.
-        token_dtype: their stored form.
-        token_dim: size of a token.
-        token_texts: fields that a row's tokens have.
+        embedding_dim: Size of an embedding.
+        token_dtype: Storage format of the tokens.
+        token_dim: Size of a token.
+        token_texts: Number of fields that hold the tokens of a row.
         index_kind: Index kind of its first stage, see `aladin_index.engines.milvus.index_kinds`.
     """
 
@@ -180,7 +180,7 @@ def row_of(entry: EngineItem, form: CollectionForm) -> dict[str, Any]:
         form: Form of the collection.
 
     Raises:
-        InputError: the item is larger than what Milvus takes.
+        InputError: If the item is larger than Milvus accepts.
     """
     assert entry.embedding is not None and entry.tokens is not None  # as upserts have them
     fields = filter_fields(entry.item.metadata)

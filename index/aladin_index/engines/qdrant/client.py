@@ -61,7 +61,7 @@ class QdrantEngine:
             name: Name of the index.
             token_vectors: How tokens are stored for MaxSim in collections that are created from now
                 on.
-            close: lets go of the store; called once.
+            close: Function that releases the store; called once.
         """
         self._kind = kind
         self._store = store

@@ -66,9 +66,9 @@ class ClientStore:
         Args:
             engine: Name of the vector database in messages.
             client: Client of a server, or in local mode.
-            calls: makes all calls of it.
+            calls: Object that makes all calls of the client.
             settings: Settings of collections; the local mode ignores most of them.
-            local: the client is in local mode.
+            local: Whether the client is in local mode.
         """
         self._engine = engine
         self._client = client

@@ -33,7 +33,7 @@ class OpenFolders:
         Args:
             engine: Vector database that stores the folder.
             path: Path of the folder; it need not exist.
-            make: opens it.
+            make: Function that opens the store.
 
         Raises:
             EngineError: If another kind of vector database has it open.
@@ -74,7 +74,7 @@ def connect_qdrant(location: EngineLocation, options: EngineOptions) -> QdrantEn
     """Create a client of a server, or of the local mode if the address is a folder.
 
     Raises:
-        ConfigError: the package is not installed, or Qdrant has no such option.
+        ConfigError: If the package is not installed, or Qdrant has no such option.
         EngineUnavailableError: If another process has the folder open.
     """
     settings = QdrantSettings.of(location)
@@ -94,7 +94,7 @@ def connect_edge(location: EngineLocation) -> QdrantEngine:
     """Create a client of Qdrant Edge in this process.
 
     Raises:
-        ConfigError: the package is not installed, or it has no such option.
+        ConfigError: If the package is not installed or has no such option.
         EngineUnavailableError: If another process has the folder open.
     """
     settings = QdrantSettings.of(location)

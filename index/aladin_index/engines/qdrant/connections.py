@@ -65,7 +65,7 @@ class Retries:
 
         Raises:
             EngineUnavailableError: If no response arrived in time, or the server is overloaded.
-            EngineError: the server refuses the call.
+            EngineError: If the server rejects the call.
         """
         self._call.ends = time.monotonic() + self._timeout_s
         tries = 0

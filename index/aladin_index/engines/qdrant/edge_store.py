@@ -130,7 +130,7 @@ class EdgeStore:
 
         Args:
             engine: Name of the vector database in messages.
-            folder: need not be there.
+            folder: Folder of the store; need not exist.
             settings: Settings of collections; those of replicas and shards are ignored.
         """
         self._engine = engine

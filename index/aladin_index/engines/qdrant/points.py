@@ -112,7 +112,7 @@ def point_of(entry: EngineItem, codec: TokenCodec, *, with_vectors: bool) -> Poi
     Args:
         entry: Item with its embedding and tokens.
         codec: Codec that packed the tokens.
-        with_vectors: keep the tokens as vectors, too.
+        with_vectors: Whether to keep the tokens as vectors, too.
     """
     assert entry.embedding is not None
     assert entry.tokens is not None
@@ -152,7 +152,7 @@ class CollectionForm:
     Attributes:
         codec: Codec of the tokens, without error feedback.
         token_vectors: How tokens are stored for MaxSim.
-        indexed_paths: fields of the payload that this process had indexed; it is not kept.
+        indexed_paths: Payload fields that this process has had indexed; not persisted.
     """
 
     codec: TokenCodec

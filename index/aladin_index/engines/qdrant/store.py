@@ -34,8 +34,8 @@ class CollectionShape:
     """The vectors of a collection.
 
     Attributes:
-        embedding_dim: size of an embedding.
-        token_dim: size of a token.
+        embedding_dim: Size of an embedding.
+        token_dim: Size of a token.
         token_vectors: How tokens are stored for MaxSim.
     """
 
@@ -48,7 +48,7 @@ class Point(NamedTuple):
     """An item as Qdrant stores it.
 
     Attributes:
-        key: a UUID.
+        key: UUID of the point.
         payload: Data in the form of JSON.
         embedding: (d_match,) float32; None where it was not asked for.
         tokens: Array (tokens, d_align) of float32 for MaxSim, or None if Qdrant does not score the
@@ -66,7 +66,7 @@ class ScoredPoint(NamedTuple):
 
     Attributes:
         payload: Payload with the requested fields.
-        match: dot product of the embeddings.
+        match: Dot product of the embeddings.
         align: MaxSim score with the words, or None if there were no words or the point has no
             tokens.
     """
@@ -178,8 +178,8 @@ class QdrantSettings:
         shards: Number of shards of a collection, or None for one per node of the server.
         replicas: Number of replicas of a shard.
         index: "hnsw", or "flat" compares with every item.
-        m: links of a node of the graph.
-        ef_construct: candidates that are looked at for the links of a node.
+        m: Number of links of a graph node.
+        ef_construct: Number of candidates that are considered for the links of a node.
         ef: Minimum number of candidates of a graph search, which uses at least twice the number of
             requested results; or None for the number chosen by the push.
         tokens: How tokens are stored for MaxSim, see `TokenVectors`.
@@ -202,7 +202,7 @@ class QdrantSettings:
         """Check the values.
 
         Raises:
-            ConfigError: a number below 1, or a graph without links.
+            ConfigError: If a number is below 1 or the graph would have no links.
         """
         for name, least in (("m", 2), ("ef_construct", 1), ("ef", 1)):
             value: int | None = getattr(self, name)
@@ -224,7 +224,7 @@ class QdrantSettings:
         """Return the number of candidates of a graph search.
 
         Args:
-            count: items wanted.
+            count: Number of items wanted.
             width: Width chosen by a push, or None for the widest.
         """
         return max(self.ef or width or _WIDTHS[-1], 2 * count)
@@ -234,7 +234,7 @@ class QdrantSettings:
         """Read the settings from a location.
 
         Raises:
-            ConfigError: one that Qdrant does not have, or an impossible value.
+            ConfigError: If Qdrant does not have the setting, or a value is impossible.
         """
         given = {
             "shards": location.shards,

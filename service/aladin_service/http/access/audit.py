@@ -24,9 +24,9 @@ class WriteRecord:
     """Data of a write request for the audit log, filled in by its route.
 
     Attributes:
-        target: images or texts.
+        target: Name of the collection, images or texts.
         ids: Ids named in the request.
-        result: ids by what became of them; empty where the write failed.
+        result: Item IDs by outcome; empty if the write failed.
         generation: Generation of the changed index, or None if the write failed.
     """
 
@@ -58,7 +58,7 @@ def log_write(
     Args:
         record: Record as far as the route has filled it in.
         key_name: Name of the request's key, or None without a key.
-        client: its address.
+        client: Address of the client.
         method: HTTP method of the request.
         path: Decoded path of the request; a long path is truncated.
         status: Status of the answer, or None without an answer because the client disconnected or

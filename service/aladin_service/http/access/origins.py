@@ -77,7 +77,7 @@ def is_own_host(header: str, allowed: Collection[str]) -> bool:
 
     Args:
         header: Header value with or without a port.
-        allowed: names in lower case, or `ANY_HOST`.
+        allowed: Host names in lower case, or `ANY_HOST`.
 
     Returns:
         True for an allowed name, for localhost and names below it, and for any address: only a
@@ -103,7 +103,7 @@ def foreign_origin(headers: Headers, allowed: Collection[str]) -> str | None:
 
     Args:
         headers: Headers of the request.
-        allowed: origins.
+        allowed: Allowed origins.
     """
     origin = headers.get("origin")
     if origin is not None and origin in allowed:
@@ -122,7 +122,7 @@ def check_origins(origins: Collection[str]) -> None:
     """Check the origins of a setting.
 
     Raises:
-        ConfigError: one is not scheme://host or scheme://host:port, as browsers write it.
+        ConfigError: If an origin is not scheme://host or scheme://host:port, as browsers write it.
     """
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):

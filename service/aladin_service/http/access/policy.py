@@ -138,11 +138,11 @@ class AccessPolicy:
 
     Attributes:
         keys: Known keys, or None if the service has no keys and ignores those of requests.
-        anonymous: scopes of a request without a key.
+        anonymous: Scopes of a request without a key.
         clients: Rate limits of requests without a key, or None without limits.
         wrong_keys: Rate limits of requests whose key is not accepted.
         rates: Store of the rates of all replicas, or None if each service counts separately.
-        hosts: names that a request without a key may ask for, in lower case.
+        hosts: Host names accepted in requests without a key, in lower case.
         origins: Origins of the pages that may use the service, besides its own.
     """
 
@@ -177,8 +177,8 @@ def make_policy(
         metrics: Metrics that count failures of the rate store, or None to count nothing.
 
     Raises:
-        ConfigError: the file of keys cannot be used, an origin is none, the store of rates is not
-            one that is known, or without keys the service would be open to others.
+        ConfigError: If the key file cannot be used, an origin is invalid, the rate store is
+            unknown, or the service would be open to others without keys.
     """
     check_origins(settings.cors_origins)
     keys = None if settings.keys_file is None else KeyRing(settings.keys_file, clock)

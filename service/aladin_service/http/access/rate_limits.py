@@ -75,7 +75,7 @@ class TokenBucket:
         """Start with a full bucket.
 
         Args:
-            per_s: above 0.
+            per_s: Tokens added per second, above 0.
             burst: Capacity in tokens, at least 1.
             clock: Clock in seconds.
         """
@@ -92,7 +92,8 @@ class TokenBucket:
 
         Args:
             count: Number of tokens, at least 1.
-            paid: tokens that the same request has taken before; they count as part of its cost.
+            paid: Number of tokens already taken by the same request; they count as part of its
+                cost.
 
         Raises:
             RateLimitedError: If there are too few tokens; none is taken. The error states the time
@@ -122,10 +123,10 @@ class RateStore(Protocol):
         """Take tokens from a shared bucket.
 
         Args:
-            who: names the bucket.
+            who: Name of the bucket.
             bucket: Local bucket of this service, with the rate and the burst of the shared one.
             count: Number of tokens, at least 1.
-            paid: tokens that the same request has taken before, see `TokenBucket.take`.
+            paid: Number of tokens already taken by the same request, see `TokenBucket.take`.
 
         Raises:
             RateLimitedError: If there are too few tokens; none is taken.
@@ -141,7 +142,7 @@ class RateLimit(NamedTuple):
     """The rate limit of the client of one request.
 
     Attributes:
-        who: the client, the same to all services.
+        who: Name of the client, the same for all services.
         bucket: Bucket of this service.
         store: Store shared by all services, or None if this one counts separately.
     """
@@ -201,10 +202,10 @@ async def charge(request: Request, count: int) -> None:
 
     Args:
         request: Request that is being handled by a route.
-        count: queries or items in it.
+        count: Number of queries or items in the request.
 
     Raises:
-        RateLimitedError: its client may not ask for so many now.
+        RateLimitedError: If the client may not request so many now.
     """
     limit: RateLimit | None = request.state.limit
     if limit is not None and count > 1:
@@ -226,10 +227,10 @@ class RedisRates:
             url: ``redis://[[user]:password@]host[:port][/database]``, ``rediss://`` for TLS, or
                 ``unix:///socket``.
             metrics: Metrics that count the requests handled by local buckets only.
-            clock: tells when to ask again, in seconds.
+            clock: Clock in seconds that determines when to query the store again.
 
         Raises:
-            ConfigError: the URL is none of a Redis, or the package is missing.
+            ConfigError: If the URL is not that of a Redis server, or the package is missing.
         """
         self._redis = _connect(url)
         self._script = self._redis.register_script(_TAKE)

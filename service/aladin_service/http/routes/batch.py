@@ -75,7 +75,7 @@ class BatchFeed:
         """Store the entries without starting any.
 
         Args:
-            service: answers.
+            service: The service that answers the queries.
             entries: Entries of the request, at least one.
             request_id: Id of the request, included in the errors.
         """
@@ -97,7 +97,7 @@ class BatchFeed:
             OverloadedError: If not even the first query could be accepted, or too many batches are
                 running.
             IndexNotReadyError: If no index is live.
-            EngineUnavailableError: the engine that keeps it does not answer.
+            EngineUnavailableError: If the vector database that stores the index does not respond.
         """
         feeders = min(len(self._entries), self._service.settings.max_batch)
         with self._service.batch_room.request():
@@ -171,7 +171,7 @@ async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
     Raises:
         ContentTypeError: If the content type is not JSON.
         InputError: If the body is malformed, or has no searches or too many.
-        RateLimitedError: the client may not ask for so many now.
+        RateLimitedError: If the client may not request so many now.
     """
     content_type = request.headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != "application/json":

@@ -102,7 +102,7 @@ async def read_new_items(request: Request, service: Service) -> list[NewItem]:
             impossible.
         BodyTooLargeError: If the body exceeds the limit (raised by the middleware while it is
             read).
-        RateLimitedError: the client may not add so many items now.
+        RateLimitedError: If the client may not add so many items now.
     """
     body = await read_body(request, service, json_fields=("metadata",), many=True)
     items = body.fields.get("items") if body.kind == "json" else None
@@ -132,7 +132,7 @@ async def image_items(items: Sequence[NewItem], fetcher: PhotoFetcher) -> list[I
         fetcher: Fetcher of the photos that are given by their URL.
 
     Raises:
-        InputError: an item has no image.
+        InputError: If an item has no image.
         AladinError: If a photo cannot be fetched, as for `PhotoFetcher.fetch`.
     """
     for item in items:

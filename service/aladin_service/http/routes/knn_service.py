@@ -174,7 +174,7 @@ async def read_metadata_body(request: Request, service: Service) -> MetadataBody
     """Read a request like `read_knn_body`; each id costs as much as a request.
 
     Raises:
-        RateLimitedError: the client may not ask for so many items now.
+        RateLimitedError: If the client may not request so many items now.
     """
     body = await read_json_object(request, service)
     try:

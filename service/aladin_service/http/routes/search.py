@@ -82,7 +82,7 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
             fetcher: Fetches the photo if it is given by its URL.
 
         Raises:
-            AladinError: See `PhotoFetcher.fetch`.
+            AladinError: If a photo cannot be fetched, see `PhotoFetcher.fetch`.
         """
         if self.text is not None:
             return TextQuery(self.text)
@@ -129,7 +129,7 @@ async def run_search(
 
     Raises:
         InputError: If the text is too long, or the filter is too large or malformed.
-        AladinError: See `Workers.search`.
+        AladinError: If the search fails, see `Workers.search`.
     """
     # Checked before the query waits for a worker and is sent to the worker's process.
     most = service.settings.max_text_chars

@@ -152,7 +152,7 @@ class PrecompRegions:
             path: Folder to open.
 
         Raises:
-            DataError: See `open_precomp`.
+            DataError: If `open_precomp` raises it.
         """
         self.path = path
         self._rows: dict[str, _Row] = {}

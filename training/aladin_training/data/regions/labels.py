@@ -170,7 +170,7 @@ class TableOfLabels:
         """Find the photos.
 
         Raises:
-            DataError: See `LineFile`.
+            DataError: If `LineFile` raises it.
         """
         self.path = path
         self._lines = LineFile(path)
