@@ -23,7 +23,12 @@ from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
-from aladin_network.calibration.calibration import Calibration, hash_photo
+from aladin_network.calibration.calibration import (
+    Calibration,
+)
+from aladin_network.calibration.fitted_on import (
+    hash_photo,
+)
 from aladin_network.types import Progress, Target
 
 # Items in memory at a time: 49 tokens of 128 float16 values each are 50 MiB.

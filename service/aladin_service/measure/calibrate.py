@@ -18,13 +18,15 @@ from aladin_index.search.backend import Collection, SecondStageQuery
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import (
     Calibration,
-    FittedOn,
-    TextLengths,
-    sample_photos,
     write_calibration,
 )
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.fit import AskedDirection, ReportQueries, fit_calibration
+from aladin_network.calibration.fitted_on import (
+    FittedOn,
+    TextLengths,
+    sample_photos,
+)
 from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import ConfigError

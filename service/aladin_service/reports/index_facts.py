@@ -10,7 +10,13 @@ from typing import Any
 from aladin_index.engines.engine_index import EngineInfo
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, Tuning
 from aladin_index.generations.info import IndexInfo, MemoryEstimate
-from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, FittedOn
+from aladin_network.calibration.calibration import (
+    LEAST_AUROC,
+    Calibration,
+)
+from aladin_network.calibration.fitted_on import (
+    FittedOn,
+)
 from aladin_network.calibration.measures import DirectionFigures
 from aladin_service.reports.search_text import unreliable_reason
 

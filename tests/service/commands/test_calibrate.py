@@ -18,8 +18,10 @@ from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_network.calibration.calibration import (
     CALIBRATION,
-    TextLengths,
     read_calibration,
+)
+from aladin_network.calibration.fitted_on import (
+    TextLengths,
     sample_photos,
 )
 from aladin_network.checkpoint import load_checkpoint, read_model_id

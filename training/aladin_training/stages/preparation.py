@@ -92,7 +92,7 @@ def prepare_run(
     if isinstance(train, TarStream):
         train_set = _photo_stream(recipe, train, model, views)
     else:
-        train_set = prepare(train, views=views)
+        train_set = prepare(train, views=views, short_captions=recipe.data.short_captions)
     return PreparedRun(model, train_set, prepare(validation, views=[PLAIN]))
 
 
@@ -196,4 +196,5 @@ def _photo_stream(
         model.text.encoder,
         tuple(views),
         recipe.data.stream.shuffle,
+        recipe.data.short_captions,
     )

@@ -204,6 +204,7 @@ def _batches(
         seed,
         offline,
         stage.offline is not None and stage.offline.coupled,
+        train_set.short_texts if stage.offline is None else None,
     )
     return PlannedBatches(train_set, plan, stage.negatives)
 
