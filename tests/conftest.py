@@ -19,10 +19,7 @@ from aladin_network.calibration.calibration import (
     ProbabilityModels,
 )
 from aladin_network.calibration.features import Feature, LogisticModel, Term
-from aladin_network.calibration.fitted_on import (
-    FittedOn,
-    TextLengths,
-)
+from aladin_network.calibration.fitted_on import FittedOn, TextLengths
 from aladin_network.calibration.measures import (
     CalibrationFigures,
     DirectionFigures,

@@ -156,22 +156,22 @@ class Calibration:
         return self.text_to_image
 
     @property
-    def unreliable(self) -> dict[Direction, Unreliable | None]:
-        """Reasons why no two-stage answer of a direction is judged, or None if some are."""
-        of_texts = self.unreliable_because("text_to_image")
-        if of_texts is not None and self.short_texts is not None:
-            of_texts = self.unreliable_short_texts
-        return {
-            "text_to_image": of_texts,
-            "image_to_text": self.unreliable_because("image_to_text"),
-        }
+    def unreliable(self) -> dict[Direction | Literal["captions", "short_texts"], Unreliable | None]:
+        """Reasons why no two-stage answer of a direction is judged, or None if some are.
 
-    @property
-    def unreliable_short_texts(self) -> Unreliable | None:
-        """Reason why no two-stage answer to a short text is judged, or None if some are."""
-        if self.short_texts is None:
-            return "text_length"
-        return self.unreliable_because("text_to_image", words=self.short_texts.lengths.low)
+        For texts that search images also by kind: those as long as captions, and short ones.
+        """
+        captions = self.unreliable_because("text_to_image")
+        short_texts: Unreliable | None = "text_length"
+        if self.short_texts is not None:
+            low = self.short_texts.lengths.low
+            short_texts = self.unreliable_because("text_to_image", words=low)
+        return {
+            "text_to_image": None if self.short_texts and not short_texts else captions,
+            "image_to_text": self.unreliable_because("image_to_text"),
+            "captions": captions,
+            "short_texts": short_texts,
+        }
 
     def unreliable_because(
         self, direction: Direction, *, aligned: bool = True, words: float | None = None

@@ -16,10 +16,7 @@ from aladin_network.calibration.calibration import (
     ShortTexts,
 )
 from aladin_network.calibration.features import POOL
-from aladin_network.calibration.fitted_on import (
-    FittedOn,
-    TextLengths,
-)
+from aladin_network.calibration.fitted_on import FittedOn, TextLengths
 from aladin_network.calibration.logistic_fit import (
     LEAST_PHOTOS,
     AskedQuery,

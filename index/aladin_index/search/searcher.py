@@ -260,13 +260,13 @@ def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
     words = search.word_counts(pool.rows)
     candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
     hits = CandidateScores(page.rows, page.match, page.align, search.word_counts(page.rows))
-    judgement = calibration.of(search.direction).judge(candidates, hits)
-    # All candidates of a text query have its length. For a photo, the lengths of the texts that it
-    # is compared with replace a length of its own.
+    # All candidates of a text query have its length; a photo has the texts' that it is compared to.
+    length = float(np.median(words))
+    judgement = calibration.of(search.direction, length).judge(candidates, hits)
     unreliable_because = calibration.unreliable_because(
         search.direction,
         aligned=candidates.align is not None and hits.align is not None,
-        words=float(np.median(words)),
+        words=length,
     )
     least = search.options.min_probability or 0.0
     if unreliable_because is not None:

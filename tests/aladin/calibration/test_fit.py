@@ -7,14 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from aladin_network.calibration.calibration import (
-    Calibration,
-)
+from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.features import POOL
 from aladin_network.calibration.fit import AskedDirection, ReportQueries, fit_calibration
-from aladin_network.calibration.fitted_on import (
-    FittedOn,
-)
+from aladin_network.calibration.fitted_on import FittedOn
 from aladin_network.calibration.logistic_fit import AskedQuery, make_examples
 from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import InputError

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from aladin_network.calibration.fitted_on import (
-    SAMPLE_SIZE,
-    hash_photo,
-    sample_photos,
-)
+from aladin_network.calibration.fitted_on import SAMPLE_SIZE, hash_photo, sample_photos
 
 
 def test_the_sample_is_of_the_ids_whatever_their_order() -> None:

@@ -8,13 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aladin_network.calibration.calibration import (
-    LEAST_AUROC,
-    Calibration,
-)
-from aladin_network.calibration.fitted_on import (
-    TextLengths,
-)
+from aladin_network.calibration.calibration import LEAST_AUROC, Calibration
+from aladin_network.calibration.fitted_on import TextLengths
 from aladin_network.calibration.measures import Estimate
 from aladin_network.types import Direction
 

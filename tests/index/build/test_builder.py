@@ -34,13 +34,8 @@ from aladin_index.generations.verify import verify_index
 from aladin_index.measure.publish_entries import store_calibration
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
-from aladin_network.calibration.calibration import (
-    Calibration,
-    write_calibration,
-)
-from aladin_network.calibration.fitted_on import (
-    sample_photos,
-)
+from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_network.calibration.fitted_on import sample_photos
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.errors import (
     CheckpointError,

@@ -17,13 +17,8 @@ from PIL import Image
 
 from aladin_index.generations.info import describe
 from aladin_index.measure.publish_entries import store_calibration
-from aladin_network.calibration.calibration import (
-    LEAST_AUROC,
-    Calibration,
-)
-from aladin_network.calibration.fitted_on import (
-    TextLengths,
-)
+from aladin_network.calibration.calibration import LEAST_AUROC, Calibration
+from aladin_network.calibration.fitted_on import TextLengths
 
 pytestmark = pytest.mark.anyio
 

@@ -13,13 +13,8 @@ from typer.testing import CliRunner, Result
 
 from aladin_index.generations.info import IndexInfo, describe
 from aladin_index.measure.publish_entries import store_calibration
-from aladin_network.calibration.calibration import (
-    Calibration,
-    write_calibration,
-)
-from aladin_network.calibration.fitted_on import (
-    sample_photos,
-)
+from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_network.calibration.fitted_on import sample_photos
 from aladin_network.checkpoint import read_model_id
 from aladin_service.cli import app
 from aladin_service.reports.index_facts import calibration_warnings, index_facts, taken_over_line
