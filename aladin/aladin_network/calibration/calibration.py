@@ -100,7 +100,8 @@ class ShortTexts:
     """Probabilities of short text queries, such as nouns and noun phrases.
 
     Attributes:
-        lengths: Lengths of the queries that these models judge, in place of those for captions.
+        lengths: Number of words, as they are typed, of the queries that these models judge in
+            place of those for captions.
         texts: Number of queries that they were fitted to.
         text_to_image: The models.
         figures: Figures on how reliable they are, measured as those of the calibration.
@@ -140,18 +141,17 @@ class Calibration:
     short_texts: ShortTexts | None = None
     other_photos: bool = False
 
-    def of(self, direction: Direction, words: float | None = None) -> DirectionCalibration:
+    def of(self, direction: Direction, typed: int | None = None) -> DirectionCalibration:
         """Return the calibration of one direction.
 
         Args:
             direction: Direction of the query.
-            words: Length of the texts that are compared, see `unreliable_because`; None for texts
-                as long as captions.
+            typed: Number of words of a text query as it was typed, or None if unknown.
         """
+        short = self.short_texts
         if direction == "image_to_text":
             return self.image_to_text
-        short = self.short_texts
-        if short is not None and words is not None and words in short.lengths:
+        if short is not None and typed is not None and typed in short.lengths:
             return short.text_to_image
         return self.text_to_image
 
@@ -165,7 +165,7 @@ class Calibration:
         short_texts: Unreliable | None = "text_length"
         if self.short_texts is not None:
             low = self.short_texts.lengths.low
-            short_texts = self.unreliable_because("text_to_image", words=low)
+            short_texts = self.unreliable_because("text_to_image", typed=low)
         return {
             "text_to_image": None if self.short_texts and not short_texts else captions,
             "image_to_text": self.unreliable_because("image_to_text"),
@@ -174,7 +174,12 @@ class Calibration:
         }
 
     def unreliable_because(
-        self, direction: Direction, *, aligned: bool = True, words: float | None = None
+        self,
+        direction: Direction,
+        *,
+        aligned: bool = True,
+        words: float | None = None,
+        typed: int | None = None,
     ) -> Unreliable | None:
         """Return why the probabilities of an answer are unreliable, or None if they are reliable.
 
@@ -189,19 +194,23 @@ class Calibration:
             words: Length of the texts that are compared: that of the query, or, for a photo as the
                 query, the median of its candidates. With None the length is not checked, which
                 shows whether there is any caption or photo that the calibration may judge.
+            typed: Number of words of a text query as it was typed, which tells whether it is a
+                short text; or None if unknown.
 
         Returns:
             None if the probabilities are reliable.
         """
         if self.other_photos:
             return "other_photos"
-        of_direction, lengths = self.figures.of(direction), self.fitted_on.text_lengths
         short = self.short_texts if direction == "text_to_image" else None
-        if short is not None and words is not None and words in short.lengths:
-            of_direction, lengths = short.figures, short.lengths
+        is_short = short is not None and typed is not None and typed in short.lengths
+        of_direction = short.figures if short and is_short else self.figures.of(direction)
         figures = of_direction.aligned if aligned else of_direction.matching
         if figures.auroc["probability"].value < LEAST_AUROC:
             return "weak_calibration"
+        lengths = self.fitted_on.text_lengths
+        if is_short:
+            return None
         if lengths is None:
             return "unknown_text_lengths"
         if words is not None and words not in lengths:

@@ -1,7 +1,11 @@
-"""Short text queries of a split: nouns and noun phrases of its captions, and the right photos."""
+"""Short text queries of a split: nouns and noun phrases of its captions, and the right photos.
+
+Some of them have one word replaced by a made-up one: whatever it means, no photo shows it.
+"""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +25,9 @@ from aladin_training.data import Record
 from aladin_training.data.phrases import Wording, draw_short_text, find_phrases, meanings_of
 from aladin_training.evaluation import encode_captions
 
-# Short texts drawn from each caption; equal ones are asked once.
-_PER_CAPTION = 2
+# Queries with a made-up word, relative to the others.
+_MADE_UP = 0.25
+_CONSONANTS, _VOWELS = "bcdfghjklmnprstvwz", "aeiou"
 # Most queries that are asked: more add time, and hardly any precision.
 _MOST_QUERIES = 3000
 
@@ -34,7 +39,7 @@ class ShortQueries:
     Attributes:
         texts: The queries, without repetition.
         encoded: Their encodings.
-        right: (queries, photos) bool.
+        right: (queries, photos) bool; none is right for a query with a made-up word.
         groups: (queries,) int64; queries with the same last word share a number, so that no model
             is judged by a query about things that it was fitted to.
     """
@@ -70,6 +75,20 @@ def draw_short_queries(records: Sequence[Record]) -> list[str]:
     return chosen[:_MOST_QUERIES]
 
 
+def make_up_words(texts: Sequence[str]) -> list[str]:
+    """Return some of the texts with a made-up word in the place of one of theirs."""
+    generator = random.Random(0)
+    changed: list[str] = []
+    for text in texts[: math.ceil(_MADE_UP * len(texts))]:
+        words = text.split()
+        letters = (_CONSONANTS, _VOWELS) * generator.randint(2, 4)
+        word = "".join(generator.choice(each) for each in letters)
+        has_article = len(words) > 1 and words[0] in ("a", "an", "the")
+        words[generator.randrange(int(has_article), len(words))] = word
+        changed.append(" ".join(words))
+    return changed
+
+
 def encode_short_queries(
     model: AladinModel,
     records: Sequence[Record],
@@ -90,12 +109,19 @@ def encode_short_queries(
     texts = draw_short_queries(records)
     if not texts:
         return None
+    right = right_answers(texts, records)
+    # A text that is right for nothing, by its rules, says nothing about probabilities.
+    texts = [text for text, of_text in zip(texts, right, strict=True) if of_text.any()]
+    made_up = make_up_words(texts)
     nouns: dict[str, int] = {}
     groups = [nouns.setdefault(text.split()[-1], len(nouns)) for text in texts]
+    # A made-up word is in the group of the text that it was put into.
+    groups += groups[: len(made_up)]
+    nothing = np.zeros((len(made_up), len(records)), dtype=np.bool_)
     return ShortQueries(
-        texts=texts,
-        encoded=encode_captions(model, texts, progress),
-        right=right_answers(texts, records),
+        texts=[*texts, *made_up],
+        encoded=encode_captions(model, [*texts, *made_up], progress),
+        right=np.concatenate([right[right.any(axis=1)], nothing]),
         groups=np.array(groups, dtype=np.int64),
     )
 
@@ -122,8 +148,8 @@ def ask_short_queries(
             CandidateScores(photos, match[:, row], align[:, row], np.full(len(photos), words[row])),
             queries.right[row],
             num_candidates,
-        )
+        )._replace(has_match=bool(queries.right[row].any()))
         for row in range(len(words))
-        if queries.right[row].any()
     ]
-    return AskedShortTexts(AskedDirection(asked, num_candidates), TextLengths.of(words))
+    typed = np.array([len(text.split()) for text in queries.texts], dtype=np.int64)
+    return AskedShortTexts(AskedDirection(asked, num_candidates), TextLengths.of(typed))
