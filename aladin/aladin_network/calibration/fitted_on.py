@@ -47,7 +47,7 @@ class TextLengths:
         low, high = np.quantile(words, [0.01, 0.99], method="inverted_cdf")
         return cls(low=int(low), high=int(high))
 
-    def __contains__(self, words: float) -> bool:
+    def __contains__(self, words: int | float) -> bool:
         """Tell whether a length is in the range."""
         return self.low <= words <= self.high
 

@@ -175,6 +175,6 @@ def test_short_texts_get_models_and_figures_of_their_own(
     data = dump_config(fitted)
     assert parse_config(Calibration, data, "here") == fitted
     # Too few of them are no error: such queries are then not judged.
-    few = AskedShortTexts(AskedDirection(short.asked.queries[:5], 100), lengths)
+    few = AskedShortTexts(AskedDirection(short.asked.queries[:4], 100), lengths)
     assert fit(few).short_texts is None
     assert "no probabilities for short texts: short texts, hits: expected at least" in caplog.text
