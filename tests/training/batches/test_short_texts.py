@@ -33,26 +33,27 @@ CAPTIONS = 4
 
 
 def test_only_the_given_share_of_captions_is_replaced_by_texts_of_their_own() -> None:
-    short = ShortTexts(RECORDS, 0.25)
+    short = ShortTexts(RECORDS)
     captions = [0] * 4000
-    shown = short.replace(captions, random.Random(0))
+    shown = short.replace(captions, 0.25, random.Random(0))
     replaced = [row for row in shown if row != 0]
     assert 0.2 < len(replaced) / len(shown) < 0.3
     texts = {short.texts[row - CAPTIONS] for row in replaced}
     assert texts <= {"red", "circle", "a circle", "a red circle", "red circle", "snow", "the snow"}
     assert len(texts) > 1
     # "they are here" has no phrase, so that it is always shown itself.
-    silent = ShortTexts([record("d", "they are here")], 1.0)
-    assert silent.replace([0, 0], random.Random(0)) == [0, 0]
+    silent = ShortTexts([record("d", "they are here")])
+    assert silent.replace([0, 0], 1.0, random.Random(0)) == [0, 0]
 
 
 def test_the_same_captions_have_the_same_texts() -> None:
-    assert ShortTexts(RECORDS, 1.0).texts == ShortTexts(RECORDS, 0.5).texts
-    assert len(set(ShortTexts(RECORDS, 1.0).texts)) == len(ShortTexts(RECORDS, 1.0).texts)
+    texts = ShortTexts(RECORDS).texts
+    assert texts == ShortTexts(RECORDS).texts
+    assert len(set(texts)) == len(texts)
 
 
 def test_a_text_is_no_negative_of_a_photo_whose_captions_say_it() -> None:
-    short = ShortTexts(RECORDS, 1.0)
+    short = ShortTexts(RECORDS)
     short.texts.append("a red circle")
     rows = {text: CAPTIONS + place for place, text in enumerate(short.texts)}
     assert short.holding([0, 1, 2], [0, 1, 2, 3]).sum() == 0  # captions are never marked
@@ -64,7 +65,7 @@ def test_a_text_is_no_negative_of_a_photo_whose_captions_say_it() -> None:
 
 @pytest.fixture(scope="module")
 def pairs(recipe_path: Path) -> PairDataset:
-    recipe = load_recipe(recipe_path, ["data.short_captions=1.0"])
+    recipe = load_recipe(recipe_path, ["stage_defaults.short_captions=1.0"])
     train_set = prepare_run(recipe, NullProgress()).train_set
     assert isinstance(train_set, PairDataset)
     return train_set
@@ -73,7 +74,7 @@ def pairs(recipe_path: Path) -> PairDataset:
 def test_batches_show_short_texts_and_mask_them(pairs: PairDataset) -> None:
     short = pairs.short_texts
     assert short is not None
-    plan = BatchPlan(pairs.captions_of_photo, 5, 2, pairs.views, "0:a", short_texts=short)
+    plan = BatchPlan(pairs.captions_of_photo, 5, 2, pairs.views, "0:a", None, False, short, 1.0)
     plain = BatchPlan(pairs.captions_of_photo, 5, 2, pairs.views, "0:a")
     batches = PlannedBatches(pairs, plan)
     for batch, rows, before in zip(batches.epoch(0), plan.epoch(0), plain.epoch(0), strict=True):
@@ -97,4 +98,4 @@ def test_without_the_option_nothing_changes(recipe_path: Path) -> None:
 @pytest.mark.parametrize("share", ["1.5", "-0.1"])
 def test_an_impossible_share_is_refused(recipe_path: Path, share: str) -> None:
     with pytest.raises(ConfigError, match=f"short_captions is {share}, expected 0 to 1"):
-        load_recipe(recipe_path, [f"data.short_captions={share}"])
+        load_recipe(recipe_path, [f"stage_defaults.short_captions={share}"])

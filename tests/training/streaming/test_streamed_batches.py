@@ -265,10 +265,11 @@ def test_short_texts_are_no_negatives_of_photos_whose_captions_say_them(
         members += [(f"{number}.png", picture(number)), (f"{number}.txt", caption.encode())]
     plain = open_photos(write_tar("short/0.tar", members).parent)
     encoder: Any = TextsThemselves()
-    photos = replace(plain, text_encoder=encoder, short_captions=1.0)
+    photos = replace(plain, text_encoder=encoder)
     texts_seen: set[str] = set()
     for epoch in range(8):
-        batch = next(StreamedBatches(photos, 3, None, "0").epoch(epoch))
+        batches = StreamedBatches(photos, 3, None, "0", short_captions=1.0)
+        batch = next(batches.epoch(epoch))
         texts = cast(list[str], batch.texts)
         texts_seen.update(texts)
         saying = [Wording([caption]) for caption in captions]

@@ -83,7 +83,7 @@ class PairDataset:
         precision: Precision,
         progress: Progress,
         regions: RegionStore | None = None,
-        short_captions: float = 0.0,
+        short_captions: bool = False,
     ) -> PairDataset:
         """Find the photos that can be used; nothing is encoded before a network reads them.
 
@@ -96,7 +96,7 @@ class PairDataset:
             precision: Precision of frozen encoders.
             progress: Receives photos, now and when features are computed.
             regions: Regions of the photos, for a network that reads these.
-            short_captions: Share of the captions in a batch that shorter texts replace.
+            short_captions: Whether shorter texts may replace captions.
 
         Returns:
             The set as an encoder in training reads it: photos and captions themselves.
@@ -116,7 +116,7 @@ class PairDataset:
             if not usable:
                 raise DataError(records[0].photo.path.parent, None, "no photo can be decoded")
             kept = [records[row] for row in usable]
-        short_texts = ShortTexts(kept, short_captions) if short_captions else None
+        short_texts = ShortTexts(kept) if short_captions else None
         texts = [caption for record in kept for caption in record.captions]
         texts += short_texts.texts if short_texts is not None else []
         store = InputStore(items, texts, model, cache_root, precision, progress)

@@ -83,6 +83,7 @@ class BatchPlan:
         offline: OfflineNegatives | None = None,
         coupled: bool = False,
         short_texts: ShortTexts | None = None,
+        short_captions: float = 0.0,
     ) -> None:
         """Plan a stage.
 
@@ -98,7 +99,7 @@ class BatchPlan:
             offline: Mined negatives to draw from for each pair.
             coupled: How they are drawn, see `sample_offline`.
             short_texts: Shorter texts that replace some captions, or None to show captions only.
-                Not to be combined with `offline`.
+            short_captions: Share of the captions that they replace.
         """
         self._captions_of_photo = captions_of_photo
         self._pairs = [
@@ -112,6 +113,7 @@ class BatchPlan:
         self._offline = offline
         self._coupled = coupled
         self._short_texts = short_texts
+        self._short_captions = short_captions
         self._photo_of_caption = [
             photo for photo, captions in enumerate(captions_of_photo) for _ in captions
         ]
@@ -145,8 +147,9 @@ class BatchPlan:
             captions=[caption for _, own in shown for caption in own],
             views=self._draw_views(len(shown), generator),
         )
-        if self._short_texts is not None:
-            rows = rows._replace(captions=self._short_texts.replace(rows.captions, generator))
+        if self._short_texts is not None and self._short_captions:
+            captions = self._short_texts.replace(rows.captions, self._short_captions, generator)
+            rows = rows._replace(captions=captions)
         if self._offline is None:
             return rows
         drawn = sample_offline(

@@ -25,17 +25,14 @@ class ShortTexts:
 
     Attributes:
         texts: The texts without repetition; their rows follow those of the captions.
-        rate: Share of the captions in a batch that are replaced.
     """
 
-    def __init__(self, records: Sequence[Record], rate: float) -> None:
+    def __init__(self, records: Sequence[Record]) -> None:
         """Draw the texts, always the same ones for the same captions.
 
         Args:
             records: Photos with captions.
-            rate: Share of the captions in a batch that are replaced, in [0, 1].
         """
-        self.rate = rate
         captions = [caption for record in records for caption in record.captions]
         self._first = len(captions)
         rows: dict[str, int] = {}
@@ -50,11 +47,12 @@ class ShortTexts:
         self._meanings = [meanings_of(text) for text in self.texts]
         self._wordings = [Wording(record.captions) for record in records]
 
-    def replace(self, captions: Sequence[int], generator: random.Random) -> list[int]:
+    def replace(self, captions: Sequence[int], share: float, generator: random.Random) -> list[int]:
         """Replace some captions of a batch by shorter texts of their own.
 
         Args:
             captions: Rows of captions.
+            share: Share of the captions to replace, in [0, 1].
             generator: Source of all choices.
 
         Returns:
@@ -63,7 +61,7 @@ class ShortTexts:
         shown: list[int] = []
         for caption in captions:
             versions = self._rows_of_caption[caption]
-            is_replaced = generator.random() < self.rate
+            is_replaced = generator.random() < share
             shown.append(generator.choice(versions) if is_replaced and versions else caption)
         return shown
 

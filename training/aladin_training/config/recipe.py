@@ -112,9 +112,6 @@ class DataConfig:
         region_labels: Labels of the regions, if they are in a file of their own.
         mirror: Also show the photos mirrored.
         crops: Number of random crops of each photo to show as well.
-        short_captions: Share of the captions in a batch that are replaced by a shorter text of
-            their own, as users type: some of its phrases, a noun phrase, a noun. Stages with mined
-            negatives show whole captions, for which these were mined.
     """
 
     source: str
@@ -127,17 +124,14 @@ class DataConfig:
     region_labels: str | None = None
     mirror: bool = False
     crops: int = 0
-    short_captions: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse impossible values and combinations.
+        """Refuse impossible combinations.
 
         Raises:
-            ConfigError: If a share is outside of [0, 1], photos are needed and only regions are
-                        given, or there are labels without regions.
+            ConfigError: If photos are needed and only regions are given, or there are labels
+                        without regions.
         """
-        if not 0 <= self.short_captions <= 1:
-            raise ConfigError(f"data: short_captions is {self.short_captions}, expected 0 to 1")
         if self.regions is None:
             if self.region_labels is not None:
                 raise ConfigError(

@@ -92,7 +92,8 @@ def prepare_run(
     if isinstance(train, TarStream):
         train_set = _photo_stream(recipe, train, model, views)
     else:
-        train_set = prepare(train, views=views, short_captions=recipe.data.short_captions)
+        shortens = any(stage.short_captions for stage in recipe.stage)
+        train_set = prepare(train, views=views, short_captions=shortens)
     return PreparedRun(model, train_set, prepare(validation, views=[PLAIN]))
 
 
@@ -196,5 +197,4 @@ def _photo_stream(
         model.text.encoder,
         tuple(views),
         recipe.data.stream.shuffle,
-        recipe.data.short_captions,
     )

@@ -98,7 +98,6 @@ class PhotoStream:
         text_encoder: Encoder that tokenises captions.
         views: Names of the views, see `aladin_training.batches.items.view_names`.
         shuffle: Number of photos in the shuffle buffer.
-        short_captions: Share of the captions in a batch that shorter texts replace.
     """
 
     stream: TarStream
@@ -106,7 +105,6 @@ class PhotoStream:
     text_encoder: TextEncoder
     views: tuple[str, ...]
     shuffle: int
-    short_captions: float = 0.0
 
     @property
     def digest(self) -> str:

@@ -67,6 +67,7 @@ class StreamedBatches:
         captions_per_photo: int | None,
         seed: str,
         negatives: Literal["image", "diagonal"] = "image",
+        short_captions: float = 0.0,
     ) -> None:
         """Set up the batches of a stage.
 
@@ -77,12 +78,14 @@ class StreamedBatches:
             seed: Any text.
             negatives: "image": captions of one photo, known by its id, are no negatives of it;
                 "diagonal": they are, if the photo occurs twice in the batch.
+            short_captions: Share of the captions that shorter texts of their own replace.
         """
         self._photos = photos
         self._batch_size = min(batch_size, photos.stream.photos)
         self._captions_per_photo = captions_per_photo or 1
         self._seed = seed
         self._negatives = negatives
+        self._short_captions = short_captions
 
     @property
     def batches_per_epoch(self) -> int:
@@ -171,7 +174,7 @@ class StreamedBatches:
         captions = draw_captions(sample.captions, self._captions_per_photo, generator)
         short = [
             draw_short_text(caption, generator)
-            if generator.random() < self._photos.short_captions
+            if generator.random() < self._short_captions
             else None
             for caption in captions
         ]
@@ -186,7 +189,7 @@ class StreamedBatches:
             [numbers[each] for each in ids] if self._negatives == "image" else range(len(ids))
         )
         negatives = negative_mask(photos, photos.repeat_interleave(self._captions_per_photo))
-        if self._photos.short_captions:
+        if self._short_captions:
             negatives &= ~self._holding(seed, drawn)
         return Batch(
             images=self._photos.image_encoder.collate([each.image for each in shown]),
