@@ -60,9 +60,9 @@ _PLURALS = _words("people men women children")
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 # Shares of the kinds of shorter texts: a part of the caption with several phrases, and one phrase.
 _SEVERAL_PHRASES = 0.3
-_KEEP_MODIFIER = 0.5
+_KEEP_MODIFIER = 0.6
 _KEEP_DETERMINER = 0.6
-_NOUN_ALONE = 0.2
+_NOUN_ALONE = 0.15
 _MODIFIER_ALONE = 0.05
 
 
