@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.retrieval import with_margin
 from aladin_index.items.selection import Selection
 

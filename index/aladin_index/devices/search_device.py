@@ -18,7 +18,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 from aladin_index.ann.retrieval import FirstStage, score_rows
 from aladin_index.devices.faiss_card import FaissCard, GpuAnn
 from aladin_index.devices.torch_stages import TorchAlignment, TorchExact

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from aladin_index.search.backend import Collection
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import SearchHit
+from aladin_index.search.retrieval import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
 from aladin_network.inference import encode_texts

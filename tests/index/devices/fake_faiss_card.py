@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 
 
 class FakeCopy:
