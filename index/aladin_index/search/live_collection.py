@@ -15,7 +15,7 @@ from torch import Tensor
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
 from aladin_index.ann.retrieval import FirstStage, exact_search, retrieve
-from aladin_index.changes.snapshot import CollectionChanges
+from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection

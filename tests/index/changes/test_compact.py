@@ -18,8 +18,8 @@ from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import generation_folder, live_generation, published_generations
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import pending_changes, with_changes_of
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto

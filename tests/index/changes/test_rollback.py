@@ -16,8 +16,8 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import with_changes_of
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_network.errors import IndexCorruptError, InputError
 

@@ -19,10 +19,10 @@ from aladin_index.exchange.exporter import export_index
 from aladin_index.exchange.importer import ImportReport, import_index
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import generation_folder
+from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings

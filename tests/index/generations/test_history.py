@@ -12,9 +12,9 @@ from aladin_index.format.layout import CURRENT, generation_folder
 from aladin_index.format.manifest import MANIFEST, read_manifest
 from aladin_index.format.records import Evaluation, evaluations_file, store_evaluation
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import DamagedFile, read_history
 from aladin_index.generations.info import ItemCounts, count_items, disk_use
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_network.errors import IndexNotReadyError
 

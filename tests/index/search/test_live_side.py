@@ -15,8 +15,8 @@ import torch
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import pending_changes
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
