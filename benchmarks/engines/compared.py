@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
 from aladin_index.generations.reader import open_index
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.retrieval import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.scoring.scores import Encoding

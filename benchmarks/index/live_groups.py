@@ -25,8 +25,8 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.retrieval import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec

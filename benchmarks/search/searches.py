@@ -21,10 +21,10 @@ from aladin_index.ann import faiss
 from aladin_index.ann.retrieval import exact_search, largest
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.generations.reader import open_index
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
-from aladin_index.search.retrieval import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.tokens.alignment import alignment_with_all
 from aladin_network.scoring.scores import Encoding

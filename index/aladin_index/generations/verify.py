@@ -36,9 +36,9 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.manifest import FileEntry, read_manifest
 from aladin_index.generations.reader import SearchIndex
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.retrieval import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import AladinError, IndexCorruptError
 from aladin_network.scoring.scores import Encoding

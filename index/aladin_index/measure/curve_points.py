@@ -13,8 +13,8 @@ from torch import Tensor
 
 from aladin_index.ann import faiss
 from aladin_index.measure.evaluate import Question
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.retrieval import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import Direction, Modality, Progress, Target
 

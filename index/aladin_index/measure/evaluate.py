@@ -13,10 +13,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from aladin_index.search.backend import Collection
+from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchHit
-from aladin_index.search.retrieval import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
 from aladin_network.inference import encode_texts

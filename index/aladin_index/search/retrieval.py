@@ -1,4 +1,4 @@
-"""A search up to its first stage: the encoded query, its candidates, the pool for judging hits."""
+"""The first stage of a search: the candidates of a page, and the pool for judging hits."""
 
 from __future__ import annotations
 
@@ -13,46 +13,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.items.filters import Exists, Filter, leaves
-from aladin_index.search.backend import Collection, Ordered, SearchBackend, SecondStageQuery
+from aladin_index.search.backend import (
+    Collection,
+    EncodedQuery,
+    Ordered,
+    SearchBackend,
+    SecondStageQuery,
+)
 from aladin_index.search.options import SearchOptions
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import AladinError
 from aladin_network.scoring.fusion import DirectionFusion
-from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Direction, Modality, Target
 
 # Each field costs a search, so only the first fields of a long filter are looked up.
 _MAX_FIELDS = 5
-
-
-class EncodedQuery(NamedTuple):
-    """A query that was encoded by the network or looked up, and the time this took.
-
-    Attributes:
-        encoding: Encoding of the one item.
-        modality: Modality of the query, or None for a bare embedding, which is compared with the
-            items' embeddings alone.
-        text: Text of a text query; required to explain its hits.
-        size_px: Width and height of a photo query, required for boxes in it; or None if unknown.
-        boxes: (regions, 4) boxes that came with a photo query's regions, in fractions of the
-            photo; or None if there are none.
-        own_id: Id of the query if it is an item of the index and must not be among its own hits.
-        decode_ms: Time to decode a photo, and to find its regions if the network reads regions.
-        encode_ms: Time in the network, for the whole batch, or to look an item up.
-        cached: Whether the encoding comes from the cache.
-        batch: Number of queries that were encoded together, including this one.
-    """
-
-    encoding: Encoding
-    modality: Modality | None
-    text: str | None = None
-    size_px: tuple[int, int] | None = None
-    boxes: NDArray[np.float32] | None = None
-    own_id: str | None = None
-    decode_ms: float = 0.0
-    encode_ms: float = 0.0
-    cached: bool = False
-    batch: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

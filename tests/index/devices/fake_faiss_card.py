@@ -34,7 +34,7 @@ class FakeCopy:
 
 
 class FakeFaissCard:
-    """The part of the module that `aladin_index.devices.faiss_card` uses."""
+    """The part of the module that `aladin_index.devices.first_stages` uses."""
 
     IndexIVFFlat = faiss.IndexIVFFlat
     IndexIVFScalarQuantizer = faiss.IndexIVFScalarQuantizer
