@@ -128,7 +128,7 @@ def read_groups(index: SearchIndex) -> dict[str, Content]:
         that of another item.
     """
     side = index.side("images")
-    rows = side.items.rows_by_id()
+    rows = dict(side.items.ids())
     found: dict[str, Content] = {}
     for item in side.items.by_rows(list(rows.values())):
         group, version = item.metadata["group"], item.metadata["version"]

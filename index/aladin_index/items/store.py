@@ -6,7 +6,7 @@ import json
 import operator
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +45,7 @@ Mask = NDArray[np.bool_]
 
 # The default limit of variables per statement is 999 in older builds of SQLite.
 _BATCH = 500
+_IDS_AT_A_TIME = 10_000
 _CACHE_BYTES = 64 * 2**20
 
 T = TypeVar("T")
@@ -230,9 +231,11 @@ class ItemStore:
             return None
         return stored_item(lines[0]) if lines else None
 
-    def rows_by_id(self) -> dict[str, int]:
-        """Return the row of every id; reads all items."""
-        return dict(self._read("SELECT id, row FROM items"))
+    def ids(self) -> Iterator[tuple[str, int]]:
+        """Yield the id and the row of every item, by row; some thousands are in memory at a time."""
+        for start in range(0, self.count, _IDS_AT_A_TIME):
+            select = "SELECT id, row FROM items WHERE row >= ? AND row < ? ORDER BY row"
+            yield from self._read(select, (start, start + _IDS_AT_A_TIME))
 
     def count_fields(self) -> int:
         """Return how many metadata fields have an index for filters."""

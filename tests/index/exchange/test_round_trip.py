@@ -39,7 +39,7 @@ TARGETS: tuple[Target, Target] = ("images", "texts")
 
 def contents(side: LiveCollection) -> dict[str, tuple[object, ...]]:
     """What is known of each live item, in the order of the rows."""
-    rows = sorted(side.items.rows_by_id().items(), key=lambda entry: entry[1])
+    rows = sorted(side.items.ids(), key=lambda entry: entry[1])
     return {
         item_id: (
             side.items.by_rows([row])[0]._replace(row=0),

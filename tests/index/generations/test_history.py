@@ -128,7 +128,7 @@ def test_built_added_deleted_and_live_add_up(
     def counts() -> ItemCounts:
         with open_index(root) as index:
             counted = count_items(index.side("images"))
-            assert counted.live == len(index.side("images").items.rows_by_id())
+            assert counted.live == len(dict(index.side("images").items.ids()))
         assert counted.built + counted.added - counted.deleted == counted.live
         return counted
 

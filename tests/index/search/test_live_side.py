@@ -99,7 +99,7 @@ def check(index: SearchIndex, items: Items, random: np.random.Generator) -> None
         return codec.unpack(codec.pack(tokens))
 
     assert side.count == len(items)
-    assert side.items.rows_by_id().keys() == items.keys()
+    assert dict(side.items.ids()).keys() == items.keys()
     query = made_up_query(random)
     for block, k in ((5, 99), (99, 99), (4, 3)):
         result = run_search(searcher, query, "text", "images", k=k, candidates=block)
