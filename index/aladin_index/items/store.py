@@ -232,7 +232,7 @@ class ItemStore:
         return stored_item(lines[0]) if lines else None
 
     def ids(self) -> Iterator[tuple[str, int]]:
-        """Yield the id and the row of every item, by row; some thousands are in memory at a time."""
+        """Yield the id and the row of every item, by row; reads some thousands at a time."""
         for start in range(0, self.count, _IDS_AT_A_TIME):
             select = "SELECT id, row FROM items WHERE row >= ? AND row < ? ORDER BY row"
             yield from self._read(select, (start, start + _IDS_AT_A_TIME))
