@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +22,7 @@ from numpy.typing import NDArray
 from aladin_index.format.disk import FileIdentity, identity_at
 from aladin_index.format.layout import CHANGES, PHOTOS
 from aladin_index.items.filters import Filter
-from aladin_index.items.store import rows_passing, stored_item
+from aladin_index.items.store import ROWS_A_STATEMENT, ThreadConnections, rows_passing, stored_item
 from aladin_index.items.tables import StoredItem, columns_of, create_tables
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
@@ -47,10 +45,6 @@ CREATE TABLE removed (sequence INTEGER PRIMARY KEY AUTOINCREMENT, row INTEGER NO
 TOKEN_COLUMNS = ("values", "scales", "centroid_ids")
 # Others wait this long for a checkpoint, or for a reader that recovers after a killed writer.
 _BUSY_S = 30.0
-# The default limit of variables per statement is 999 in older builds of SQLite.
-_BATCH = 500
-
-T = TypeVar("T")
 
 
 def changes_folder(root: Path, generation: int) -> Path:
@@ -172,12 +166,10 @@ class AddedItems:
             codec: Codec of the stored tokens.
         """
         self.path = path
+        self.identity: FileIdentity | None = None
         self._base_count = base_count
         self._codec = codec
-        self._lock = threading.Lock()
-        self.identity: FileIdentity | None = None
-        self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
+        self._database = ThreadConnections(path, self._connect)
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection, which `close` closes.
@@ -186,22 +178,15 @@ class AddedItems:
             IndexCorruptError: If the file is replaced during the call.
             sqlite3.Error: If the file cannot be opened.
         """
-        with self._lock:
-            if self.identity is None:
-                self.identity = identity_at(self.path)
-            connection = open_to_read(self.path)
-            self._connections.append(connection)
-            if self.identity is not None and self.identity != identity_at(self.path):
-                raise IndexCorruptError(self.path, "was replaced while it was read")
-            return connection
+        return self._database.open()
 
     def close(self) -> None:
         """Close the connections of all threads."""
-        with self._lock:
-            for connection in self._connections:
-                connection.close()
-            self._connections.clear()
-            self._local = threading.local()
+        self._database.close()
+
+    def damaged(self, error: sqlite3.Error) -> IndexCorruptError:
+        """Return the error that reports an unreadable database."""
+        return self._database.damaged(error)
 
     def tokens(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenStore:
         """Read the tokens of some distinct rows.
@@ -223,21 +208,22 @@ class AddedItems:
 
     def items_by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
         """Read the items of some rows, in any order."""
-        lines = self._by_rows(f"SELECT {self._guarded(columns_of)} FROM items", rows)
+        columns = self._database.run(columns_of)
+        lines = self._by_rows(f"SELECT {columns} FROM items", rows)
         return [stored_item(line) for line in lines]
 
     def items_by_id(self, item_id: str) -> list[StoredItem]:
         """Read all items that ever had this id."""
         try:
-            columns = self._guarded(columns_of)
-            lines = self._read(f"SELECT {columns} FROM items WHERE id = ?", (item_id,))
+            columns = self._database.run(columns_of)
+            lines = self._database.lines(f"SELECT {columns} FROM items WHERE id = ?", (item_id,))
         except UnicodeEncodeError:  # a lone surrogate is part of no stored id
             return []
         return [stored_item(line) for line in lines]
 
     def ids(self) -> list[tuple[str, int]]:
         """Read the ids and rows of all items ever added."""
-        return self._read("SELECT id, row FROM items")
+        return self._database.lines("SELECT id, row FROM items")
 
     def passing(self, filter: Filter, count: int) -> NDArray[np.bool_]:
         """Find the added rows that pass a filter.
@@ -260,31 +246,24 @@ class AddedItems:
             finally:
                 connection.execute("COMMIT")
 
-        rows = self._guarded(find) - self._base_count
+        rows = self._database.run(find) - self._base_count
         mask = np.zeros(count, dtype=np.bool_)
         mask[rows[rows < count]] = True
         return mask
 
     def _by_rows(self, select: str, rows: Sequence[int]) -> list[Any]:
         lines: list[Any] = []
-        for start in range(0, len(rows), _BATCH):
-            batch = rows[start : start + _BATCH]
+        for start in range(0, len(rows), ROWS_A_STATEMENT):
+            batch = rows[start : start + ROWS_A_STATEMENT]
             marks = ",".join("?" * len(batch))
-            lines += self._read(f"{select} WHERE row IN ({marks})", tuple(batch))
+            lines += self._database.lines(f"{select} WHERE row IN ({marks})", tuple(batch))
         return lines
 
-    def _read(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        return self._guarded(lambda connection: connection.execute(statement, values).fetchall())
-
-    def _guarded(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-            if connection is None:
-                connection = self._local.connection = self.connect()
-            return read(connection)
-        except sqlite3.Error as error:
-            raise self.damaged(error) from error
-
-    def damaged(self, error: sqlite3.Error) -> IndexCorruptError:
-        """Return the error that reports an unreadable database."""
-        return IndexCorruptError(self.path, f"cannot be read ({error})")
+    def _connect(self) -> sqlite3.Connection:
+        if self.identity is None:
+            self.identity = identity_at(self.path)
+        connection = open_to_read(self.path)
+        if self.identity is not None and self.identity != identity_at(self.path):
+            connection.close()
+            raise IndexCorruptError(self.path, "was replaced while it was read")
+        return connection
