@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,12 @@ from numpy.typing import NDArray
 from aladin_index.format.disk import FileIdentity, identity_at
 from aladin_index.format.layout import CHANGES, PHOTOS
 from aladin_index.items.filters import Filter
-from aladin_index.items.store import ROWS_A_STATEMENT, ThreadConnections, rows_passing, stored_item
+from aladin_index.items.store import (
+    VALUES_A_STATEMENT,
+    ThreadConnections,
+    rows_passing,
+    stored_item,
+)
 from aladin_index.items.tables import StoredItem, columns_of, create_tables
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
@@ -253,8 +259,8 @@ class AddedItems:
 
     def _by_rows(self, select: str, rows: Sequence[int]) -> list[Any]:
         lines: list[Any] = []
-        for start in range(0, len(rows), ROWS_A_STATEMENT):
-            batch = rows[start : start + ROWS_A_STATEMENT]
+        for start in range(0, len(rows), VALUES_A_STATEMENT):
+            batch = rows[start : start + VALUES_A_STATEMENT]
             marks = ",".join("?" * len(batch))
             lines += self._database.lines(f"{select} WHERE row IN ({marks})", tuple(batch))
         return lines

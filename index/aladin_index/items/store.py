@@ -39,12 +39,10 @@ from aladin_network.errors import IndexCorruptError
 _SQL = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _PYTHON = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 # The default limit of variables per statement is 999 in older builds of SQLite.
-_VALUES_AT_A_TIME = 500
+VALUES_A_STATEMENT = 500
 
 Mask = NDArray[np.bool_]
 
-# The default limit of variables per statement is 999 in older builds of SQLite.
-ROWS_A_STATEMENT = 500
 _IDS_AT_A_TIME = 10_000
 _CACHE_BYTES = 64 * 2**20
 
@@ -149,8 +147,8 @@ def _equal_probes(test: Equal) -> list[tuple[str, tuple[object, ...]]]:
     probes: list[tuple[str, tuple[object, ...]]] = []
     for kind, code in KIND_CODES.items():
         values = [each.value for each in test.values if each.kind == kind]
-        for start in range(0, len(values), _VALUES_AT_A_TIME):
-            some = values[start : start + _VALUES_AT_A_TIME]
+        for start in range(0, len(values), VALUES_A_STATEMENT):
+            some = values[start : start + VALUES_A_STATEMENT]
             marks = ",".join("?" * len(some))
             probes.append((f" AND kind = ? AND value IN ({marks})", (code, *some)))
     return probes
@@ -277,8 +275,8 @@ class ItemStore:
     def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
         """Return the items at some rows, in the given order."""
         found: dict[int, StoredItem] = {}
-        for start in range(0, len(rows), ROWS_A_STATEMENT):
-            batch = rows[start : start + ROWS_A_STATEMENT]
+        for start in range(0, len(rows), VALUES_A_STATEMENT):
+            batch = rows[start : start + VALUES_A_STATEMENT]
             marks = ",".join("?" * len(batch))
             statement = f"SELECT {self._columns} FROM items WHERE row IN ({marks})"
             for line in self._database.lines(statement, tuple(int(row) for row in batch)):
