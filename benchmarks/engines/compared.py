@@ -16,10 +16,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 from aladin_index.generations.reader import open_index
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from benchmarks.engines.task import CANDIDATES, TOP, Task, best_of, fastest, open_photos

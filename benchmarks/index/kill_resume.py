@@ -45,8 +45,8 @@ from aladin_index.format.layout import (
     live_generation,
 )
 from aladin_index.generations.reader import open_index
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import AladinError, IndexNotReadyError

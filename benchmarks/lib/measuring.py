@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 
 _WARM_UP, _ROUNDS = 3, 5
 
