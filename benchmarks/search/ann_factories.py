@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.file import write_ann
 from aladin_index.ann.first_stages import ann_options
