@@ -1,14 +1,12 @@
-"""Health of the process, and readiness for searches."""
+"""Health, readiness and metrics of the service."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from typing import Literal
-
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
-
 from aladin_network.errors import (
     AladinError,
     EngineUnavailableError,
@@ -20,6 +18,9 @@ from aladin_service.http.errors import KeysMissingError, WorkersMissingError
 from aladin_service.http.state import Service
 from aladin_service.work.jobs import DescribeIndex
 from aladin_service.work.workers import Workers, WorkersHealth
+from fastapi import APIRouter, Response
+from aladin_service.http.state import Service
+
 
 router = APIRouter(tags=["health"])
 
@@ -98,3 +99,24 @@ async def _health(workers: Workers) -> WorkersHealth:
                 await workers.call(DescribeIndex())
         health = workers.health()
     return health
+
+
+router = APIRouter(tags=["health"])
+
+# Media type of the text format that every version of Prometheus reads.
+_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@router.get(
+    "/metrics",
+    operation_id="get_metrics",
+    summary="Read the metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(service: Service) -> Response:
+    """Return all counts since the start, and the current state, in Prometheus' text format."""
+    state = await service.state_metrics.render(
+        service.workers, max_waiting=service.settings.max_waiting, draining=service.draining
+    )
+    return Response(service.metrics.render() + state, media_type=_MEDIA_TYPE)
