@@ -49,8 +49,8 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
-from aladin_service.queries import TextQuery
 from aladin_service.search.encoder import QueryEncoder
+from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits
 from benchmarks.lib.small_collection import small_model
 

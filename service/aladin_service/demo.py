@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import logging
+import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from aladin_index.build.builder import build_index
+
+from aladin_index.build.builder import BuildReport, build_index
+from aladin_index.format.layout import live_generation
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import read_calibration
 from aladin_network.checkpoint import load_checkpoint, read_model_id
-from aladin_network.errors import IndexNotReadyError, InputError
+from aladin_network.errors import IndexMismatchError, IndexNotReadyError, InputError
 from aladin_network.types import Progress, Target
-from aladin_service.intake.sources import image_items, text_items
+from aladin_service.item_sources import image_items, photo_places, text_items
 from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
 from aladin_service.measure.evaluate import evaluate_served
 from aladin_service.reports.tables import MetricsRow
 from aladin_training.config.recipe import load_recipe, recipes_folder
-from aladin_training.data import Record, read_records
+from aladin_training.data import Record, iter_records, read_records
+from aladin_training.data.records import ignore_skipped
 from aladin_training.demo.scenes import draw_data_set
 from aladin_training.evaluation import evaluate_checkpoint
 from aladin_training.parallel.threads import torch_threads
 from aladin_training.stages.run import run_recipe
-import logging
-import os
-from pathlib import Path
-from aladin_index.build.builder import BuildReport, build_index
-from aladin_index.format.layout import live_generation
-from aladin_index.settings import BuildSettings
-from aladin_network.errors import IndexMismatchError, IndexNotReadyError
-from aladin_network.types import Progress
-from aladin_service.intake.sources import image_items, photo_places, text_items
-from aladin_training.data import iter_records
-from aladin_training.data.records import ignore_skipped
-from aladin_training.parallel.threads import torch_threads
-
 
 _LOG = logging.getLogger(__name__)
 
@@ -203,9 +195,6 @@ def _median_ms(
             answer = searcher.search(searcher.stored_query(item_id), target, options)
             took_ms.append(answer.took_ms.retrieve + answer.took_ms.rerank)
     return statistics.median(took_ms)
-
-
-_LOG = logging.getLogger(__name__)
 
 
 def prepare_index(

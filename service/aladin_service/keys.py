@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
-from dataclasses import dataclass
-from typing import Literal, get_args
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
+import secrets
 import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
+
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
 from aladin_network.errors import ConfigError
 from aladin_network.files import atomic_file
-
 
 Scope = Literal["read", "write", "metrics"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -29,6 +28,10 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 # Prefix by which people and secret scanners recognize a key at once.
 PREFIX = "aladin_"
 _SECRET_BYTES = 32
+
+_OWNER_ONLY = 0o600
+# The name can be written to a log line without escaping.
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +67,6 @@ def digest(secret: str) -> str:
     guesses 256 random bits, and every request has to be checked.
     """
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-_OWNER_ONLY = 0o600
-# The name can be written to a log line without escaping.
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class _StoredKey(BaseModel):
@@ -154,8 +152,7 @@ def add_key(
         burst: Number of requests that may come at once, at least 1, or None if there is no rate.
 
     Returns:
-        The key. The file keeps its digest alone: The secret key. The file stores only its digest,
-            so it cannot be shown again.
+        The secret key. The file stores only its digest, so it cannot be shown again.
 
     Raises:
         ConfigError: If the name is taken or invalid, or the file is not a key file.

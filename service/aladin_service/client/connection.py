@@ -1,22 +1,21 @@
-"""Common parts of both clients: connection settings, outcome of an attempt, errors, retries."""
+"""Common parts of both clients: base URL, API key, outcome of an attempt, retries, and errors."""
 
 from __future__ import annotations
 
 import email.utils
+import os
 import random
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
-import httpx
-import os
-import sys
-from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
+
 import httpx
 from pydantic import BaseModel, ValidationError
+
 from aladin_network.errors import ConfigError
 from aladin_service.client_errors import (
     ConflictError,
@@ -29,7 +28,6 @@ from aladin_service.client_errors import (
     TooBusyError,
 )
 
-
 # Conditions for sending again. "always": a repetition is harmless. "unless_begun": only if the
 # service cannot have started the request. "never": the bytes can be read only once.
 Again = Literal["always", "unless_begun", "never"]
@@ -38,6 +36,27 @@ _BUSY = 429
 _NOT_READY = 503
 # Codes of status 503 after which a change may have been made completely or partly.
 _MAYBE_DONE = frozenset({"worker_died", "engine_unavailable"})
+
+_KINDS: Mapping[int, type[ServiceError]] = {
+    400: RefusedInputError,
+    401: NoAccessError,
+    403: NoAccessError,
+    404: NotFoundError,
+    409: ConflictError,
+    413: RefusedInputError,
+    415: RefusedInputError,
+    422: RefusedInputError,
+    429: TooBusyError,
+    503: NotReadyError,
+}
+
+API_KEY_VARIABLE = "ALADIN_API_KEY"
+
+# The service's own limit for requests that add is 100 items and 24 MiB; a fraction of it keeps each
+# request short.
+ADD_ITEMS = 32
+ADD_BYTES = 8 * 2**20
+BATCH_QUERIES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +108,31 @@ class Attempts:
     def left_s(self) -> float:
         """Seconds until the time limit of the call, 0 if it has passed."""
         return max(0.0, self._ends_s - self._clock())
+
+    def wait_s_after_error(self, error: httpx.RequestError) -> float:
+        """Return how long to wait before the next attempt, after one without an answer.
+
+        Raises:
+            ServiceUnreachableError: If there is no further attempt.
+        """
+        wait_s = self.after_error(error)
+        if wait_s is None:
+            raise unreachable(error) from error
+        return wait_s
+
+    def wait_s_after_answer(self, response: httpx.Response) -> float | None:
+        """Return how long to wait before the next attempt, or None if the answer is a success.
+
+        Raises:
+            ServiceError: If the response is an error, and there is no next attempt.
+        """
+        if response.is_success:
+            return None
+        error = error_in(response)
+        wait_s = self.after_answer(error.status, error.code, error.retry_after_s)
+        if wait_s is None:
+            raise error
+        return wait_s
 
     def after_error(self, error: httpx.RequestError) -> float | None:
         """Return how long to wait after an attempt without an answer, or None to give up.
@@ -148,28 +192,6 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> float |
     if date.tzinfo is None:
         date = date.replace(tzinfo=UTC)
     return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
-
-
-_KINDS: Mapping[int, type[ServiceError]] = {
-    400: RefusedInputError,
-    401: NoAccessError,
-    403: NoAccessError,
-    404: NotFoundError,
-    409: ConflictError,
-    413: RefusedInputError,
-    415: RefusedInputError,
-    422: RefusedInputError,
-    429: TooBusyError,
-    503: NotReadyError,
-}
-
-API_KEY_VARIABLE = "ALADIN_API_KEY"
-
-# The service's own limit for requests that add is 100 items and 24 MiB; a fraction of it keeps each
-# request short.
-ADD_ITEMS = 32
-ADD_BYTES = 8 * 2**20
-BATCH_QUERIES = 32
 
 
 class ErrorDetail(BaseModel):
@@ -239,33 +261,6 @@ def connection_settings(url: str, api_key: str | None, timeout_s: float) -> dict
 def patience(timeout_s: float) -> RetryPolicy:
     """Return the retry policy for waiting until a service has started."""
     return RetryPolicy(attempts=sys.maxsize, total_s=timeout_s, first_wait_s=0.05, max_wait_s=1.0)
-
-
-def after_error(attempts: Attempts, error: httpx.RequestError) -> float:
-    """Return how long to wait before the next attempt.
-
-    Raises:
-        ServiceUnreachableError: If there is no further attempt.
-    """
-    wait_s = attempts.after_error(error)
-    if wait_s is None:
-        raise unreachable(error) from error
-    return wait_s
-
-
-def after_answer(attempts: Attempts, response: httpx.Response) -> float | None:
-    """Return how long to wait before the next attempt, or None if the answer is a success.
-
-    Raises:
-        ServiceError: If the response is an error, and there is no next attempt.
-    """
-    if response.is_success:
-        return None
-    error = error_in(response)
-    wait_s = attempts.after_answer(error.status, error.code, error.retry_after_s)
-    if wait_s is None:
-        raise error
-    return wait_s
 
 
 def error_in(response: httpx.Response) -> ServiceError:

@@ -14,14 +14,16 @@ from aladin_index.search.results import SearchAnswer
 from aladin_network.types import Target
 from aladin_service.client.calls import (
     Call,
+    PictureSource,
+    can_be_sent_again,
     content_body,
     foreign_answer,
     form_body,
     json_body,
+    json_list_chunks,
     read_as,
 )
 from aladin_service.client.connection import ErrorDetail, error_of
-from aladin_service.client.pictures import PictureSource, can_be_sent_again, json_list_chunks
 from aladin_service.client_errors import ServiceError
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
+
 import typer
-from aladin_service.commands.options import set_log_format
-from aladin_service.commands.progress import stderr_progress
-from aladin_service.commands.serve import HostOption, PortOption
-from pathlib import Path
-from typing import Annotated
-import typer
+
 from aladin_network.types import DeviceName
-from aladin_service.commands.index.reports import print_generation
+from aladin_service.commands.index.info import print_generation
 from aladin_service.commands.options import network_device, set_log_format
 from aladin_service.commands.progress import stderr_progress
+from aladin_service.commands.serve import HostOption, PortOption
 
 
 def demo(

@@ -6,7 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
+
 import typer
+
 from aladin_network.errors import InputError
 from aladin_service.commands.options import (
     CheckpointArgument,
@@ -19,22 +21,6 @@ from aladin_service.commands.options import (
     opened_regions,
 )
 from aladin_service.commands.progress import stderr_progress
-import json
-from pathlib import Path
-from typing import Annotated
-import typer
-from aladin_service.commands.options import (
-    CheckpointArgument,
-    DataArgument,
-    JsonOption,
-    RegionLabelsOption,
-    RegionsOption,
-    SplitOption,
-    chosen_split,
-    opened_regions,
-)
-from aladin_service.commands.progress import stderr_progress
-
 
 IndexOption = Annotated[
     Path | None, typer.Option("--index", help="Also measure searches of this index.")
@@ -157,7 +143,7 @@ ReportSplitOption = Annotated[
         "were fitted without it]",
     ),
 ]
-IndexOption = Annotated[
+CalibratedIndexOption = Annotated[
     Path | None,
     typer.Option(
         "--index",
@@ -186,7 +172,7 @@ def calibrate(
     data: DataArgument,
     split: SplitOption = "val",
     report_split: ReportSplitOption = None,
-    index: IndexOption = None,
+    index: CalibratedIndexOption = None,
     prior: PriorOption = 0.5,
     false_alarms: FalseAlarmsOption = 0.05,
     regions: RegionsOption = None,

@@ -26,7 +26,7 @@ from aladin_service.commands.search_drawing import (
     draw_there,
     write_drawing,
 )
-from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
+from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 
 if TYPE_CHECKING:
     from aladin_index.devices.search_device import SearchDevice
@@ -164,7 +164,7 @@ def search(
     probability, and whether there is any match at all. With --out the evidence is drawn into a
     file too, which carries the numbers with all of their digits.
     """
-    from aladin_service.reports.search_text import answer_lines
+    from aladin_service.reports.tables import answer_lines
 
     if url is not None:
         index, text = None, _only_word(index, text)

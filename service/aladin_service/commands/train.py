@@ -7,15 +7,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
+
 import typer
+
 from aladin_network.errors import ReportedElsewhereError
-from aladin_network.types import NullProgress, Progress
-from aladin_service.commands.progress import stderr_progress
-from aladin_service.failures import exit_code
-from pathlib import Path
-from typing import Annotated
-import typer
-from aladin_network.types import ScoreName
+from aladin_network.types import NullProgress, Progress, ScoreName
 from aladin_service.commands.options import (
     SPLIT_HELP,
     RegionLabelsOption,
@@ -24,12 +20,8 @@ from aladin_service.commands.options import (
     opened_regions,
 )
 from aladin_service.commands.progress import stderr_progress
+from aladin_service.failures import JOB_FAILED, exit_code
 from aladin_training.config.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS
-from pathlib import Path
-from typing import Annotated
-import typer
-from aladin_service.commands.progress import stderr_progress
-from aladin_service.failures import JOB_FAILED
 
 
 def train(

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
 from rich.console import Console
 from rich.table import Table
+
+from aladin_index.search.results import Evidence, SearchAnswer, SearchHit
 from aladin_network.conversion.tensors import ConversionReport
 from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
-from collections.abc import Iterator
-from aladin_index.search.results import Evidence, SearchAnswer, SearchHit
+
+_REASONS = {
+    "weak_calibration": "the index's calibration hardly tells queries that have a match from those "
+    "that have none",
+    "unknown_text_lengths": "the index's calibration does not record the lengths of the texts that "
+    "it was fitted on; aladin calibrate fits it anew",
+    "text_length": "the text is shorter or longer than those that the index's calibration was "
+    "fitted on",
+}
 
 
 class MetricsRow(NamedTuple):
@@ -110,16 +120,6 @@ def conversion_table(report: ConversionReport) -> Table:
         why = f"not in the file: starts at random, seed {report.seed}"
         table.add_row("new", f"{part}: {count} tensors", "", why)
     return table
-
-
-_REASONS = {
-    "weak_calibration": "the index's calibration hardly tells queries that have a match from those "
-    "that have none",
-    "unknown_text_lengths": "the index's calibration does not record the lengths of the texts that "
-    "it was fitted on; aladin calibrate fits it anew",
-    "text_length": "the text is shorter or longer than those that the index's calibration was "
-    "fitted on",
-}
 
 
 def unreliable_reason(code: str | None) -> str:

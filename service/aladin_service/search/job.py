@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
+
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
 from aladin_network.types import Target
@@ -74,9 +74,20 @@ class EmbeddingQuery:
 
 Query = TextQuery | PhotoQuery | RegionsQuery | ItemQuery | EmbeddingQuery
 
-
 # Queues: texts and photos are encoded separately, other queries are not encoded at all.
 QueueName = Literal["text", "photo", "encoded"]
+QUEUE_NAMES: tuple[QueueName, ...] = get_args(QueueName)
+
+
+def queue_of(query: Query) -> QueueName:
+    """Return the queue of a query: queries encoded by the same tower share one."""
+    match query:
+        case TextQuery():
+            return "text"
+        case PhotoQuery() | RegionsQuery():
+            return "photo"
+        case _:
+            return "encoded"
 
 
 @dataclass(frozen=True, kw_only=True)

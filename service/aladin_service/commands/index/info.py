@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-import typer
-from aladin_service.commands.options import IndexArgument, PlotOption
-from aladin_service.commands.progress import stderr_progress
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+
 import typer
 
+from aladin_service.commands.options import IndexArgument, PlotOption
+from aladin_service.commands.progress import stderr_progress
+
 if TYPE_CHECKING:
-    from aladin_index.format.layout import EngineLocation
     from aladin_index.encode.source_items import PhotoPlaces
+    from aladin_index.format.layout import EngineLocation
     from aladin_index.format.records import SkippedItem
     from aladin_network.types import Target
 

@@ -33,8 +33,8 @@ from aladin_service.http.errors import (
     UnauthorizedError,
     UnknownHostError,
 )
-from aladin_service.keys.api_key import ApiKey
-from aladin_service.keys.api_key import Scope as KeyScope
+from aladin_service.keys import ApiKey
+from aladin_service.keys import Scope as KeyScope
 
 _BY_PATH: dict[str, dict[str, Needed]] = {}
 

@@ -24,8 +24,7 @@ from aladin_service.http.access.rate_limits import (
     TokenBucket,
 )
 from aladin_service.http.errors import KeysMissingError
-from aladin_service.keys.api_key import SCOPES, ApiKey, Scope
-from aladin_service.keys.keys_file import read_keys
+from aladin_service.keys import SCOPES, ApiKey, Scope, read_keys
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from typing import Literal
-from fastapi import APIRouter
+
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
+
 from aladin_network.errors import (
     AladinError,
     EngineUnavailableError,
@@ -18,14 +20,14 @@ from aladin_service.http.errors import KeysMissingError, WorkersMissingError
 from aladin_service.http.state import Service
 from aladin_service.work.jobs import DescribeIndex
 from aladin_service.work.workers import Workers, WorkersHealth
-from fastapi import APIRouter, Response
-from aladin_service.http.state import Service
-
 
 router = APIRouter(tags=["health"])
 
 # Time for opening an index that was just published; a probe must be answered in any case.
 _OPEN_S = 1.0
+
+# Media type of the text format that every version of Prometheus reads.
+_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Health(BaseModel):
@@ -99,12 +101,6 @@ async def _health(workers: Workers) -> WorkersHealth:
                 await workers.call(DescribeIndex())
         health = workers.health()
     return health
-
-
-router = APIRouter(tags=["health"])
-
-# Media type of the text format that every version of Prometheus reads.
-_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @router.get(

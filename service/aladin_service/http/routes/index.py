@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
 from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+
+from aladin_index.search.results import TookMs
 from aladin_service.client.answers import LiveIndexInfo
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.index_state import IndexStateAnswer, build_state
 from aladin_service.http.state import Service
-from aladin_service.work.jobs import DescribeIndex, ReportIndex
-from datetime import UTC, datetime, timedelta
-from typing import Literal
-from fastapi import APIRouter
-from pydantic import BaseModel, Field
-from aladin_index.search.results import TookMs
-from aladin_service.http.state import Service
 from aladin_service.observe.slow_queries import SlowQueries, SlowQuery
-
+from aladin_service.work.jobs import DescribeIndex, ReportIndex
 
 router = APIRouter(prefix="/v1/index", tags=["index"])
 
@@ -48,9 +46,6 @@ async def get_index_state(
 ) -> IndexStateAnswer:
     """Return the counts, the history, the measurements, and the skipped items with reasons."""
     return build_state(await service.workers.call(ReportIndex(offset, limit)))
-
-
-router = APIRouter(prefix="/v1/index", tags=["index"])
 
 
 class SlowQueryAnswer(BaseModel):
