@@ -15,6 +15,7 @@ from aladin_service.client.calls import (
     can_be_sent_again,
     content_body,
     form_body,
+    given_files,
     json_list_chunks,
     picture_bytes,
     read_as,
@@ -148,8 +149,7 @@ def _target(item: NewItem) -> Target:
 def _files(item: NewItem) -> dict[str, PictureSource]:
     if not isinstance(item, NewPhoto):
         return {}
-    given = {"image": item.image, "regions": item.regions}
-    return {name: source for name, source in given.items() if source is not None}
+    return given_files(item.image, item.regions)
 
 
 def _sent_bytes(item: NewItem, unknown: int) -> int:

@@ -210,8 +210,7 @@ def explain_call(
     Raises:
         InputError: If not exactly one of text, another item and a photo is given.
     """
-    photo = {"image": image, "regions": regions}
-    files = {name: source for name, source in photo.items() if source is not None}
+    files = given_files(image, regions)
     given = (text is not None) + (query_id is not None) + bool(files)
     if given != 1:
         raise InputError(f"expected exactly one of text, query_id and a photo, got {given}")
@@ -221,7 +220,7 @@ def explain_call(
             method="POST",
             path=path,
             read=lambda response: response.content,
-            again="always" if all(map(can_be_sent_again, files.values())) else "never",
+            again=again_with(files.values()),
             body=form_body({"id": item_id}, files),
         )
     named = {"id": item_id, "text": text, "query_id": query_id}
@@ -250,6 +249,19 @@ def open_picture(source: PictureSource) -> Generator[BinaryIO]:
 def can_be_sent_again(source: PictureSource) -> bool:
     """Return whether a picture can be read more than once."""
     return isinstance(source, (bytes, str, os.PathLike)) or source.seekable()
+
+
+def again_with(files: Iterable[PictureSource]) -> Again:
+    """Return when a harmless request may be sent again: never if it has a file that cannot."""
+    return "always" if all(map(can_be_sent_again, files)) else "never"
+
+
+def given_files(
+    image: PictureSource | None, regions: PictureSource | None
+) -> dict[str, PictureSource]:
+    """Return the files of a query or an item that are given, by field."""
+    files = {"image": image, "regions": regions}
+    return {name: source for name, source in files.items() if source is not None}
 
 
 def picture_name(source: PictureSource) -> str:

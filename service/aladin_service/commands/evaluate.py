@@ -196,9 +196,9 @@ def calibrate(
         calibration_data,
         calibration_lines,
         calibration_tables,
-        check_plot,
         draw_reliability,
     )
+    from aladin_service.reports.index_plot import check_plot
     from aladin_service.reports.tables import print_table
 
     options = CalibrateOptions(

@@ -13,9 +13,10 @@ import typer
 from aladin_network.errors import ReportedElsewhereError
 from aladin_network.types import NullProgress, Progress, ScoreName
 from aladin_service.commands.options import (
-    SPLIT_HELP,
+    DataArgument,
     RegionLabelsOption,
     RegionsOption,
+    SplitOption,
     chosen_split,
     opened_regions,
 )
@@ -79,11 +80,9 @@ def mine(
     checkpoint: Annotated[
         Path, typer.Argument(metavar="CHECKPOINT", help="Folder of the network that scores.")
     ],
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Data set with captions, of any format.")
-    ],
+    data: DataArgument,
     out: Annotated[Path, typer.Option("--out", help="File of the negatives; safetensors.")],
-    split: Annotated[str, typer.Option("--split", help=SPLIT_HELP)] = "train",
+    split: SplitOption = "train",
     score: Annotated[ScoreName, typer.Option("--score", help="Score to mine by.")] = "matching",
     texts: Annotated[
         int, typer.Option("--texts", min=1, help="Captions to keep for each photo.")
