@@ -25,11 +25,12 @@ from aladin_index.generations.earlier import rollback_index
 from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import OverloadedError
+from aladin_service.api_key import SCOPES
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.routes.search import run_search
 from aladin_service.http.state import ServiceState
 from aladin_service.item_sources import image_items, text_items
-from aladin_service.keys import SCOPES, add_key
+from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
 from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.search.job import Answered, SearchJob, TextQuery

@@ -24,7 +24,7 @@ from aladin_service.http.access import rate_limits
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.access.rate_limits import RedisRates, TokenBucket
 from aladin_service.http.errors import RateLimitedError
-from aladin_service.keys import add_key
+from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 
