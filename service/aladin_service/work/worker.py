@@ -25,9 +25,8 @@ from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.photos.photo_bytes import ThumbnailCache
-from aladin_service.queries import Query
 from aladin_service.search.encoder import EncodingCache, QueryEncoder, always
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.search.job import Answered, Query, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.live_index import LiveIndex

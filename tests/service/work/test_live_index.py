@@ -32,7 +32,7 @@ from aladin_network.errors import (
     IndexNotReadyError,
     UnknownItemError,
 )
-from aladin_service.queries import TextQuery
+from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits, ServiceSettings
 from aladin_service.work import live_index
 from aladin_service.work.jobs import AddItems, GetItem

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aladin_network.types import OnDuplicate, Target
-from aladin_service.commands.index.reports import print_generation, warn_of_places
+from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import (
     DetectorOption,
     IndexArgument,
@@ -149,7 +149,7 @@ class _NewItems:
             target: Which of the two; its source is not None.
             report: Log lines of texts that are skipped.
         """
-        from aladin_service.intake.sources import (
+        from aladin_service.item_sources import (
             image_items,
             photo_places,
             text_items,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aladin_network.scoring.scores import Encoding
-from aladin_service.queries import PhotoQuery, RegionsQuery
+from aladin_service.search.job import PhotoQuery, RegionsQuery
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aladin_service.work.index_report import without_paths
+from aladin_service.http.error_responses import without_paths
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from aladin_service.http import routes as routers
+from aladin_service.http import routes
 
 
 def calls(dependant: Dependant) -> Iterator[Callable[..., Any]]:
@@ -24,10 +24,10 @@ def calls(dependant: Dependant) -> Iterator[Callable[..., Any]]:
 
 
 def test_no_request_goes_over_a_thread_of_the_framework() -> None:
-    names = [module.name for module in pkgutil.iter_modules(routers.__path__)]
+    names = [module.name for module in pkgutil.iter_modules(routes.__path__)]
     assert len(names) > 5
     for name in names:
-        router: APIRouter = import_module(f"{routers.__name__}.{name}").router
+        router: APIRouter = import_module(f"{routes.__name__}.{name}").router
         for route in router.routes:
             assert isinstance(route, APIRoute)
             for call in calls(route.dependant):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from aladin_network.errors import ConfigError
-from aladin_service.keys.api_key import PREFIX, digest, new_secret
-from aladin_service.keys.keys_file import add_key, read_keys, remove_key
+from aladin_service.api_key import PREFIX, digest, new_secret
+from aladin_service.keys_file import add_key, read_keys, remove_key
 
 
 @pytest.fixture

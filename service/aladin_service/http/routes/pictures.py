@@ -1,26 +1,69 @@
-"""The evidence for a score, drawn: the photo with its regions, and the text with its numbers."""
+"""Pictures: the photos of the index, and the evidence for a score, drawn.
+
+Each has an ETag, so that a picture that a client already has is not sent again.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field, ValidationError, model_validator
 
 from aladin_network.errors import InputError
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
-from aladin_service.http.etags import NOT_MODIFIED_DOCS, IfNoneMatch, answer_version, known_versions
 from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
 from aladin_service.http.state import Service, ServiceState, until_disconnect
 from aladin_service.photos.photo_bytes import PhotoBytes
-from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
-from aladin_service.work.jobs import DrawEvidence
+from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
+from aladin_service.work.jobs import DrawEvidence, ReadPhoto
 
-router = APIRouter(prefix="/v1", tags=["search"])
+router = APIRouter(prefix="/v1")
+
+MIN_SIZE_PX = 16
 
 _PNG_DOCS = {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}
+_NOT_MODIFIED_DOCS = {
+    304: {"description": "not modified: the client has this version (If-None-Match)"}
+}
+_IfNoneMatch = Annotated[
+    str | None, Header(description="ETags of the versions that the client has.")
+]
+_ETAG = re.compile(r'"([0-9a-f]{64})"')
+
+
+@router.get(
+    "/images/{item_id:path}",
+    tags=["items"],
+    summary="Read a photo",
+    response_class=Response,
+    responses={
+        200: {"content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}},
+        **_NOT_MODIFIED_DOCS,
+        **error_docs(404, 413, 422, 429, 503),
+    },
+)
+async def get_photo(
+    item_id: Annotated[str, Path(max_length=MAX_ASKED_ID_CHARS)],
+    request: Request,
+    service: Service,
+    size: Annotated[
+        int | None,
+        Query(ge=MIN_SIZE_PX, description="Longest side in px; omitted: original size."),
+    ] = None,
+    if_none_match: _IfNoneMatch = None,
+) -> Response:
+    """Return an item's photo, upright and without metadata: its file, or with `size` a JPEG."""
+    largest = service.settings.max_photo_size_px
+    if size is not None and size > largest:
+        raise InputError(f"size: at most {largest} px, got {size}")
+    known = _known_versions(if_none_match)
+    job = ReadPhoto(item_id, size, known)
+    read = await until_disconnect(request, service.workers.call(job))
+    return _answer_version(read.version, read.photo)
 
 
 class ExplainBody(StrictBody):
@@ -69,12 +112,13 @@ _SCHEMA = ExplainBody.model_json_schema()
 
 @router.get(
     "/explain.png",
+    tags=["search"],
     operation_id="draw_evidence",
     summary="Draw the evidence for a hit",
     response_class=Response,
     responses={
         200: _PNG_DOCS,
-        **NOT_MODIFIED_DOCS,
+        **_NOT_MODIFIED_DOCS,
         **error_docs(404, 413, 422, 429, 503),
     },
 )
@@ -95,7 +139,7 @@ async def explain(
             max_length=MAX_ASKED_ID_CHARS, description="Instead of `text`: an item of the index."
         ),
     ] = None,
-    if_none_match: IfNoneMatch = None,
+    if_none_match: _IfNoneMatch = None,
 ) -> Response:
     """Draw which word of a text matches which region of a photo, with the scores.
 
@@ -105,12 +149,13 @@ async def explain(
         got = "none" if text is None else "both"
         raise InputError(f"expected exactly one of text and query_id, got {got}")
     query = ItemQuery(query_id) if query_id is not None else TextQuery(text or "")
-    known = known_versions(if_none_match)
+    known = _known_versions(if_none_match)
     return await _draw(request, service, DrawEvidence(query, id, known))
 
 
 @router.post(
     "/explain.png",
+    tags=["search"],
     operation_id="draw_evidence_of_photo",
     summary="Draw the evidence for an uploaded photo",
     response_class=Response,
@@ -127,4 +172,28 @@ async def explain_photo(
 async def _draw(request: Request, service: ServiceState, job: DrawEvidence) -> Response:
     drawn = await until_disconnect(request, service.workers.call(job))
     png = None if drawn.png is None else PhotoBytes(drawn.png, "image/png")
-    return answer_version(drawn.version, png)
+    return _answer_version(drawn.version, png)
+
+
+def _known_versions(if_none_match: str | None) -> frozenset[str]:
+    """Return the versions that a client has.
+
+    Args:
+        if_none_match: If-None-Match header of the request, or None without one.
+    """
+    return frozenset(_ETAG.findall(if_none_match or ""))
+
+
+def _answer_version(version: str, picture: PhotoBytes | None) -> Response:
+    """Answer with a picture that may be replaced or deleted at any time.
+
+    So whoever has it asks before it is shown again.
+
+    Args:
+        version: 64 hexadecimal digits.
+        picture: Picture, or None if the client already has it.
+    """
+    headers = {"ETag": f'"{version}"', "Cache-Control": "private, no-cache"}
+    if picture is None:
+        return Response(status_code=304, headers=headers)
+    return Response(picture.data, media_type=picture.media_type, headers=headers)

@@ -19,12 +19,12 @@ import httpcore
 import pytest
 
 from aladin_network.errors import AladinError, ImageTooLargeError
-from aladin_service.intake.photo_fetcher import (
+from aladin_service.photos.photo_fetcher import (
     ImageUrlFailedError,
     ImageUrlRefusedError,
     PhotoFetcher,
 )
-from aladin_service.intake.pinned_network import IpAddress
+from aladin_service.photos.pinned_network import IpAddress
 from aladin_service.settings import ServiceSettings
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ import httpcore
 import httpx
 
 from aladin_network.errors import AladinError, ImageTooLargeError, InputError, OverloadedError
-from aladin_service.intake.pinned_network import PinnedNetwork, Resolver, system_addresses
+from aladin_service.photos.pinned_network import PinnedNetwork, Resolver, system_addresses
 from aladin_service.settings import ServiceSettings
 
 MAX_URL_CHARS = 2000

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from aladin_network.errors import ConfigError
 from aladin_network.files import atomic_file
-from aladin_service.keys.api_key import ApiKey, Scope, digest, new_secret
+from aladin_service.api_key import ApiKey, Scope, digest, new_secret
 
 _OWNER_ONLY = 0o600
 # The name can be written to a log line without escaping.
@@ -109,8 +109,7 @@ def add_key(
         burst: Number of requests that may come at once, at least 1, or None if there is no rate.
 
     Returns:
-        The key. The file keeps its digest alone: The secret key. The file stores only its digest,
-            so it cannot be shown again.
+        The secret key. The file stores only its digest, so it cannot be shown again.
 
     Raises:
         ConfigError: If the name is taken or invalid, or the file is not a key file.

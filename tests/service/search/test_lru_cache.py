@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from aladin_service.lru_cache import LruCache
+from aladin_service.search.lru_cache import LruCache
 
 
 class Texts(LruCache[str, str]):

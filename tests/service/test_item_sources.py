@@ -9,7 +9,7 @@ import pytest
 
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_network.errors import DataError
-from aladin_service.intake.sources import image_items, text_items
+from aladin_service.item_sources import image_items, text_items
 
 
 def write(folder: Path, *lines: object) -> Path:

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from aladin_service.intake.pinned_network import is_public
+from aladin_service.photos.pinned_network import is_public
 
 
 @pytest.mark.parametrize("address", ["93.184.215.14", "8.8.8.8", "2606:4700::1111"])
