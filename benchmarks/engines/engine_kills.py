@@ -48,8 +48,8 @@ from aladin_index.generations.reader import open_index
 from aladin_index.open import connect
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_service.queries import TextQuery
 from aladin_service.search.encoder import QueryEncoder
+from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits
 from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer

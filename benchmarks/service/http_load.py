@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from aladin_service.queries import PhotoQuery, TextQuery
+from aladin_service.search.job import PhotoQuery, TextQuery
 from aladin_service.settings import ServiceSettings
 from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.served_index import SIZES, ServiceQueries, find_served_index, read_queries

@@ -34,7 +34,7 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import ModelEntry, read_manifest, write_manifest
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import (
     describe_model,
@@ -49,8 +49,8 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
-from aladin_service.queries import TextQuery
 from aladin_service.search.encoder import QueryEncoder
+from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits
 from benchmarks.lib.small_collection import small_model
 
