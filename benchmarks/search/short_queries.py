@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from aladin_service.queries import TextQuery
 from numpy.typing import NDArray
 
 from aladin_index.open import open_backend
@@ -39,7 +40,6 @@ from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import NullProgress
 from aladin_service.demo import run_demo
-from aladin_service.queries import TextQuery
 from aladin_service.search.encoder import QueryEncoder
 from aladin_service.settings import QueryLimits
 from aladin_training.data import read_records

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from aladin_index.ann.first_stages import build_first_stages
+from aladin_index.ann.first_stage_build import build_first_stages
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import (

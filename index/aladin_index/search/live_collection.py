@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -14,15 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
-from aladin_index.ann.retrieval import FirstStage, exact_search, retrieve
-from aladin_index.changes.snapshot import CollectionChanges
+from aladin_index.ann.first_stage import FirstStage, exact_search, retrieve
+from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Ordered, SecondStageQuery
-from aladin_index.tokens.alignment import (
+from aladin_index.tokens.maxsim import (
     SecondStage,
     alignment_with_candidates,
     token_similarities,
@@ -203,7 +204,7 @@ class LiveCollection:
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see
-        `aladin_index.tokens.alignment.alignment_with_candidates`."""
+        `aladin_index.tokens.maxsim.alignment_with_candidates`."""
         if self.changes is None:
             return self.base.second_stage.align(query, modality, rows)
         scores = np.empty(len(rows), dtype=np.float32)
@@ -221,7 +222,7 @@ class LiveCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`."""
+        """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`."""
         if self.changes is None:
             return self.base.second_stage.similarities(query, modality, rows)
         built = rows < self.base.entry.count
@@ -288,13 +289,14 @@ class LiveItems(NamedTuple):
         """Return the result of `by_id` for each id."""
         return [self.by_id(item_id) for item_id in ids]
 
-    def rows_by_id(self) -> dict[str, int]:
-        """Return the row of every live id; reads all items."""
-        rows = self.base.rows_by_id()
+    def ids(self) -> Iterator[tuple[str, int]]:
+        """Yield the id and the row of every live item; those of the generation come first."""
         if self.changes is None:
-            return rows
-        live = self.changes.is_live
-        return {item_id: row for item_id, row in (*rows.items(), *self.changes.ids()) if live(row)}
+            yield from self.base.ids()
+            return
+        for item_id, row in chain(self.base.ids(), self.changes.ids()):
+            if self.changes.is_live(row):
+                yield item_id, row
 
 
 def _merge(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection, SearchBackend, SecondStageQuery
+from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
+from aladin_index.search.candidates import Found, Ranking, ValidSearch, retrieve, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank
-from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
-from aladin_index.search.retrieval import Found, Ranking, ValidSearch, find_unknown_fields, retrieve
+from aladin_index.search.results import Evidence, SearchAnswer
 from aladin_network.calibration.calibration import Calibration, Unreliable
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
@@ -27,7 +26,7 @@ from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, T
 _DEFAULTS = SearchOptions()
 
 
-class _Moments(NamedTuple):
+class _Times(NamedTuple):
     """End times of the steps of a search, by `time.monotonic`."""
 
     received_s: float
@@ -113,8 +112,8 @@ class TwoStageSearcher:
         ranked = rerank(search, found, self._clock)
         verdict = judge(search, found, ranked)
         ranked_s = time.monotonic()
-        moments = _Moments(received_s or began_s, began_s, retrieved_s, ranked_s)
-        return self._present(search, found, ranked, verdict, moments)
+        times = _Times(received_s or began_s, began_s, retrieved_s, ranked_s)
+        return self._present(search, found, ranked, verdict, times)
 
     def _validate(
         self, query: EncodedQuery, target: Target, options: SearchOptions, received_s: float
@@ -127,9 +126,8 @@ class TwoStageSearcher:
         collection = self.index.side(target, parsed)
         calibration = self.index.manifest.calibration
         _check(query, options, collection, calibration, is_crossing=is_crossing)
-        direction = DIRECTION_OF[modality]
-        fusion, encoding = self._fusions[direction], query.encoding
-        tokens = encoding.tokens[0][encoding.mask[0]].detach().float().cpu()
+        fusion = self._fusions[DIRECTION_OF[modality]]
+        tokens = query.encoding.tokens[0][query.encoding.mask[0]].detach().float().cpu()
         aligns = is_crossing and collection.entry.token_count > 0
         timeout_ms = options.timeout_ms
         return ValidSearch(
@@ -140,12 +138,12 @@ class TwoStageSearcher:
             candidates=options.candidates or self._candidates[target],
             filter=parsed,
             collection=collection,
-            embedding=encoding.embedding[0].detach().float().cpu().numpy(),
+            embedding=query.encoding.embedding[0].detach().float().cpu().numpy(),
             tokens=tokens,
             second_stage=SecondStageQuery(tokens, modality) if aligns else None,
             is_crossing=is_crossing,
             reranks=options.rerank and aligns,
-            direction=direction,
+            direction=DIRECTION_OF[modality],
             fusion=fusion,
             weight=fusion.weight if options.fusion is None else float(options.fusion),
             calibration=calibration if is_crossing else None,
@@ -153,49 +151,51 @@ class TwoStageSearcher:
         )
 
     def _present(
-        self,
-        search: ValidSearch,
-        found: Found,
-        ranked: RankedPage,
-        verdict: Verdict,
-        moments: _Moments,
+        self, search: ValidSearch, found: Found, ranked: RankedPage, verdict: Verdict, times: _Times
     ) -> SearchAnswer:
-        """Look up and explain the hits, and make the answer."""
+        """Look up and explain the hits, and make the answer, which is validated in one call."""
         ranking = ranked.ranking.take(verdict.kept)
         items = search.collection.items.by_rows(ranking.rows.tolist())
         degraded = [] if ranked.degraded is None else [ranked.degraded]
         if verdict.filter_ignored:
             degraded.append("min_probability")
-        evidence, model = None, self.index.checkpoint.model
-        explained_s = time.monotonic()
+        evidence, looked_up_s = None, time.monotonic()
         if search.options.explain and ranking.align is not None:
-            try:
-                evidence = evidence_of_items(
-                    model, search.query, search.modality, search.collection, items
-                )
-            except EngineUnavailableError:
-                degraded.append("evidence_unavailable")
-        explain_s = time.monotonic() - explained_s
-        return SearchAnswer(
-            hits=_hits(search, ranking, verdict, items, evidence),
-            reranked=ranked.reranked,
-            fusion=search.weight if ranked.reranked else None,
-            candidates=found.candidates,
-            generation=self.index.manifest.generation,
-            degraded=degraded,
-            match_probability=verdict.match_probability,
-            no_match=verdict.no_match,
-            probabilities_reliable=verdict.reliable,
-            unreliable_because=verdict.unreliable_because,
-            unknown_fields=find_unknown_fields(self.index, search) if found.is_empty else [],
-            took_ms=TookMs(
-                decode=search.query.decode_ms,
-                encode=search.query.encode_ms,
-                retrieve=1000 * (moments.retrieved_s - moments.began_s),
-                rerank=1000 * (moments.ranked_s - moments.retrieved_s + explain_s),
-                total=1000 * (time.monotonic() - moments.received_s),
-            ),
+            evidence = self._explain(search, items, degraded)
+        explain_s = time.monotonic() - looked_up_s
+        return SearchAnswer.model_validate(
+            {
+                "hits": _hits(search, ranking, verdict, items, evidence),
+                "reranked": ranked.reranked,
+                "fusion": search.weight if ranked.reranked else None,
+                "candidates": found.candidates,
+                "generation": self.index.manifest.generation,
+                "degraded": degraded,
+                "match_probability": verdict.match_probability,
+                "no_match": verdict.no_match,
+                "probabilities_reliable": verdict.reliable,
+                "unreliable_because": verdict.unreliable_because,
+                "unknown_fields": unknown_fields(self.index, search) if found.is_empty else [],
+                "took_ms": {
+                    "decode": search.query.decode_ms,
+                    "encode": search.query.encode_ms,
+                    "retrieve": 1000 * (times.retrieved_s - times.began_s),
+                    "rerank": 1000 * (times.ranked_s - times.retrieved_s + explain_s),
+                    "total": 1000 * (time.monotonic() - times.received_s),
+                },
+            }
         )
+
+    def _explain(
+        self, search: ValidSearch, items: list[StoredItem], degraded: list[str]
+    ) -> list[list[Evidence]] | None:
+        """Find the evidence of the hits, or note in `degraded` that the engine is unavailable."""
+        model, query = self.index.checkpoint.model, search.query
+        try:
+            return evidence_of_items(model, query, search.modality, search.collection, items)
+        except EngineUnavailableError:
+            degraded.append("evidence_unavailable")
+            return None
 
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
         """Look an item up by its id, among the images first.
@@ -323,28 +323,28 @@ def _hits(
     verdict: Verdict,
     items: list[StoredItem],
     evidence: list[list[Evidence]] | None,
-) -> list[SearchHit]:
-    hits: list[SearchHit] = []
+) -> list[dict[str, Any]]:
+    """Return the fields of each `SearchHit`."""
+    hits: list[dict[str, Any]] = []
     words = None if ranking.align is None else search.word_counts(ranking.rows)
     for place, (item, kept) in enumerate(zip(items, verdict.kept.tolist(), strict=True)):
-        match = Stage(rank=int(ranking.match_ranks[place]), score=float(ranking.match[place]))
+        match = {"rank": int(ranking.match_ranks[place]), "score": float(ranking.match[place])}
         align, per_word = None, None
         if ranking.align is not None and ranking.align_ranks is not None and words is not None:
-            score = float(ranking.align[place])
-            align = Stage(rank=int(ranking.align_ranks[place]), score=score)
-            per_word = score / max(int(words[place]), 1)
+            align = {"rank": int(ranking.align_ranks[place]), "score": float(ranking.align[place])}
+            per_word = align["score"] / max(int(words[place]), 1)
         hits.append(
-            SearchHit(
-                id=item.id,
-                rank=search.options.offset + kept + 1,
-                score=float(ranking.scores[place]),
-                per_word=per_word,
-                probability=verdict.probabilities[place],
-                stages=HitStages(match=match, align=align),
-                uri=item.uri,
-                text=item.text,
-                metadata=item.metadata,
-                evidence=None if evidence is None else evidence[place],
-            )
+            {
+                "id": item.id,
+                "rank": search.options.offset + kept + 1,
+                "score": float(ranking.scores[place]),
+                "per_word": per_word,
+                "probability": verdict.probabilities[place],
+                "stages": {"match": match, "align": align},
+                "uri": item.uri,
+                "text": item.text,
+                "metadata": item.metadata,
+                "evidence": None if evidence is None else evidence[place],
+            }
         )
     return hits

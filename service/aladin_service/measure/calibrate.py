@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.measure.publish_entries import store_calibration
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.calibration.fit import (

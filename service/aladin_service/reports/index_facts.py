@@ -13,7 +13,7 @@ from aladin_index.generations.info import IndexInfo, MemoryEstimate
 from aladin_network.calibration.calibration import LEAST_AUROC, Calibration
 from aladin_network.calibration.fitted_on import FittedOn
 from aladin_network.calibration.measures import DirectionFigures
-from aladin_service.reports.search_text import unreliable_reason
+from aladin_service.reports.tables import unreliable_reason
 
 # With ten times as many non-matching items, the best of them scores half a standard deviation
 # higher, so the same score gap means that much less.

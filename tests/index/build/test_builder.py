@@ -29,9 +29,9 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.merge import merge_indexes
+from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.measure.publish_entries import store_calibration
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration, write_calibration
@@ -300,7 +300,7 @@ def test_only_so_many_photos_are_in_memory_at_a_time(
             return Encoding(embedding, embedding[:, None, :], mask)
 
     form = ShardFormat(embedding_dim=2, codec=TokenCodec("int8", 2))
-    monkeypatch.setattr("aladin_index.build.shard_encoding.item_encoder", lambda *_: Fake())
+    monkeypatch.setattr("aladin_index.build.shards.item_encoder", lambda *_: Fake())
     monkeypatch.setattr("aladin_index.build.shards.ShardFormat.of", lambda *_: form)
     items = (TextItem(id=str(row), text="words") for row in range(20_000))
     settings = BuildSettings(batch_size=50, ann="exact")
@@ -382,7 +382,7 @@ def no_space(*_: object, **__: object) -> None:
     [
         "aladin_index.generations.collection_writer.NpyWriter",
         "aladin_index.build.shards.NpyWriter",
-        "aladin_index.build.plan.write_json",
+        "aladin_index.build.resume.write_json",
     ],
 )
 def test_a_full_disk_leaves_the_old_generation_live(
