@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from aladin_index.changes.database import TOKEN_COLUMNS, open_to_read
 from aladin_index.format.disk import FileIdentity, identity_at
+from aladin_index.items.field_tables import FieldLine, FieldValues, describe_fields, field_lines
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection
 from aladin_index.items.store import rows_passing, stored_item
@@ -111,6 +112,16 @@ class AddedItems:
     def ids(self) -> list[tuple[str, int]]:
         """Read the ids and rows of all items ever added."""
         return self._read("SELECT id, row FROM items")
+
+    def field_lines(
+        self, name: str, after: FieldLine | None, *, descending: bool
+    ) -> list[FieldLine]:
+        """Read values of a field in their order, see `aladin_index.items.field_tables`."""
+        return self._guarded(partial(field_lines, name=name, after=after, descending=descending))
+
+    def describe_fields(self) -> dict[str, list[FieldValues]]:
+        """Describe the indexed fields of all items ever added, like `ItemStore.fields`."""
+        return self._guarded(describe_fields)
 
     def passing(self, filter: Filter, count: int) -> NDArray[np.bool_]:
         """Find the added rows that pass a filter.

@@ -7,13 +7,14 @@ import operator
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.items.field_tables import FieldLine, FieldValues, describe_fields, field_lines
 from aladin_index.items.filters import (
     And,
     Equal,
@@ -39,12 +40,10 @@ from aladin_network.errors import IndexCorruptError
 _SQL = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _PYTHON = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 # The default limit of variables per statement is 999 in older builds of SQLite.
-_VALUES_AT_A_TIME = 500
+_VALUES_AT_A_TIME = _BATCH = 500
 
 Mask = NDArray[np.bool_]
 
-# The default limit of variables per statement is 999 in older builds of SQLite.
-_BATCH = 500
 _CACHE_BYTES = 64 * 2**20
 
 T = TypeVar("T")
@@ -237,6 +236,17 @@ class ItemStore:
     def count_fields(self) -> int:
         """Return how many metadata fields have an index for filters."""
         return self._guarded(count_fields)
+
+    def field_lines(
+        self, name: str, after: FieldLine | None, *, descending: bool
+    ) -> list[FieldLine]:
+        """Read values of a field in their order, see `aladin_index.items.field_tables`."""
+        return self._guarded(partial(field_lines, name=name, after=after, descending=descending))
+
+    @cached_property
+    def fields(self) -> dict[str, list[FieldValues]]:
+        """Values of the indexed fields, see `aladin_index.items.field_tables`."""
+        return self._guarded(describe_fields)
 
     def unknown_fields(self, names: Collection[str]) -> set[str]:
         """Return the fields among `names` that have no index for filters."""
