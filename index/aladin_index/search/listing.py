@@ -25,6 +25,10 @@ from aladin_network.errors import InputError, UnknownItemError
 _BATCH = 200
 
 
+class NotListableError(InputError):
+    """The index is in a vector database, which finds items but does not sort them."""
+
+
 class ListOrder(NamedTuple):
     """How items are sorted.
 
@@ -75,8 +79,8 @@ def list_items(
 
     Raises:
         UnknownItemError: If no item has or had the id.
-        InputError: If the index is in a vector database, which does not list items in an order,
-            or the field is not indexed for filters.
+        NotListableError: If the index is in a vector database.
+        InputError: If the field is not indexed for filters.
         IndexCorruptError: If the items cannot be read.
     """
     live = _in_files(collection)
@@ -103,7 +107,7 @@ def list_fields(collection: Collection) -> dict[str, list[FieldValues]]:
         By name, the values of each kind; see `aladin_index.items.field_tables.describe_fields`.
 
     Raises:
-        InputError: If the index is in a vector database.
+        NotListableError: If the index is in a vector database.
         IndexCorruptError: If the items cannot be read.
     """
     live = _in_files(collection)
@@ -140,7 +144,7 @@ def _without(values: list[FieldValues], gone: object) -> list[FieldValues]:
 
 def _in_files(collection: Collection) -> LiveCollection:
     if not isinstance(collection, LiveCollection):
-        raise InputError(
+        raise NotListableError(
             "expected an index in files, got one in a vector database, whose items cannot be"
             " listed; they can be searched"
         )

@@ -112,4 +112,5 @@ async def test_an_engine_lists_nothing_and_says_so(world: EngineWorld) -> None:
         for path in ("/v1/items/images", "/v1/index/fields"):
             answer = await client.get(path)
             assert answer.status_code == 422
+            assert answer.json()["error"]["code"] == "not_listable"
             assert "vector database" in answer.json()["error"]["message"]
