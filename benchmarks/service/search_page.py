@@ -76,7 +76,8 @@ _SHOWN_IDS = """
 _PHOTOS_ARE_THERE = """
 () => [...document.querySelectorAll(".hit img")].every((photo) => {
   const box = photo.getBoundingClientRect();
-  return box.top > innerHeight || box.bottom < 0 || (photo.complete && photo.naturalWidth > 0);
+  const isSeen = photo.checkVisibility() && box.top < innerHeight && box.bottom > 0;
+  return !isSeen || (photo.complete && photo.naturalWidth > 0);
 })
 """
 

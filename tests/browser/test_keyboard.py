@@ -100,7 +100,7 @@ def test_what_the_page_is_to_a_screen_reader(page: SearchPage) -> None:
     hits = page.open().find(WORDS)["hits"]
 
     expect(page.page.get_by_role("search")).to_be_visible()
-    expect(page.page.get_by_role("searchbox", name="Words to search for")).to_have_value(WORDS)
+    expect(page.page.get_by_role("combobox", name="Words to search for")).to_have_value(WORDS)
     expect(page.page.get_by_role("status").filter(has_text="24 photos shown")).to_be_visible()
     found = page.page.get_by_role("region", name="Results").get_by_role("list", name="Hits")
     expect(found.get_by_role("listitem")).to_have_count(len(hits))

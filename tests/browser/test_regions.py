@@ -128,6 +128,7 @@ def test_a_detector_finds_the_regions_of_a_photo(
     named = f"objects={tmp_path},min_regions=4,max_regions=4"
     with open_service(index=world.index, detector=named) as url:
         page = open_page(url).open()
+        page.complaints.expect("status of 404")  # of the photo that is missing
         page.choose_target("texts")
         item_id = page.find_photo(own_photo)["hits"][0]["id"]
 
@@ -146,6 +147,7 @@ def test_without_a_detector_the_page_says_what_is_needed(
     open_page: OpenPage, plain_url: str, own_photo: Path
 ) -> None:
     page = open_page(plain_url).open()
+    page.complaints.expect("status of 404")  # of the photo that is missing
     page.choose_target("texts")
 
     page.page.locator("#photo").set_input_files(own_photo)

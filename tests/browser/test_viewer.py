@@ -50,7 +50,7 @@ def test_zoom_by_buttons_wheel_keys_and_double_click(page: SearchPage) -> None:
     page.viewer.locator("#stage").dblclick()
     assert width_of(photo) == pytest.approx(2.5 * whole, rel=0.01)
     page.page.mouse.wheel(0, 5000)
-    page.page.wait_for_function("!document.querySelector('#stage.zoomed')")
+    page.page.wait_for_function("() => !document.querySelector('#stage.zoomed')")
     assert width_of(photo) == pytest.approx(whole, rel=0.01)
 
 
@@ -81,10 +81,10 @@ def test_a_zoomed_photo_is_dragged_and_never_leaves_the_stage(page: SearchPage) 
 def test_the_photo_alone_on_the_full_screen(page: SearchPage) -> None:
     open_first(page)
     page.viewer.get_by_role("button", name="Full screen").click()
-    page.page.wait_for_function("document.fullscreenElement?.id === 'stage'")
+    page.page.wait_for_function("() => document.fullscreenElement?.id === 'stage'")
 
     page.page.keyboard.press("f")
-    page.page.wait_for_function("document.fullscreenElement === null")
+    page.page.wait_for_function("() => document.fullscreenElement === null")
     expect(page.viewer).to_be_visible()
 
 

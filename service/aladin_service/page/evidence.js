@@ -73,7 +73,9 @@ function look(maps, pointed, pin) {
   });
   if (!current?.frame) return;
   const label = maps.words.filter(isLit).map(({ text }) => text).join(" · ");
-  showHeat(current.frame, { cosines: word ? word.cosines : null, region, label });
+  const largest = Math.max(...maps.words.map(({ score }) => score));
+  const weight = word && largest > 0 ? Math.max(0, word.score) / largest : 1;
+  showHeat(current.frame, { cosines: word ? word.cosines : null, weight, region, label });
 }
 
 function isSame(one, other) {

@@ -59,13 +59,29 @@ function photoElement(element, item) {
   const ratio = ratioOf(item);
   element.style.setProperty("--ratio", ratio.toFixed(4));
   const photo = make("img", { alt: "", loading: "lazy", decoding: "async" });
-  const needed = preference("size") * Math.max(1, ratio) * (window.devicePixelRatio || 1);
-  showPhoto(photo, item.id, STEPS_PX.find((step) => step >= needed) ?? STEPS_PX.at(-1));
+  photo.dataset.px = sizeFor(ratio);
+  showPhoto(photo, item.id, photo.dataset.px);
   whenMissing(photo, (notFound) => {
     const note = make("span", {}, notFound ? "Photo not found" : "Photo not loaded");
     element.append(make("p", { className: "lost" }, note, make("span", {}, fileOf(item))));
   });
   return photo;
+}
+
+function sizeFor(ratio) {
+  const needed = preference("size") * Math.max(1, ratio) * (window.devicePixelRatio || 1);
+  return STEPS_PX.find((step) => step >= needed) ?? STEPS_PX.at(-1);
+}
+
+// Load larger photos where those on the page have become too small.
+export function refreshPhotos() {
+  for (const photo of document.querySelectorAll(".photos .hit img")) {
+    const item = photo.closest(".hit");
+    const px = sizeFor(Number(item.style.getPropertyValue("--ratio")));
+    if (px <= Number(photo.dataset.px)) continue;
+    photo.dataset.px = px;
+    showPhoto(photo, item.dataset.id, px);
+  }
 }
 
 function scoresElement({ rank, probability, score, stages: { match, align } }) {

@@ -36,26 +36,37 @@ export function showRegions(frame, { regions, words }, onRegion) {
     if (best.has(region)) listen(cell, region, onRegion);
     layer.append(cell);
   }
+  // Apart from the cells, whose colours blend with the photo.
+  const outline = make("div", { className: "outline", hidden: true });
   const label = make("p", { className: "region-label", ariaHidden: "true", hidden: true });
-  frame.append(layer, label);
+  frame.append(layer, outline, label);
 }
 
 // Show how well `cosines` fit each region, and outline one region; cosines and region may be null.
-export function showHeat(frame, { cosines, region, label }) {
+// weight: from 0 to 1, that of the word among the others.
+export function showHeat(frame, { cosines, weight, region, label }) {
   const cells = [...frame.querySelectorAll(".region")];
   const [low, high] = rangeOf(cosines);
   frame.classList.toggle("heated", cosines !== null);
+  frame.style.setProperty("--weight", weight.toFixed(3));
   for (const cell of cells) {
     const cosine = cosines?.[cell.dataset.region] ?? low;
     cell.style.setProperty("--strength", high > low ? ((cosine - low) / (high - low)).toFixed(3) : 0);
     cell.classList.toggle("lit", cell.dataset.region === String(region));
   }
   const lit = cells.find((cell) => cell.matches(".lit"));
+  showOutline(frame.querySelector(".outline"), lit);
   showLabel(frame.querySelector(".region-label"), lit, label);
 }
 
 function rangeOf(cosines) {
   return cosines ? [Math.min(...cosines), Math.max(...cosines)] : [0, 0];
+}
+
+function showOutline(element, lit) {
+  if (!element) return;
+  element.hidden = !lit;
+  if (lit) for (const edge of ["left", "top", "width", "height"]) element.style[edge] = lit.style[edge];
 }
 
 function showLabel(element, lit, text) {

@@ -7,7 +7,7 @@ import { at } from "./elements.js";
 import { learnExamples, showSuggestions, startSuggestions } from "./examples.js";
 import { narrowed } from "./filter_language.js";
 import { showFilter, startFilters } from "./filters.js";
-import { neighbour } from "./grid.js";
+import { neighbour, refreshPhotos } from "./grid.js";
 import { loadIndexFacts } from "./index_facts.js";
 import { forgetLibrary, hideLibrary, listedItem, showLibrary } from "./library.js";
 import { loadMore, startMore } from "./more.js";
@@ -301,11 +301,7 @@ const searchFor = (text) => {
   scrollTo(0, 0);
 };
 
-startPreferences(() => {
-  if (search.query) return; // photos of another size come with the next answer
-  forgetLibrary();
-  browse();
-});
+startPreferences(refreshPhotos);
 startQueryField({
   submit(text) {
     if (search.query && !("text" in search.query)) run();

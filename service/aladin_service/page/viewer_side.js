@@ -48,13 +48,17 @@ function factRows(hit, { target }, act) {
 }
 
 function rowElement([name, ...values]) {
-  return make("div", {}, make("dt", {}, name), make("dd", {}, ...values));
+  const row = make("div", {}, make("dt", {}, name), make("dd", {}, ...values));
+  row.classList.toggle("detail", values.some((value) => value.className === "nested"));
+  return row;
 }
 
 // A metadata value; a click filters by it.
 function valueElement(field, value, act) {
   // Filters compare texts, numbers and booleans.
-  if (value === null || typeof value === "object") return JSON.stringify(value);
+  if (value === null || typeof value === "object") {
+    return make("code", { className: "nested" }, JSON.stringify(value));
+  }
   const title = isDate(value)
     ? `Only from ${shownValue(dayOf(value))}`
     : `Only with ${fieldLabel(field)} ${value}`;
