@@ -7,6 +7,7 @@ once, before any pair is scored.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Generic, Literal, TypeVar, assert_never, cast
 
 import torch
@@ -25,12 +26,12 @@ from aladin_network.encoders.base import (
     TextEncoder,
     with_front,
 )
-from aladin_network.encoders.dual_encoder import fit_to_towers, start_as
 from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 from aladin_network.errors import ConfigError
 from aladin_network.heads.alignment import AlignmentHead
 from aladin_network.heads.attention import AttentionHead
 from aladin_network.heads.matching import MatchingHead
+from aladin_network.heads.tower_start import fit_to_towers, start_as
 from aladin_network.layers import ChannelDropout, TokenDropout, TransformerStack, masked_mean
 from aladin_network.scoring.scores import (
     Encoding,
@@ -319,7 +320,7 @@ def text_encoder_class(config: ModelConfig) -> type[TokenizedTextEncoder]:
     return _look_up(TEXT_ENCODERS, config.text_encoder.name, "text_encoder")
 
 
-def _look_up(registry: dict[str, T], name: str, where: str) -> T:
+def _look_up(registry: Mapping[str, type[T]], name: str, where: str) -> type[T]:
     if name not in registry:
         raise ConfigError(f"{where}.name: unknown {name!r}, known are {sorted(registry)}")
     return registry[name]

@@ -242,14 +242,13 @@ class SearchPage:
         expect(self.page.locator(f"#{operation}")).to_have_attribute("open", "")
 
     def show_details(self) -> SearchPage:
-        """Show scores, timings and options; they stay until they are hidden again."""
+        """Show scores, timings and options."""
         self.page.locator("#details-toggle:not([aria-pressed=true])").click()
         return self
 
     def compare(self) -> None:
         """Compare the two stages; the details have to be shown."""
-        if not self.page.locator("#options").is_visible():
-            self.page.locator("#options-toggle").click()
+        self.page.locator("#options-toggle[aria-expanded=false]").click()
         self.page.locator("#compare").check()
 
     def choose_target(self, target: Target) -> None:

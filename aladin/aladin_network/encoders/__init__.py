@@ -2,21 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TypeVar
+
 from aladin_network.encoders.base import ImageEncoder
-from aladin_network.encoders.hf_image import HFImageEncoder
-from aladin_network.encoders.hf_text import HFTextEncoder
-from aladin_network.encoders.naflex import NaFlexImageEncoder
-from aladin_network.encoders.recurrent_text import GRUTextEncoder, LSTMTextEncoder
-from aladin_network.encoders.regions import RegionsImageEncoder
 from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 
-IMAGE_ENCODERS: dict[str, type[ImageEncoder]] = {
-    "hf": HFImageEncoder,
-    "naflex": NaFlexImageEncoder,
-    "regions": RegionsImageEncoder,
-}
-TEXT_ENCODERS: dict[str, type[TokenizedTextEncoder]] = {
-    "hf": HFTextEncoder,
-    "gru": GRUTextEncoder,
-    "lstm": LSTMTextEncoder,
-}
+T = TypeVar("T")
+
+
+class EncoderClasses(Mapping[str, type[T]]):
+    """Classes by name, each imported when it is looked up.
+
+    The transformers library takes seconds to import, and many processes that import this package
+    never build an encoder.
+    """
+
+    def __init__(self, kind: type[T], places: Mapping[str, str]) -> None:
+        """Register classes.
+
+        Args:
+            kind: Base class of all classes.
+            places: Module and name of each class, as ``"module:Class"``, by the encoder's name.
+        """
+        self._kind = kind
+        self._places = dict(places)
+
+    def __getitem__(self, name: str) -> type[T]:
+        """Import a class.
+
+        Raises:
+            KeyError: If no encoder has this name.
+            TypeError: If the registered object is no subclass of the base class.
+        """
+        module, _, attribute = self._places[name].partition(":")
+        found: object = getattr(import_module(module), attribute)
+        if not (isinstance(found, type) and issubclass(found, self._kind)):
+            raise TypeError(f"{self._places[name]} is no {self._kind.__name__}")
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether an encoder has this name, without importing its class."""
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """Return the number of encoders."""
+        return len(self._places)
+
+
+IMAGE_ENCODERS = EncoderClasses(
+    ImageEncoder,
+    {
+        "hf": "aladin_network.encoders.hf_image:HFImageEncoder",
+        "naflex": "aladin_network.encoders.naflex:NaFlexImageEncoder",
+        "regions": "aladin_network.encoders.regions:RegionsImageEncoder",
+    },
+)
+TEXT_ENCODERS = EncoderClasses(
+    TokenizedTextEncoder,
+    {
+        "hf": "aladin_network.encoders.hf_text:HFTextEncoder",
+        "gru": "aladin_network.encoders.recurrent_text:GRUTextEncoder",
+        "lstm": "aladin_network.encoders.recurrent_text:LSTMTextEncoder",
+    },
+)

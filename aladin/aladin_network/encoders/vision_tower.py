@@ -18,7 +18,6 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoImageProcessor
 
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.encoders.base import ImageEncoder, PhotoPatches, TextEncoder
@@ -117,6 +116,8 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
         CheckpointError: If the source has no preprocessing file, or the file cannot be read.
         ConfigError: If the file asks for something that `ImagePreprocessing` cannot express.
     """
+    from transformers import AutoImageProcessor  # building an encoder does not need it
+
     try:
         processor = AutoImageProcessor.from_pretrained(
             source, backend="pil", trust_remote_code=False

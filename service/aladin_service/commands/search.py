@@ -26,7 +26,6 @@ from aladin_service.commands.search_drawing import (
     draw_there,
     write_drawing,
 )
-from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 
 if TYPE_CHECKING:
     from aladin_index.devices.search_device import SearchDevice
@@ -164,7 +163,7 @@ def search(
     probability, and whether there is any match at all. With --out the evidence is drawn into a
     file too, which carries the numbers with all of their digits.
     """
-    from aladin_service.reports.search_text import answer_lines
+    from aladin_service.reports.tables import answer_lines
 
     if url is not None:
         index, text = None, _only_word(index, text)
@@ -242,6 +241,7 @@ def _search_here(
     from aladin_index.open import open_backend
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_service.search.encoder import QueryEncoder
+    from aladin_service.search.job import PhotoQuery
     from aladin_service.settings import QueryLimits, engine_options
 
     with (
@@ -266,6 +266,8 @@ def _search_here(
 def _query(
     text: str | None, image: Path | None, regions: Path | None, item_id: str | None
 ) -> PairQuery:
+    from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
+
     if text is not None:
         return TextQuery(text)
     if regions is not None:

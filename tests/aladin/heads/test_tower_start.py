@@ -17,8 +17,8 @@ from aladin_network.config import (
     TowerConfig,
 )
 from aladin_network.encoders.base import Projection
-from aladin_network.encoders.dual_encoder import TowerProjections, fit_to_towers, start_as
 from aladin_network.errors import ConfigError
+from aladin_network.heads.tower_start import TowerProjections, fit_to_towers, start_as
 
 BARE = TowerConfig(trunk=None)
 MATCHING = MatchingHeadConfig(layers=0, start="towers")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from torch import nn
-from transformers import PreTrainedModel
 
 from aladin_network.encoders.base import Freezable
 from aladin_network.errors import ConfigError
@@ -16,6 +15,9 @@ from aladin_network.model import AladinModel
 from aladin_training.adapters.layers import fine_tuned_names, lr_factors
 from aladin_training.adapters.lora import add_adapters, check_targets, merge_adapters
 from aladin_training.config.stage import EncoderPart, Part, ResettablePart, TuneConfig
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Longest prefix first: the encoder of a tower is a part of its own.
 _PREFIXES: tuple[tuple[str, Part], ...] = (
@@ -115,6 +117,8 @@ def end_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) 
 
 def _checkpointed(encoder: nn.Module) -> PreTrainedModel:
     """Find the network that can recompute its activations."""
+    from transformers import PreTrainedModel  # takes seconds, and other stages do not need it
+
     for module in encoder.modules():
         if isinstance(module, PreTrainedModel) and module.supports_gradient_checkpointing:
             return module
