@@ -37,7 +37,8 @@ export function startViewer(actions) {
     forgetEvidence();
     act.close();
   });
-  dialog.addEventListener("keydown", onKey);
+  // Not at the dialog: a button that becomes disabled gives the focus to the page.
+  addEventListener("keydown", (event) => dialog.open && onKey(event));
 }
 
 export function closeViewer() {

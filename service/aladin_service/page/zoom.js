@@ -57,6 +57,7 @@ function onMove(event) {
     };
     zoomAt(middle, distance(event) / Math.max(1, distance(before)));
   } else if (scale > 1) {
+    stage.setPointerCapture(event.pointerId); // the drag goes on beyond the stage
     left += event.clientX - before.clientX;
     top += event.clientY - before.clientY;
     apply();
