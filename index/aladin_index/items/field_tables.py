@@ -8,6 +8,7 @@ those added since.
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
@@ -107,15 +108,11 @@ def merge_values(one: list[FieldValues], other: list[FieldValues]) -> list[Field
 
 
 def _joined(parts: list[FieldValues]) -> FieldValues:
-    counts: dict[int | float | str, int] | None = {}
+    total: Counter[int | float | str] = Counter()
     for part in parts:
-        if counts is None or part.counts is None:
-            counts = None
-            break
-        for value, count in part.counts.items():
-            counts[value] = counts.get(value, 0) + count
-    if counts is not None and len(counts) > MAX_VALUES:
-        counts = None
+        total.update(part.counts or {})
+    is_counted = all(part.counts is not None for part in parts) and len(total) <= MAX_VALUES
+    counts = dict(total) if is_counted else None
     # Values of one kind can be compared.
     least = min((part.least for part in parts), key=_order)
     greatest = max((part.greatest for part in parts), key=_order)
