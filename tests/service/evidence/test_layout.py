@@ -196,6 +196,6 @@ def test_words_that_touch_stay_in_one_line(make_pair: MakePair) -> None:
         spans += [(start, start + 11), (start + 11, start + 12), (start + 12, start + 25)]
     pair = make_pair(text, [0] * 9, [0.1] * 9, spans=spans)
     words = texts(lay_out(pair, None, [], has_photo=False), WORD_PX)
-    assert len({word.baseline for word in words}) == 2
+    assert len({word.baseline for word in words}) == 3
     for start in (3, 6):
         assert len({word.baseline for word in words[start : start + 3]}) == 1
