@@ -15,7 +15,7 @@ from aladin_service.http.routes.pictures import (
     ExplainedText,
     pair_query,
 )
-from aladin_service.http.state import Service, ServiceState, until_disconnect
+from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.work.item_jobs import MapEvidence
 
 router = APIRouter(prefix="/v1", tags=["search"])

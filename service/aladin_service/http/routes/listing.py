@@ -23,7 +23,7 @@ from aladin_service.client.answers import (
 )
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS
-from aladin_service.http.state import Service
+from aladin_service.http.shared_state import Service
 from aladin_service.work.item_jobs import ListFields, ListItems
 
 router = APIRouter(prefix="/v1")
