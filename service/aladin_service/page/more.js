@@ -17,12 +17,12 @@ const watcher = new IntersectionObserver(
 );
 
 let next = null; // loads the next items, and ends with an offer of those after them
-let busy = false;
+let loading = null; // the promise of the items that are on their way
 
 // load: async function, or null if nothing follows.
 export function offerMore(load) {
   next = load;
-  busy = false;
+  loading = null;
   line.hidden = load === null;
   button.textContent = WORDS;
   watcher.disconnect();
@@ -30,17 +30,19 @@ export function offerMore(load) {
 }
 
 // Resolves when the items are shown, or nothing follows.
-export async function loadMore() {
-  if (next === null || busy) return;
-  const mine = next;
-  busy = true;
+export function loadMore() {
+  if (next !== null) loading ??= load(next);
+  return loading;
+}
+
+async function load(mine) {
   button.textContent = "Loading…";
   try {
     await mine();
   } catch (error) {
     if (mine !== next) return; // another list is shown by now
     watcher.disconnect();
-    busy = false;
+    loading = null;
     button.textContent = `${error.message} Try again`;
   }
 }
