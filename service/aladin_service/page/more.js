@@ -31,11 +31,11 @@ export function offerMore(load) {
 
 // Resolves when the items are shown, or nothing follows.
 export function loadMore() {
-  if (next !== null) loading ??= load(next);
+  if (next !== null) loading ??= loadNext(next);
   return loading;
 }
 
-async function load(mine) {
+async function loadNext(mine) {
   button.textContent = "Loading…";
   try {
     await mine();
