@@ -20,7 +20,8 @@ from aladin_service.intake.sources import image_items, text_items
 from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
 from aladin_service.measure.evaluate import evaluate_served
 from aladin_service.reports.tables import MetricsRow
-from aladin_training.config.recipe import load_recipe, recipes_folder
+from aladin_training.config.recipe import load_recipe
+from aladin_training.config.shipped import recipes_folder
 from aladin_training.data import Record, read_records
 from aladin_training.demo.scenes import draw_data_set
 from aladin_training.evaluation import evaluate_checkpoint

@@ -65,7 +65,7 @@ def calibrate(
     as_json: JsonOption = False,
     plot: ReliabilityPlotOption = None,
 ) -> None:
-    """Fit the probabilities that a hit is right, and that there is a match at all.
+    """Fit the probabilities of hits, and that anything matches.
 
     In: CHECKPOINT, and the photos and captions of DATA. Every caption is a query for its photo,
     and every photo for its captions: once among all items and once without the right answers.

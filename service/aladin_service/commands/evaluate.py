@@ -67,7 +67,7 @@ def evaluate(
     region_labels: RegionLabelsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how well captions find their photos, and photos their captions.
+    """Measure how well captions find photos, and photos captions.
 
     In: CHECKPOINT, and the photos and captions of DATA; with --index also an index of the same
     photos and captions, built with the same network. Out: on stdout recall at 1, 5 and 10 in

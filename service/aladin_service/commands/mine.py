@@ -44,7 +44,7 @@ def mine(
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
 ) -> None:
-    """Find the hardest negatives of every training photo and caption, for offline sampling.
+    """Find the hardest negatives of all photos and captions.
 
     In: CHECKPOINT, and the photos and captions of DATA. Out: in the file --out, for each photo
     the captions and for each caption the photos that score highest and do not belong to it; the

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from aladin_index.search.options import SearchOptions
 from aladin_network.errors import InputError
 from aladin_network.types import Target
 from aladin_service.commands.options import (
@@ -29,6 +28,7 @@ from aladin_service.commands.search_drawing import (
 from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 
 if TYPE_CHECKING:
+    from aladin_index.search.options import SearchOptions
     from aladin_index.devices.search_device import SearchDevice
     from aladin_index.search.results import SearchAnswer
     from aladin_service.client import Search
@@ -68,11 +68,11 @@ ItemIdOption = Annotated[
 ]
 TargetOption = Annotated[
     Target | None,
-    typer.Option("--target", help="What to find; else texts for a photo, images for the rest."),
+    typer.Option("--target", help="What to find. [default: texts for a photo, otherwise images]"),
 ]
 CountOption = Annotated[
     int | None,
-    typer.Option("-k", min=1, max=1000, help="Hits wanted; else 10, with --out 1."),
+    typer.Option("-k", min=1, max=1000, help="Number of hits. [default: 10; with --out, 1]"),
 ]
 CandidatesOption = Annotated[
     int | None,
@@ -154,7 +154,7 @@ def search(
     first_stage: FirstStageOption = "faiss",
     as_json: JsonOption = False,
 ) -> None:
-    """Search an index, or a service, with words, a photo or an item of the index.
+    """Search an index or a service with words, a photo or an item.
 
     In: INDEX or --url, and one of TEXT, a photo (--image, --regions or both) and --id.
 
@@ -164,6 +164,7 @@ def search(
     probability, and whether there is any match at all. With --out the evidence is drawn into a
     file too, which carries the numbers with all of their digits.
     """
+    from aladin_index.search.options import SearchOptions
     from aladin_service.reports.search_text import answer_lines
 
     if url is not None:
