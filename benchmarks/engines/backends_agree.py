@@ -39,15 +39,15 @@ from aladin_index.generations.collection_writer import CollectionSource, Encoded
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import install_model, write_generation
 from aladin_index.open import connect, open_backend
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.types import OTHER_TARGET_OF, TARGET_OF, Modality, Target
-from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer
+from benchmarks.lib.output import figures_parser, print_figures
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
 from benchmarks.lib.synthetic_sources import find_source
 

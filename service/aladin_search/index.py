@@ -15,7 +15,7 @@ from aladin_network.errors import InputError
 from aladin_network.types import DeviceName, OnDuplicate, Target
 from aladin_search.hits import THUMBNAIL_PX, Hits
 from aladin_search.progress import reported
-from aladin_service.queries import ItemQuery, PhotoQuery, Query, TextQuery
+from aladin_service.search.job import ItemQuery, PhotoQuery, Query, TextQuery
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -344,7 +344,7 @@ def _query(
 def _items(
     target: Target, source: Path, split: str | None
 ) -> Iterator[ImageItem | TextItem | SkippedItem]:
-    from aladin_service.intake.sources import image_items, photo_places, text_items
+    from aladin_service.item_sources import image_items, photo_places, text_items
 
     if target == "texts":
         return text_items(source, split)

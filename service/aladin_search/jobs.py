@@ -57,7 +57,7 @@ def build(
     from aladin_index.build.builder import build_index
     from aladin_index.settings import BuildSettings
     from aladin_service.commands.options import network_device
-    from aladin_service.intake.sources import image_items, photo_places, text_items
+    from aladin_service.item_sources import image_items, photo_places, text_items
 
     chosen = replace(
         settings or BuildSettings(readers=os.cpu_count() or 1),

@@ -20,12 +20,12 @@ from PIL import Image
 
 from aladin_index.build.builder import build_index
 from aladin_index.generations.info import describe
-from aladin_index.measure.publish_entries import store_calibration
+from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.checkpoint import read_model_id
 from aladin_network.types import Progress
 from aladin_service.http.app import create_app
-from aladin_service.intake.sources import image_items, text_items
+from aladin_service.item_sources import image_items, text_items
 from aladin_service.measure.calibrate import CalibrateOptions
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings

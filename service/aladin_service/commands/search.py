@@ -25,11 +25,10 @@ from aladin_service.commands.search_drawing import (
     draw_there,
     write_drawing,
 )
-from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 
 if TYPE_CHECKING:
-    from aladin_index.search.options import SearchOptions
     from aladin_index.devices.search_device import SearchDevice
+    from aladin_index.search.options import SearchOptions
     from aladin_index.search.results import SearchAnswer
     from aladin_service.client import Search
     from aladin_service.evidence.pairs import PairQuery
@@ -165,7 +164,7 @@ def search(
     file too, which carries the numbers with all of their digits.
     """
     from aladin_index.search.options import SearchOptions
-    from aladin_service.reports.search_text import answer_lines
+    from aladin_service.reports.tables import answer_lines
 
     if url is not None:
         index, text = None, _only_word(index, text)
@@ -243,6 +242,7 @@ def _search_here(
     from aladin_index.open import open_backend
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_service.search.encoder import QueryEncoder
+    from aladin_service.search.job import PhotoQuery
     from aladin_service.settings import QueryLimits, engine_options
 
     with (
@@ -267,6 +267,8 @@ def _search_here(
 def _query(
     text: str | None, image: Path | None, regions: Path | None, item_id: str | None
 ) -> PairQuery:
+    from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
+
     if text is not None:
         return TextQuery(text)
     if regions is not None:

@@ -11,9 +11,8 @@ from typing import NamedTuple
 from PIL import Image
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection
+from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.evidence import region_boxes, score_pair
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import Box
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import ImageError, InputError, UnknownItemError
@@ -25,7 +24,7 @@ from aladin_service.evidence.drawing import draw_page
 from aladin_service.evidence.layout import PHOTO_PX, lay_out
 from aladin_service.evidence.png import ExplainedPair, write_png
 from aladin_service.photos.photo_bytes import PhotoGoneError, photo_version, served_photo
-from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
+from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 
 PairQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery
 

@@ -19,9 +19,9 @@ from aladin_network.errors import OverloadedError
 from aladin_service.http.access.policy import AccessPolicy
 from aladin_service.http.errors import ReadOnlyError
 from aladin_service.http.state_metrics import StateMetrics
-from aladin_service.intake.photo_fetcher import PhotoFetcher
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.slow_queries import SlowQueries
+from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 

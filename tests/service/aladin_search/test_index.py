@@ -12,8 +12,8 @@ from PIL import Image
 import aladin_search
 from aladin_index.open import open_backend
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_service.queries import TextQuery
 from aladin_service.search.encoder import QueryEncoder
+from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits
 
 

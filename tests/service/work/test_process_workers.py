@@ -28,7 +28,7 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.manifest import read_manifest, write_manifest
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.generations.writer import publish_generation
 from aladin_index.search.options import SearchOptions
@@ -43,17 +43,14 @@ from aladin_network.errors import (
 from aladin_network.photos.memory import WithdrawnError, check_wanted
 from aladin_network.types import Target
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import Query, TextQuery
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.search.job import Answered, Query, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
 from aladin_service.work import (
-    crashing_generations as deadly_generations,
+    crashing_generations,
+    worker_link,
 )
 from aladin_service.work import (
     processes as process_workers,
-)
-from aladin_service.work import (
-    worker_link,
 )
 from aladin_service.work.jobs import AddItems, DescribeIndex, GetItem
 from aladin_service.work.live_index import LiveState
@@ -371,8 +368,8 @@ async def test_a_generation_that_ends_who_opens_it_is_refused_and_tried_aside(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_workers, "_MISSING_S", _LONG_S)
-    monkeypatch.setattr(deadly_generations, "_FIRST_RETRY_S", 1.0)
-    monkeypatch.setattr(deadly_generations, "_LONGEST_RETRY_S", 1.0)
+    monkeypatch.setattr(crashing_generations, "_FIRST_RETRY_S", 1.0)
+    monkeypatch.setattr(crashing_generations, "_LONGEST_RETRY_S", 1.0)
     damage = tmp_path / "damage"
     damage.touch()
     settings = ServiceSettings(workers=2, query_precision="float32")

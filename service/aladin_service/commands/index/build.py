@@ -32,7 +32,7 @@ from aladin_service.commands.index.build_options import (
     TokensOption,
     fields_of,
 )
-from aladin_service.commands.index.reports import print_generation, warn_of_places
+from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import (
     DetectorOption,
     MaxMetadataOption,
@@ -164,7 +164,7 @@ def _build(
     from aladin_index.cluster.pool import WorkerSettings
     from aladin_index.cluster.ray_encoding import connected, ray_encoding
     from aladin_index.format.layout import CURRENT, live_generation
-    from aladin_service.intake.sources import image_items, photo_places, text_items
+    from aladin_service.item_sources import image_items, photo_places, text_items
     from aladin_training.data.records import ignore_skipped, log_skipped
 
     images, texts, split = sources.images, sources.texts, sources.split

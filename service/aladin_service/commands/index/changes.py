@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aladin_network.types import OnDuplicate, Target
-from aladin_service.commands.index.reports import print_generation, warn_of_places
+from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import (
     DetectorOption,
     IndexArgument,
@@ -149,7 +149,7 @@ class _NewItems:
             target: Which of the two; its source is not None.
             report: Log lines of texts that are skipped.
         """
-        from aladin_service.intake.sources import (
+        from aladin_service.item_sources import (
             image_items,
             photo_places,
             text_items,
@@ -270,8 +270,8 @@ def rollback(
     generation left behind restores it, with its changes, until the next `aladin index compact`
     removes it from the disk.
     """
-    from aladin_index.generations.earlier import rollback_index
     from aladin_index.generations.history import describe_changes, rolled_back_changes
+    from aladin_index.generations.published import rollback_index
 
     report = rollback_index(index, to)
     counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())

@@ -1,0 +1,264 @@
+"""First stages on a device: a copy of the ANN on a GPU by FAISS, exhaustive search by torch.
+
+FAISS permits one thread per GPU, so all its calls are made by one.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aladin_index.ann import faiss
+from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.retrieval import with_margin
+from aladin_index.items.selection import Selection
+
+T = TypeVar("T")
+
+# Maximum numbers of neighbours and of lists of FAISS's GPU kernels.
+MOST_ON_CARD = 2048
+_VECTORS_AT_A_TIME = 2**18
+# Vectors that torch compares at a time: 2 MiB with float16 scores.
+_ROWS_AT_A_TIME = 2**20
+
+
+class OwnerFailedError(RuntimeError):
+    """The owner thread has stopped, by `close` or after an error in a task."""
+
+
+class OwnerThread:
+    """Runs tasks one after the other in a thread of its own.
+
+    An error ends it: what failed once on a card fails from then on, or worse, answers wrongly. All
+    who wait then get the error, and all who come later too; nobody waits for ever.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Start the thread.
+
+        Args:
+            name: Name of the thread.
+        """
+        self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._changed = threading.Condition()
+        self._stopped: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def post(self, task: Callable[[], T]) -> Future[T]:
+        """Run `task` in the thread, without waiting.
+
+        Returns:
+            What `task` will have returned, or an `OwnerFailedError`.
+        """
+        future: Future[Any] = Future()
+        with self._changed:
+            if self._stopped is None:
+                self._waiting.append((task, future))
+                self._changed.notify()
+            else:
+                future.set_exception(_failed(self._stopped))
+        return future
+
+    def run(self, task: Callable[[], T]) -> T:
+        """Run `task` in the thread, and wait for its result.
+
+        Raises:
+            OwnerFailedError: If this task or an earlier one failed, or the thread was closed.
+        """
+        return self.post(task).result()
+
+    def close(self) -> None:
+        """Stop after the running task; waiting tasks get an `OwnerFailedError`."""
+        self._stop(OwnerFailedError("closed"))
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._stopped is not None)
+                if self._stopped is not None:
+                    return
+                task, future = self._waiting.popleft()
+            try:
+                result = task()
+            except BaseException as error:  # whatever it is, nobody may be left waiting
+                self._stop(error)
+                future.set_exception(_failed(error))
+                return
+            future.set_result(result)
+            # The last task must not be kept alive until the next one arrives.
+            del task, future, result
+
+    def _stop(self, reason: BaseException) -> None:
+        with self._changed:
+            self._stopped = self._stopped or reason
+            left, self._waiting = self._waiting, deque()
+            self._changed.notify()
+        for _, future in left:
+            future.set_exception(_failed(reason))
+
+
+def _failed(reason: BaseException) -> OwnerFailedError:
+    error = OwnerFailedError(str(reason) or type(reason).__name__)
+    error.__cause__ = reason
+    return error
+
+
+class FaissCard:
+    """A GPU as FAISS uses it: its working memory, and the only thread that may use it.
+
+    FAISS's indexes on cards, and the memory that they share, are not to be used by two threads.
+    """
+
+    def __init__(self, library: Any = faiss) -> None:
+        """Use the first GPU.
+
+        Args:
+            library: FAISS; the wheel without support for cards lacks half of it.
+
+        Raises:
+            RuntimeError: If the FAISS wheel or the graphics card does not support it.
+        """
+        if not hasattr(library, "StandardGpuResources"):
+            raise RuntimeError("this FAISS was built without support for cards (faiss-cpu)")
+        if library.get_num_gpus() == 0:
+            raise RuntimeError("FAISS finds no card")
+        self._library = library
+        self.owner = OwnerThread("faiss-card")
+        self._resources = self.owner.run(library.StandardGpuResources)
+
+    def copy(self, ann: AnnIndex, embeddings: NDArray[np.float32]) -> Any:
+        """Copy a first stage to the GPU.
+
+        Inverted lists and plain vectors go as they are. All else, graphs above all, has no form
+        on cards; there the card compares with every vector, in less time than a processor needs
+        for the graph.
+
+        Args:
+            ann: Index on the CPU; not modified.
+            embeddings: (items, dim), of the ANN; may be a memory map.
+
+        Raises:
+            OwnerFailedError: If the graphics card does not have enough memory for it, or has
+                failed.
+        """
+        index = ann.faiss_index
+        library = self._library
+        if isinstance(index, (library.IndexIVFFlat, library.IndexIVFScalarQuantizer)):
+            return self.owner.run(lambda: self._inverted_lists(index, ann.search_width or 1))
+        return self.owner.run(lambda: self._plain_vectors(embeddings))
+
+    def close(self) -> None:
+        """Stop the thread; no search is possible afterwards."""
+        self.owner.close()
+
+    def _inverted_lists(self, index: Any, lists: int) -> Any:
+        copy = self._library.index_cpu_to_gpu(self._resources, 0, index)
+        # The copy is private, so the parameter is set once instead of at each search.
+        copy.nprobe = min(lists, MOST_ON_CARD)
+        return copy
+
+    def _plain_vectors(self, embeddings: NDArray[np.float32]) -> Any:
+        options = self._library.GpuIndexFlatConfig()
+        options.useFloat16 = True  # half the memory, and the memory is what a search waits for
+        dim = embeddings.shape[1]
+        index = self._library.GpuIndexFlatIP(self._resources, dim, options)
+        for start in range(0, len(embeddings), _VECTORS_AT_A_TIME):
+            index.add(np.ascontiguousarray(embeddings[start : start + _VECTORS_AT_A_TIME]))
+        return index
+
+
+class GpuAnn:
+    """Searches a copy of an ANN on a GPU; unsupported searches run on the CPU.
+
+    They take neither filters nor more than 2,048 neighbours.
+    """
+
+    def __init__(self, card: FaissCard, ann: AnnIndex, embeddings: NDArray[np.float32]) -> None:
+        """Copy an ANN to the GPU, see `FaissCard.copy`."""
+        self._ann = ann
+        self._owner = card.owner
+        self._on_card = [card.copy(ann, embeddings)]
+        # The thread that searches also frees the memory.
+        weakref.finalize(self, card.owner.post, self._on_card.clear)
+
+    def search(
+        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
+    ) -> NDArray[np.int64]:
+        """Find near rows, see `aladin_index.ann.retrieval.FirstStage`.
+
+        Raises:
+            OwnerFailedError: If the graphics card has failed.
+        """
+        wanted = max(math.ceil(count * self._ann.oversample), with_margin(count))
+        wanted = min(wanted, self._ann.count)
+        if allowed is not None or wanted > MOST_ON_CARD:
+            return self._ann.search(query, count, allowed)
+        on_card = self._on_card
+        _, rows = self._owner.run(lambda: on_card[0].search(query[None], wanted))
+        found: NDArray[np.int64] = rows[0]
+        return found[found >= 0]
+
+
+class TorchExact:
+    """Compares a query with every embedding in half precision; filters run on the device."""
+
+    def __init__(
+        self,
+        embeddings: NDArray[np.float32],
+        device: torch.device,
+        dtype: torch.dtype = torch.float16,
+    ) -> None:
+        """Copy the embeddings to the device.
+
+        Args:
+            embeddings: (items, dim), L2-normalised; may be a memory map.
+            device: Device that searches.
+            dtype: Dtype of the copy. Cosines are accurate to 0.001 in float16, to 0.008 in
+                bfloat16.
+
+        Raises:
+            RuntimeError: If the device does not have enough memory for the embeddings.
+        """
+        count, dim = embeddings.shape
+        self._device = device
+        self._vectors = torch.empty((count, dim), dtype=dtype, device=device)
+        for start in range(0, count, _ROWS_AT_A_TIME):
+            part = torch.tensor(embeddings[start : start + _ROWS_AT_A_TIME])
+            self._vectors[start : start + len(part)] = part.to(dtype)
+
+    def search(
+        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
+    ) -> NDArray[np.int64]:
+        """Find near rows, see `aladin_index.ann.retrieval.FirstStage`.
+
+        Raises:
+            RuntimeError: If the device has failed.
+        """
+        total = len(self._vectors)
+        wanted = min(with_margin(count), total)
+        vector = torch.from_numpy(query).to(self._device, self._vectors.dtype)
+        mask = None if allowed is None else torch.from_numpy(allowed.mask).to(self._device)
+        scores, rows = [], []
+        with torch.inference_mode():
+            for start in range(0, total, _ROWS_AT_A_TIME):
+                part = self._vectors[start : start + _ROWS_AT_A_TIME] @ vector  # (rows,)
+                if mask is not None:
+                    part.masked_fill_(~mask[start : start + len(part)], -torch.inf)
+                best = part.topk(min(wanted, len(part)), sorted=False)
+                scores.append(best.values)
+                rows.append(best.indices + start)
+            best = torch.cat(scores).topk(wanted, sorted=False)
+            found = torch.cat(rows)[best.indices]
+            found = found[best.values > -torch.inf]
+        return found.cpu().numpy()

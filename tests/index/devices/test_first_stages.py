@@ -1,0 +1,115 @@
+"""FAISS on a card, with a library that stands for the wheel and the card."""
+
+import gc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from aladin_index.ann import faiss
+from aladin_index.ann.retrieval import exact_search
+from aladin_index.devices.first_stages import FaissCard, GpuAnn, OwnerFailedError
+from aladin_index.items.selection import Selection
+from aladin_index.search.live_collection import StoredCollection
+from tests.index.devices.fake_faiss_card import FakeFaissCard
+
+MakeSide = Callable[..., StoredCollection]
+
+
+def unit_vectors(count: int, dim: int = 16) -> np.ndarray:
+    vectors = np.random.default_rng(0).standard_normal((count, dim)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def on_a_card(side: StoredCollection) -> tuple[FakeFaissCard, FaissCard, GpuAnn]:
+    """Copy a side to a card; the test closes the card."""
+    library = FakeFaissCard()
+    card = FaissCard(library)
+    return library, card, GpuAnn(card, side.ann, side.embeddings)
+
+
+def test_faiss_for_processors_is_refused_with_the_reason() -> None:
+    if hasattr(faiss, "StandardGpuResources"):
+        pytest.skip("this FAISS has support for cards")
+    with pytest.raises(RuntimeError, match="built without support for cards"):
+        FaissCard()
+
+
+def test_a_machine_without_cards_is_refused_with_the_reason() -> None:
+    with pytest.raises(RuntimeError, match="finds no card"):
+        FaissCard(FakeFaissCard(cards=0))
+
+
+@pytest.mark.parametrize("factory", ["Flat", "HNSW16,Flat"])
+def test_plain_vectors_and_graphs_are_searched_exactly(factory: str, make_side: MakeSide) -> None:
+    vectors = unit_vectors(3000)
+    side = make_side(vectors, factory=factory, search_width=32 if "HNSW" in factory else None)
+    _, card, engine = on_a_card(side)
+    for query in unit_vectors(3010)[3000:]:
+        found = engine.search(query, 50)
+        nearest, _ = exact_search(vectors, query, 50)
+        assert set(nearest) <= set(found)
+        assert len(found) == 71  # a tenth and 16 more, for half precision confuses some
+    card.close()
+
+
+def test_inverted_lists_are_copied_with_their_width(make_side: MakeSide) -> None:
+    vectors = unit_vectors(3000)
+    side = make_side(vectors, factory="IVF20,Flat", search_width=5)
+    library, card, engine = on_a_card(side)
+    assert library.copies[0].nprobe == 5
+    query = vectors[17]
+    assert set(side.ann.search(query, 50)) <= set(engine.search(query, 50))
+    # Not the ANN's own index was set: it is searched with its parameters per call.
+    assert side.ann.faiss_index.nprobe == 1
+    card.close()
+
+
+def test_one_thread_searches_whoever_asks(make_side: MakeSide) -> None:
+    vectors = unit_vectors(500)
+    side = make_side(vectors)
+    library, card, engine = on_a_card(side)
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda row: engine.search(vectors[row], 5), range(100)))
+    assert all(row in rows for row, rows in enumerate(found))
+    assert library.copies[0].threads == {"faiss-card"}
+    card.close()
+
+
+def test_filters_and_long_lists_go_to_the_processor(make_side: MakeSide) -> None:
+    vectors = unit_vectors(4000)
+    side = make_side(vectors)
+    library, card, engine = on_a_card(side)
+    mask = np.zeros(4000, dtype=bool)
+    mask[::7] = True
+    found = engine.search(vectors[3], 20, Selection(mask))
+    nearest, _ = exact_search(vectors, vectors[3], 20, Selection(mask))
+    assert set(nearest) <= set(found)
+    assert mask[found].all()
+    assert len(engine.search(vectors[3], 3000)) == 3000
+    assert library.copies[0].searches == 0
+    card.close()
+
+
+def test_a_failing_card_says_so_to_everyone(make_side: MakeSide) -> None:
+    vectors = unit_vectors(300)
+    side = make_side(vectors)
+    library, card, engine = on_a_card(side)
+    library.copies[0].fails_at = 1
+    for _ in range(2):
+        with pytest.raises(OwnerFailedError, match="illegal memory access"):
+            engine.search(vectors[0], 5)
+    assert library.copies[0].searches == 1
+    card.close()
+
+
+def test_the_owner_frees_the_copy(make_side: MakeSide) -> None:
+    side = make_side(unit_vectors(300))
+    _, card, engine = on_a_card(side)
+    box = engine._on_card
+    del engine
+    gc.collect()
+    card.owner.run(lambda: None)
+    assert box == []
+    card.close()

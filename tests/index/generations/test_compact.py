@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aladin_index.generations.compact as compact_module
+from aladin_index.changes.database import changes_database, changes_folder
+from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.format.disk import only_builder
+from aladin_index.format.layout import generation_folder, live_generation, published_generations
+from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.history import pending_changes, with_changes_of
+from aladin_index.generations.published import rollback_index
+from aladin_index.generations.reader import open_index
+from aladin_index.generations.verify import verify_index
+from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.errors import IndexWriteError, InputError, UnknownItemError
+
+MakeItems = Callable[..., NewItems]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
+    return load_checkpoint(tiny_checkpoint)
+
+
+@pytest.fixture
+def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
+    """An index of six images and two texts."""
+    images = made_up(list("abcdef"), n=[1, 2, 3, 4, 5, 6])
+    write_made_up(tmp_path / "index", images=images, texts=made_up(["s", "t"]))
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def writer(root: Path, checkpoint: Checkpoint) -> Iterator[ChangesWriter]:
+    with closing(ChangesWriter(root, checkpoint.model_id)) as opened:
+        yield opened
+
+
+def held(root: Path, target: str = "images") -> dict[str, list[float]]:
+    """Return the embedding of every item, by id."""
+    with open_index(root) as index:
+        side = index.side(target)
+        return {item_id: side.embedding(row).tolist() for item_id, row in side.items.ids()}
+
+
+def test_changes_are_folded_in_and_nothing_is_pending(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    writer.add("images", made_up(["g", "b"], seed=1, n=[7, 8]), "replace")
+    writer.delete("images", ["a", "f"])
+    before = held(root)
+    report = compact_index(root)
+    assert report == (2, {"images": 5, "texts": 2}, 2, 3, 0, [], [], {})
+    assert held(root) == before
+    assert pending_changes(root) == {"images": (0, 0), "texts": (0, 0)}
+    with open_index(root) as index:
+        assert index.images.entry.count == 5
+        assert dict(index.side("images").items.ids()) == dict(zip("cdegb", range(5), strict=True))
+        assert index.side("images").items.by_id("b").metadata == {"n": 8}
+    verify_index(root)
+    assert compact_index(root).generation == 2  # nothing to do
+
+
+def test_what_comes_meanwhile_is_carried_over(
+    root: Path, writer: ChangesWriter, made_up: MakeItems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the copy and the last step: adds, a replacement, deletions of every kind of item."""
+    writer.add("images", made_up(["g", "h"], n=[7, 8]), "error")
+    writer.delete("images", ["a"])
+    write = compact_module.write_generation
+
+    def interrupted(root: Path, sides: dict, *rest: object, **options: object) -> int:
+        folded = sides["images"].parts
+
+        def parts() -> Iterator[object]:
+            yield from folded
+            writer.add("images", made_up(["i", "j"], n=[9, 10]), "error")  # new
+            writer.add("images", made_up(["b", "g", "i"], seed=5, n=[2, 3, 4]), "replace")
+            writer.delete("images", ["c", "h", "j"])  # of the generation, folded in, new
+            writer.add("texts", made_up(["u"]), "error")
+
+        sides["images"] = compact_module.CollectionSource(
+            **{**vars(sides["images"]), "parts": parts()}
+        )
+        return write(root, sides, *rest, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compact_module, "write_generation", interrupted)
+    report = compact_index(root)
+    assert report.counts == {"images": 7, "texts": 2}
+    # Rows i, j, b, g, i of images are new, and b, g, i, c, h, j are gone; of texts u is new.
+    assert report.carried == 5 + 6 + 1
+    assert held(root).keys() == {"b", "d", "e", "f", "g", "i"}
+    again = made_up(["b", "g", "i"], seed=5)
+    assert [held(root)[item_id] for item_id in "bgi"] == again.embeddings.tolist()
+    assert held(root, "texts").keys() == {"s", "t", "u"}
+    assert pending_changes(root) == {"images": (3, 4), "texts": (1, 0)}
+    writer.add("images", made_up(["k"]), "error")  # the rows go on
+    monkeypatch.undo()
+    before = held(root)
+    assert compact_index(root).generation == 3
+    assert held(root) == before
+
+
+def test_nothing_is_lost_while_others_change_the_index(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    """A thread adds and deletes all the while that the index is compacted four times."""
+    done = threading.Event()
+    expected = set("abcdef")
+    faults: list[Exception] = []
+
+    def change() -> None:
+        number = 0
+        try:
+            while not done.is_set():
+                writer.add("images", made_up([f"n{number}"], n=[number]), "error")
+                expected.add(f"n{number}")
+                if number % 3 == 2:
+                    writer.delete("images", [f"n{number - 1}"])
+                    expected.remove(f"n{number - 1}")
+                number += 1
+        except Exception as error:
+            faults.append(error)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    for _ in range(4):
+        compact_index(root, keep=0)
+    done.set()
+    thread.join()
+    assert faults == []
+    assert held(root).keys() == expected
+    verify_index(root)
+
+
+def test_generations_beyond_those_to_keep_are_removed(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    def change_and_compact(item_id: str, keep: int) -> list[int]:
+        writer.add("images", made_up([item_id]), "error")
+        return compact_index(root, keep=keep).dropped
+
+    assert change_and_compact("g", 1) == []
+    assert change_and_compact("h", 1) == [1]
+    assert change_and_compact("i", 2) == []
+    assert published_generations(root) == [2, 3, 4]
+    rollback_index(root, 2)
+    # Back at 2, generations 3 and 4 are undone for good by the next one.
+    assert change_and_compact("k", 1) == [3, 4]
+    assert published_generations(root) == [2, 5]
+    assert change_and_compact("i", 0) == [2, 5]
+    assert published_generations(root) == [6]
+    assert not changes_folder(root, 5).exists()
+    with pytest.raises(InputError, match="keep: expected at least 0, got -1"):
+        compact_index(root, keep=-1)
+
+
+def test_a_generation_that_somebody_searches_stays(root: Path, writer: ChangesWriter) -> None:
+    writer.delete("images", ["a"])
+    with open_index(root) as old:
+        report = compact_index(root, keep=0)
+        assert (report.dropped, report.in_use) == ([], [1])
+        assert old.side("images").count == 5
+        assert {item.id for item in old.side("images").items.by_rows([1, 5])} == {"b", "f"}
+    report = compact_index(root, keep=0)
+    assert (report.dropped, report.in_use) == ([1], [])
+
+
+def test_photos_that_no_generation_names_go(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    photos = [UploadedPhoto(bytes([number]) * 9) for number in range(3)]
+
+    def add(item_id: str, photo: UploadedPhoto) -> None:
+        new = made_up([item_id])
+        items = [new.items[0]._replace(path=photo.path)]
+        added = NewItems(**{**vars(new), "items": items, "photos": [photo]})
+        writer.add("images", added, "error")
+
+    def kept() -> list[bool]:
+        return [(root / photo.path).exists() for photo in photos]
+
+    for item_id, photo in zip("xyz", photos, strict=True):
+        add(item_id, photo)
+    (root / photos[0].path).with_name(".leftover.partial").write_bytes(b"of a killed process")
+    writer.delete("images", ["y"])
+    compact_index(root, keep=1)
+    assert kept() == [True, True, True]  # generation 1 has them all, among its changes
+    writer.delete("images", ["z"])
+    compact_index(root, keep=1)
+    assert kept() == [True, False, True]
+    compact_index(root, keep=0)
+    assert kept() == [True, False, False]
+    assert [path.name for path in (root / "photos").rglob("*") if path.is_file()] == [
+        Path(photos[0].path).name
+    ]
+
+
+def test_only_what_changed_something_makes_a_generation(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    with pytest.raises(UnknownItemError):
+        writer.delete("images", ["nobody"])
+    assert changes_database(root, 1, "images").exists()
+    assert compact_index(root).generation == 1
+    writer.add("images", made_up(["g"]), "error")
+    writer.delete("images", ["g"])  # what is left of it on the disk goes
+    assert compact_index(root)[:4] == (2, {"images": 6, "texts": 2}, 0, 0)
+    assert not changes_folder(root, 2).exists()
+
+
+def test_a_side_without_items_is_not_compacted(root: Path, writer: ChangesWriter) -> None:
+    writer.delete("texts", ["s", "t"])
+    with pytest.raises(InputError, match="texts: all items were removed"):
+        compact_index(root)
+    assert live_generation(root) == 1
+
+
+def test_one_builder_at_a_time(root: Path) -> None:
+    with only_builder(root), pytest.raises(IndexWriteError, match="another build"):
+        compact_index(root)
+    with only_builder(root), pytest.raises(IndexWriteError, match="another build"):
+        rollback_index(root)
+
+
+def test_settings_and_tuning_stay(root: Path, writer: ChangesWriter) -> None:
+    before = read_manifest(generation_folder(root, 1))
+    writer.delete("images", ["a"])
+    compact_index(root)
+    after = read_manifest(generation_folder(root, 2))
+    for name in ("default_candidates", "metric", "model"):
+        assert getattr(after, name) == getattr(before, name)
+    for old, new in ((before.images, after.images), (before.texts, after.texts)):
+        assert (new.token_dtype, new.filter_fields, new.tuning) == (
+            old.token_dtype,
+            old.filter_fields,
+            old.tuning,
+        )
+    assert after.fingerprint != before.fingerprint
+
+
+@pytest.mark.parametrize("place", ["carry", "set_live", "drop"])
+def test_a_kill_leaves_the_old_generation_or_the_new_one_whole(
+    root: Path,
+    writer: ChangesWriter,
+    made_up: MakeItems,
+    place: str,
+) -> None:
+    writer.add("images", made_up(["g"]), "error")
+    writer.delete("images", ["a"])
+    before = held(root)
+    child = os.fork()
+    if child == 0:
+
+        def die(*_: object) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        @contextmanager
+        def die_inside(*_: object) -> Iterator[None]:
+            die()
+            yield
+
+        import aladin_index.generations.writer as publish_module
+
+        if place == "carry":
+            compact_module.changes_lock = die_inside  # type: ignore[assignment]
+        elif place == "set_live":
+            publish_module.set_live_generation = die  # type: ignore[assignment]
+        else:
+            compact_module.drop_generations = die  # type: ignore[assignment]
+        try:
+            compact_index(root, keep=0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert live_generation(root) == (2 if place == "drop" else 1)
+    assert held(root) == before
+    writer.add("images", made_up(["h"]), "error")
+    report = compact_index(root, keep=0)
+    # What was not live when the process died is gone, and its number is free.
+    assert report.generation == (3 if place == "drop" else 2)
+    assert published_generations(root) == [report.generation]
+    assert held(root).keys() == before.keys() | {"h"}
+    verify_index(root)
+
+
+def test_a_new_generation_of_the_same_rows_keeps_the_changes(
+    root: Path, writer: ChangesWriter, made_up: MakeItems, write_made_up: Callable[..., int]
+) -> None:
+    """As tuning makes one; what was added while it worked is there too."""
+    writer.add("images", made_up(["g"], n=[7]), "error")
+    writer.delete("images", ["b"])
+    before = held(root)
+    images, texts = made_up(list("abcdef"), n=[1, 2, 3, 4, 5, 6]), made_up(["s", "t"])
+    going_live = with_changes_of(root, 1)
+    write_made_up(root, images=images, texts=texts, going_live=going_live)
+    assert live_generation(root) == 2
+    assert held(root) == before
+    assert pending_changes(root) == {"images": (1, 1), "texts": (0, 0)}
+    writer.add("images", made_up(["b"], seed=2), "error")
+    assert np.allclose(held(root)["b"], made_up(["b"], seed=2).embeddings[0])
+
+
+def test_changes_that_go_with_their_generation_are_counted(
+    root: Path, writer: ChangesWriter, made_up: MakeItems, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer.add("images", made_up(["x"]), "error")
+    assert compact_index(root).lost == {}
+    writer.add("images", made_up(["y", "z"]), "error")
+    rollback_index(root)  # to 1, from which generation 2 took over "x"
+    with caplog.at_level(logging.WARNING, "aladin_index.changes"):
+        report = compact_index(root, keep=0)
+    assert (report.generation, report.dropped) == (3, [1, 2])
+    assert report.lost == {2: {"images": (2, 0), "texts": (0, 0)}}
+    assert "generation 2 was rolled back" in caplog.text
+    assert caplog.text.count("was rolled back") == 1
+
+
+def test_changes_that_a_build_did_not_take_over_are_counted_when_they_go(
+    root: Path,
+    writer: ChangesWriter,
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
+) -> None:
+    writer.add("images", made_up(["x"]), "error")
+    write_made_up(root, images=made_up(["a", "b", "c"]), texts=made_up(["s"]))
+    writer.add("images", made_up(["y"]), "error")
+    report = compact_index(root, keep=0)
+    assert report.dropped == [1, 2]
+    assert report.lost == {1: {"images": (1, 0), "texts": (0, 0)}}

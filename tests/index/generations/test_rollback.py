@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from aladin_index.changes.database import changes_folder
+from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.format.layout import (
+    PUBLISHING,
+    generation_folder,
+    live_generation,
+    published_generations,
+)
+from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.history import with_changes_of
+from aladin_index.generations.published import rollback_index
+from aladin_index.generations.reader import open_index
+from aladin_network.errors import IndexCorruptError, InputError
+
+MakeItems = Callable[..., NewItems]
+
+
+@pytest.fixture
+def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
+    write_made_up(tmp_path / "index", images=made_up(["a", "b", "c"]))
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def writer(root: Path) -> Iterator[ChangesWriter]:
+    model_id = read_manifest(generation_folder(root, 1)).model.id
+    with closing(ChangesWriter(root, model_id)) as opened:
+        yield opened
+
+
+def ids(root: Path) -> set[str]:
+    with open_index(root) as index:
+        return {item_id for item_id, _ in index.side("images").items.ids()}
+
+
+def test_back_and_forth_with_the_changes_of_each(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    writer.add("images", made_up(["d"]), "error")
+    writer.delete("images", ["a"])
+    compact_index(root)
+    writer.add("images", made_up(["e"]), "error")
+    report = rollback_index(root)
+    assert report == (2, {"images": (1, 0)}, 1, {"images": (1, 1)}, {"images": 3})
+    assert ids(root) == {"b", "c", "d"}
+    writer.delete("images", ["b"])  # goes to generation 1
+    assert rollback_index(root, 2).counts == {"images": 4}
+    assert ids(root) == {"b", "c", "d", "e"}
+    rollback_index(root)
+    assert ids(root) == {"c", "d"}
+
+
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        (None, "no generation before 1 to roll back to; others: none"),
+        (1, "generation 1 is already live; others: none"),
+        (7, "generation 7 is missing; others: none"),
+    ],
+)
+def test_there_has_to_be_something_to_go_to(root: Path, to: int | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        rollback_index(root, to)
+
+
+def test_a_damaged_generation_is_not_made_live(root: Path, writer: ChangesWriter) -> None:
+    writer.delete("images", ["a"])
+    compact_index(root)
+    (generation_folder(root, 1) / "images" / "embeddings.npy").write_bytes(b"")
+    with pytest.raises(IndexCorruptError, match="bytes, got 0"):
+        rollback_index(root)
+    assert live_generation(root) == 2
+
+
+def test_a_generation_that_was_never_live_is_not_gone_back_to(
+    root: Path,
+    writer: ChangesWriter,
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    writer.delete("images", ["a"])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("aladin_index.generations.writer.set_live_generation", killed)
+        images = made_up(["a", "b", "c"])
+        write_made_up(root, images=images, going_live=with_changes_of(root, 1))
+    assert published_generations(root) == [1, 2]
+    assert changes_folder(root, 2).exists()
+    with pytest.raises(InputError, match="no generation before 1 to roll back to; others: none"):
+        rollback_index(root)
+    assert published_generations(root) == [1]
+    assert not changes_folder(root, 2).exists()
+    assert not (root / PUBLISHING).exists()
+    writer.add("images", made_up(["d"]), "error")
+    assert compact_index(root).generation == 2
+    assert ids(root) == {"b", "c", "d"}
+    assert rollback_index(root).generation == 1
+
+
+def test_a_generation_that_was_live_when_its_builder_died_stays(
+    root: Path, writer: ChangesWriter
+) -> None:
+    writer.delete("images", ["a"])
+    compact_index(root)
+    (root / PUBLISHING).write_text("2\n", encoding="utf-8")  # not removed any more
+    assert rollback_index(root).generation == 1
+    assert published_generations(root) == [1, 2]
+    assert rollback_index(root, 2).generation == 2
