@@ -63,6 +63,9 @@ class Index:
 
     def __init__(self, path: Path, device: DeviceName, detector: str | None) -> None:
         """Open the live generation; see `open`."""
+        from aladin_index.format.layout import check_index
+
+        check_index(path)  # a wrong path is named before torch is imported
         from aladin_index.devices.search_device import SearchDevice
         from aladin_index.open import open_backend
         from aladin_index.search.searcher import TwoStageSearcher

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class _IndexPart(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
 
 
 class FirstStage(_IndexPart):
@@ -165,7 +165,7 @@ class LiveIndexInfo(_IndexPart):
 class Item(BaseModel):
     """An item as the user described it."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
 
     id: str
     uri: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from contextlib import closing
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from aladin_service.commands.options import (
     DetectorOption,
     FirstStageOption,
     SearchDeviceOption,
+    checked_index,
     detector_for,
 )
 from aladin_service.commands.search_drawing import (
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from aladin_service.client import Search
     from aladin_service.evidence.pairs import PairQuery
 
+
+# httpx does without this module where it cannot be imported.
+_HTTPX_COMMAND = "httpx._main"
 
 IndexArgument = Annotated[
     str | None, typer.Argument(metavar="INDEX", help="Index folder; omitted with --url.")
@@ -163,13 +168,12 @@ def search(
     probability, and whether there is any match at all. With --out the evidence is drawn into a
     file too, which carries the numbers with all of their digits.
     """
-    from aladin_index.search.options import SearchOptions
-    from aladin_service.reports.tables import answer_lines
-
     if url is not None:
         index, text = None, _only_word(index, text)
     elif index is None:
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
+    else:
+        checked_index(Path(index))
     is_photo = image is not None or regions is not None
     _check_one_query(text is not None, is_photo, item_id is not None)
     found: Target = target or ("texts" if is_photo else "images")
@@ -177,6 +181,9 @@ def search(
         k = 10 if out is None else 1
     if out is not None:
         check_drawing(out, k, explain=explain)
+    from aladin_index.search.options import SearchOptions
+    from aladin_service.reports.tables import answer_lines
+
     options = SearchOptions(
         k=k,
         candidates=candidates,
@@ -192,6 +199,7 @@ def search(
             raise typer.BadParameter("--device and --first-stage: a service has its own")
         if detector is not None:
             raise typer.BadParameter("--detector: a service has its own")
+        _import_client()
         from aladin_service.client import Search
 
         if regions is None:
@@ -288,6 +296,16 @@ def _ask_service(url: str, search: Search, image: Path | None, out: Path | None)
         if out is not None:
             write_drawing(out, draw_there(client, search, image, answer))
         return answer
+
+
+def _import_client() -> None:
+    """Import the client, but not httpx's own command line: its packages take as long again."""
+    modules: dict[str, Any] = cast(Any, sys.modules)
+    is_barred = modules.setdefault(_HTTPX_COMMAND, None) is None
+    import aladin_service.client  # noqa: F401
+
+    if is_barred:
+        del modules[_HTTPX_COMMAND]
 
 
 def _filter(text: str) -> dict[str, Any]:
