@@ -35,9 +35,9 @@ from aladin_network.errors import (
     NoSuchTargetError,
     UnknownItemError,
 )
+from aladin_search.functions import build, evaluate, open, recipes, train
 from aladin_search.hits import Hits
-from aladin_search.index import Index, open
-from aladin_search.jobs import build, evaluate, recipes, train
+from aladin_search.index import Index
 
 __all__ = [
     "CheckpointError",

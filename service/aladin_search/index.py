@@ -29,28 +29,6 @@ if TYPE_CHECKING:
     from aladin_network.types import Progress
 
 
-def open(
-    path: str | PathLike[str], *, device: DeviceName = "cpu", detector: str | None = None
-) -> Index:
-    """Open an index for searches and changes.
-
-    Args:
-        path: Folder of the index, or the folder that stands for an index in a vector database.
-        device: Where the network and the searches run; "auto" uses a CUDA device if there is one.
-        detector: Finds the regions of photos, for networks that read regions: as the option
-            ``--detector`` of the command line.
-
-    Returns:
-        The index; close it, or use it in a ``with`` statement.
-
-    Raises:
-        IndexNotReadyError: If there is no index, or no generation of it is complete.
-        IndexCorruptError: If a file is not what was written.
-        ConfigError: If FAISS or the package of a vector database is not installed.
-    """
-    return Index(Path(path), device, detector)
-
-
 class Index:
     """An open index; searches may run in several threads.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from aladin_network.errors import InputError
-from aladin_network.types import Target
+from aladin_network.types import DeviceName, FirstStageName, Target
 from aladin_service.commands.options import (
     DetectorOption,
     FirstStageOption,
@@ -195,10 +195,7 @@ def search(
         min_probability=min_probability,
     )
     if url is not None:
-        if (device, first_stage) != ("cpu", "faiss"):
-            raise typer.BadParameter("--device and --first-stage: a service has its own")
-        if detector is not None:
-            raise typer.BadParameter("--detector: a service has its own")
+        _check_left_to_service(device, first_stage, detector)
         _import_client()
         from aladin_service.client import Search
 
@@ -229,6 +226,16 @@ def _check_one_query(*given: bool) -> None:
     """
     if sum(given) != 1:
         raise InputError(f"expected exactly one of TEXT, a photo and --id, got {sum(given)}")
+
+
+def _check_left_to_service(
+    device: DeviceName, first_stage: FirstStageName, detector: str | None
+) -> None:
+    """Raise an error if an option is given that a service decides itself."""
+    if (device, first_stage) != ("cpu", "faiss"):
+        raise typer.BadParameter("--device and --first-stage: a service has its own")
+    if detector is not None:
+        raise typer.BadParameter("--detector: a service has its own")
 
 
 def _only_word(first: str | None, second: str | None) -> str | None:

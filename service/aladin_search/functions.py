@@ -1,4 +1,4 @@
-"""Long jobs: building an index, training a network, and evaluating it."""
+"""The functions of this package: an index is opened or built, a network trained or evaluated."""
 
 from __future__ import annotations
 
@@ -10,13 +10,35 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aladin_search.index import Index, open
+from aladin_search.index import Index
 from aladin_search.progress import reported
 
 if TYPE_CHECKING:
     from aladin_index.settings import BuildSettings
     from aladin_network.scoring.metrics import RetrievalMetrics
     from aladin_network.types import DeviceName, Progress
+
+
+def open(
+    path: str | PathLike[str], *, device: DeviceName = "cpu", detector: str | None = None
+) -> Index:
+    """Open an index for searches and changes.
+
+    Args:
+        path: Folder of the index, or the folder that stands for an index in a vector database.
+        device: Where the network and the searches run; "auto" uses a CUDA device if there is one.
+        detector: Finds the regions of photos, for networks that read regions: as the option
+            ``--detector`` of the command line.
+
+    Returns:
+        The index; close it, or use it in a ``with`` statement.
+
+    Raises:
+        IndexNotReadyError: If there is no index, or no generation of it is complete.
+        IndexCorruptError: If a file is not what was written.
+        ConfigError: If FAISS or the package of a vector database is not installed.
+    """
+    return Index(Path(path), device, detector)
 
 
 def build(
