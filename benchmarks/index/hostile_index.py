@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.file import write_ann
-from aladin_index.ann.retrieval import retrieve
+from aladin_index.ann.first_stage import retrieve
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import NullProgress
 from benchmarks.lib.output import figures_parser, print_json

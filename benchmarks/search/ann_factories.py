@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.file import write_ann
-from aladin_index.ann.first_stages import ann_options
-from aladin_index.ann.retrieval import retrieve
+from aladin_index.ann.first_stage import retrieve
+from aladin_index.ann.first_stage_build import ann_options
 from aladin_index.ann.search_width import ann_recall, choose_search_width, lowest_true_scores
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.format.npy import map_npy

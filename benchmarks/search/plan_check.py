@@ -7,8 +7,8 @@
 Runs `python -m benchmarks.search.scale` for each size, or reads its JSON output, and prints planned
 and measured values side by side: disk and memory, seconds to pack, write and index, p50 and p95 of
 searches. The measurements are written to --out in the form of
-`index/aladin_index/plan/measurements.json`, which keeps the sizes that are not measured now. The
-exit status is 1 if a planned value is off by more than a quarter.
+`index/aladin_index/capacity/measurements.json`, which keeps the sizes that are not measured now.
+The exit status is 1 if a planned value is off by more than a quarter.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aladin_index.plan.constants import (
+from aladin_index.capacity.constants import (
     PACKAGED_CONSTANTS,
     MeasuredRun,
     Measurements,
     read_constants,
     read_measurements,
 )
-from aladin_index.plan.plan import Compared, compare
+from aladin_index.capacity.plan import Compared, compare
 from aladin_network.config import dump_config
 from aladin_network.files import write_json
 from benchmarks.lib.output import print_rows

@@ -40,7 +40,7 @@ from torch import Tensor
 
 from aladin_index.format.npy import map_npy, write_npy
 from aladin_index.kernel import load_kernel
-from aladin_index.tokens.alignment import (
+from aladin_index.tokens.maxsim import (
     alignment_of_queries,
     alignment_with_candidates,
     torch_alignment,

@@ -27,10 +27,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin_index.ann.retrieval import largest
+from aladin_index.ann.first_stage import largest
 from aladin_index.format.layout import MODEL, generation_folder, live_generation
-from aladin_index.tokens.alignment import alignment_with_all
 from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.maxsim import alignment_with_all
 from aladin_index.tokens.store import TokenStore
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.fusion import Fusion

@@ -36,8 +36,8 @@ from aladin_training.batches.dataset import PairDataset, PlannedBatches
 from aladin_training.batches.items import PLAIN, THREADS
 from aladin_training.batches.plan import BatchPlan
 from aladin_training.data import read_records
-from aladin_training.streaming.stream import PhotoStream, open_stream
 from aladin_training.streaming.streamed_batches import StreamedBatches
+from aladin_training.streaming.tar_stream import PhotoStream, open_stream
 from benchmarks.lib.measuring import time_in_turn
 from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.small_collection import small_model

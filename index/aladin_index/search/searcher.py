@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
+from aladin_index.search.candidates import Found, Ranking, ValidSearch, retrieve, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
-from aladin_index.search.retrieval import Found, Ranking, ValidSearch, find_unknown_fields, retrieve
 from aladin_network.calibration.calibration import Calibration, Unreliable
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
@@ -174,7 +174,7 @@ class TwoStageSearcher:
             no_match=verdict.no_match,
             probabilities_reliable=verdict.reliable,
             unreliable_because=verdict.unreliable_because,
-            unknown_fields=find_unknown_fields(self.index, search) if found.is_empty else [],
+            unknown_fields=unknown_fields(self.index, search) if found.is_empty else [],
             took_ms=TookMs(
                 decode=search.query.decode_ms,
                 encode=search.query.encode_ms,

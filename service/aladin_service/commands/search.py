@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -309,8 +310,7 @@ def _import_client() -> None:
     """Import the client, but not httpx's own command line: its packages take as long again."""
     modules: dict[str, Any] = cast(Any, sys.modules)
     is_barred = modules.setdefault(_HTTPX_COMMAND, None) is None
-    import aladin_service.client  # noqa: F401
-
+    import_module("aladin_service.client")
     if is_barred:
         del modules[_HTTPX_COMMAND]
 

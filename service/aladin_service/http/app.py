@@ -29,7 +29,7 @@ from aladin_service.http.routes import (
     pictures,
     search,
 )
-from aladin_service.http.state import ServiceState
+from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import Tracing
 from aladin_service.photos.photo_fetcher import PhotoFetcher

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+# For annotations only: `aladin search --url` prints its hits without importing torch and rich.
 if TYPE_CHECKING:
     from rich.table import Table
 

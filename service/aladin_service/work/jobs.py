@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from aladin_index.changes.writer import DeleteReport
-from aladin_index.encode.add import TimedAddReport
+from aladin_index.encode.item_changer import TimedAddReport
 from aladin_index.encode.source_items import SourceItem
 from aladin_index.engines.engine_index import EngineIndex
 from aladin_index.engines.record import read_generation

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aladin_index.ann.ann_index import training_vectors
-from aladin_index.plan.constants import (
+from aladin_index.capacity.constants import (
     EncodingConstants,
     Measurements,
     read_constants,

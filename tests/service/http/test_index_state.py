@@ -27,7 +27,7 @@ from aladin_network.errors import OverloadedError
 from aladin_service.api_key import SCOPES
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.routes.search import run_search
-from aladin_service.http.state import ServiceState
+from aladin_service.http.shared_state import ServiceState
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics

@@ -249,7 +249,7 @@ def _warn_of_changes(out: Path, before: int | None, generation: int) -> None:
 @contextmanager
 def explain_resume(out: Path) -> Generator[None]:
     """Tell a user who interrupts a build how to continue it."""
-    from aladin_index.build.plan import can_resume
+    from aladin_index.build.resume import can_resume
 
     try:
         yield

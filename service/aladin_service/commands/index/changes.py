@@ -69,7 +69,7 @@ def add(
     command again with --on-duplicate skip. With --on-duplicate error the source is read twice: all
     ids are checked before the first item is added.
     """
-    from aladin_index.encode.add import AddSettings, add_items, check_new
+    from aladin_index.encode.item_changer import AddSettings, add_items, check_new
     from aladin_index.format.layout import MODEL, live_generation
     from aladin_index.open import open_writer
     from aladin_network.checkpoint import load_checkpoint

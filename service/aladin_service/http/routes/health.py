@@ -17,7 +17,7 @@ from aladin_network.errors import (
 )
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.errors import KeysMissingError, WorkersMissingError
-from aladin_service.http.state import Service
+from aladin_service.http.shared_state import Service
 from aladin_service.work.jobs import DescribeIndex
 from aladin_service.work.workers import Workers, WorkersHealth
 

@@ -12,7 +12,7 @@ from aladin_index.search.results import TookMs
 from aladin_service.client.answers import LiveIndexInfo
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.index_state import IndexStateAnswer, build_state
-from aladin_service.http.state import Service
+from aladin_service.http.shared_state import Service
 from aladin_service.observe.slow_queries import SlowQueries, SlowQuery
 from aladin_service.work.jobs import DescribeIndex, ReportIndex
 

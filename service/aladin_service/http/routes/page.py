@@ -16,7 +16,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
-from aladin_service.http.state import Service
+from aladin_service.http.shared_state import Service
 
 router = APIRouter(include_in_schema=False)
 

@@ -21,7 +21,7 @@ from aladin_service.http.error_responses import (
     failure_of,
     invalid_input,
 )
-from aladin_service.http.state import Service, ServiceState, until_disconnect
+from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
 from aladin_service.photos.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
 from aladin_service.search.job import (

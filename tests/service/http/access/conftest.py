@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from aladin_index.changes.writer import AddReport, DeleteReport
-from aladin_index.encode.add import TimedAddReport
+from aladin_index.encode.item_changer import TimedAddReport
 from aladin_index.search.results import TookMs
 from aladin_network.errors import UnknownItemError
 from aladin_service.api_key import Scope

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.encode.add import ItemChanger
+from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.format.layout import generation_folder
 from aladin_index.search.backend import SearchBackend

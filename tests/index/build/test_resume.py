@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.build.plan import (
+from aladin_index.build.resume import (
     BuildPlan,
     begin,
     discard,

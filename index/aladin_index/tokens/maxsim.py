@@ -47,7 +47,7 @@ def torch_alignment(
     rows: NDArray[np.int64],
 ) -> NDArray[np.float32]:
     """Score candidates of one query; see
-    `aladin_index.tokens.alignment.alignment_with_candidates`."""
+    `aladin_index.tokens.maxsim.alignment_with_candidates`."""
     scores = np.zeros(len(rows), dtype=np.float32)
     if query.shape[0] == 0:
         return scores
@@ -295,7 +295,7 @@ class SecondStage(Protocol):
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see
-        `aladin_index.tokens.alignment.alignment_with_candidates`."""
+        `aladin_index.tokens.maxsim.alignment_with_candidates`."""
         ...
 
     def similarities(

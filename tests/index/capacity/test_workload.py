@@ -1,6 +1,6 @@
 import pytest
 
-from aladin_index.plan.workload import Workload
+from aladin_index.capacity.workload import Workload
 from aladin_network.errors import ConfigError
 
 

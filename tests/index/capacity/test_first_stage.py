@@ -5,10 +5,16 @@ import math
 
 import pytest
 
-from aladin_index.ann.first_stages import ann_options
-from aladin_index.plan.constants import Constants
-from aladin_index.plan.costs import build_s, compared_rows, first_stage_of, search_s, training_bytes
-from aladin_index.plan.workload import Workload
+from aladin_index.ann.first_stage_build import ann_options
+from aladin_index.capacity.constants import Constants
+from aladin_index.capacity.costs import (
+    build_s,
+    compared_rows,
+    first_stage_of,
+    search_s,
+    training_bytes,
+)
+from aladin_index.capacity.workload import Workload
 from aladin_network.errors import ConfigError
 
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from aladin_index.plan.workload import Latency, Workload, fewest_machines, machines_for_load
+from aladin_index.capacity.workload import Latency, Workload, fewest_machines, machines_for_load
 
 
 @pytest.mark.parametrize("start", [1, 3, 7])

@@ -4,15 +4,15 @@ import dataclasses
 
 import pytest
 
-from aladin_index.plan.constants import (
+from aladin_index.capacity.constants import (
     Constants,
     MeasuredRun,
     Measurements,
     read_constants,
     read_measurements,
 )
-from aladin_index.plan.plan import compare, make_plan
-from aladin_index.plan.workload import Workload
+from aladin_index.capacity.plan import compare, make_plan
+from aladin_index.capacity.workload import Workload
 
 
 def test_the_plan_is_within_a_quarter_of_what_was_measured() -> None:

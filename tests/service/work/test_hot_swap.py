@@ -34,9 +34,9 @@ from aladin_network.errors import (
 )
 from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits, ServiceSettings
-from aladin_service.work import live_index
+from aladin_service.work import hot_swap
+from aladin_service.work.hot_swap import LiveIndex, LiveState
 from aladin_service.work.jobs import AddItems, GetItem
-from aladin_service.work.live_index import LiveIndex, LiveState
 from aladin_service.work.sources import FilesSource
 from aladin_service.work.worker import Worker, WorkerPlan
 from tests.service.searching import search_for
@@ -133,7 +133,7 @@ def test_a_generation_that_is_put_right_is_taken_up(
     assert live.state.refused_generation == 2
     assert live.is_current  # nobody tries again at once
     away.rename(tokens)
-    monkeypatch.setattr(live_index.time, "monotonic", lambda: 1e12)
+    monkeypatch.setattr(hot_swap.time, "monotonic", lambda: 1e12)
     assert not live.is_current
     live.open()
     assert live.state == LiveState(2)
@@ -215,7 +215,7 @@ def test_a_generation_that_fails_in_an_unforeseen_way_is_refused_and_tried_again
     assert record.exc_info is not None
 
     monkeypatch.setattr(FilesSource, "open", opened)
-    monkeypatch.setattr(live_index.time, "monotonic", lambda: 1e12)
+    monkeypatch.setattr(hot_swap.time, "monotonic", lambda: 1e12)
     live.refresh()
     assert live.state == LiveState(2)
     live.changer()
@@ -227,7 +227,7 @@ def test_a_refused_generation_is_tried_again_after_longer_and_longer_waits(
 ) -> None:
     now_s, opens = 1000.0, []
     clock = SimpleNamespace(monotonic=lambda: now_s)
-    monkeypatch.setattr(live_index, "time", clock)
+    monkeypatch.setattr(hot_swap, "time", clock)
     live = LiveIndex(index, QueryLimits())
     live.open()
     publish_copy(index, 2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aladin_index.plan.constants import (
+from aladin_index.capacity.constants import (
     SCHEMA_VERSION,
     Constants,
     EncodingConstants,

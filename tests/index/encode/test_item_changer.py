@@ -12,7 +12,7 @@ import torch
 from aladin_index.build.builder import build_index
 from aladin_index.changes import writable
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.add import AddSettings, add_items, check_new
+from aladin_index.encode.item_changer import AddSettings, add_items, check_new
 from aladin_index.encode.source_items import ImageItem, TextItem, check_item
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.searcher import TwoStageSearcher

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import aladin_index.ann.first_stages
+import aladin_index.ann.first_stage_build
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.first_stages import build_first_stages, check_first_stages
-from aladin_index.ann.retrieval import exact_search
+from aladin_index.ann.first_stage import exact_search
+from aladin_index.ann.first_stage_build import build_first_stages, check_first_stages
 from aladin_index.format.npy import write_npy
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ConfigError
@@ -42,7 +42,9 @@ def build(folder: Path, **settings: object) -> dict[str, object]:
 
 
 def try_in_turn(monkeypatch: pytest.MonkeyPatch, factories: list[str]) -> None:
-    monkeypatch.setattr(aladin_index.ann.first_stages, "factories_to_try", lambda *_: factories)
+    monkeypatch.setattr(
+        aladin_index.ann.first_stage_build, "factories_to_try", lambda *_: factories
+    )
 
 
 def test_the_entry_says_how_to_search_and_what_is_found(generation: Path) -> None:

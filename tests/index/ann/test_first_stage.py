@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from aladin_index.ann.ann_index import AnnIndex, build_ann
-from aladin_index.ann.retrieval import exact_scores, exact_search, retrieve
+from aladin_index.ann.first_stage import exact_scores, exact_search, retrieve
 from aladin_index.items.selection import Selection
 from aladin_network.types import NullProgress
 

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from aladin_index.plan.constants import Constants
-from aladin_index.plan.costs import align_s
-from aladin_index.plan.plan import (
+from aladin_index.capacity.constants import Constants
+from aladin_index.capacity.costs import align_s
+from aladin_index.capacity.plan import (
     OTHER_MACHINES,
     ROUND_TRIP_S,
     SEGMENT_BYTES,
@@ -15,7 +15,7 @@ from aladin_index.plan.plan import (
     plan_cluster,
     plan_embedded,
 )
-from aladin_index.plan.workload import Workload
+from aladin_index.capacity.workload import Workload
 
 
 def planned(workload: Workload, constants: Constants) -> ClusterPlan:

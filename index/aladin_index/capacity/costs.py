@@ -9,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin_index.ann.ann_index import training_vectors
-from aladin_index.ann.first_stages import ann_options, fitting_factories
-from aladin_index.plan.constants import (
+from aladin_index.ann.first_stage_build import ann_options, fitting_factories
+from aladin_index.capacity.constants import (
     Constants,
     EngineConstants,
     FileConstants,
     FirstStageConstants,
     FormConstants,
 )
-from aladin_index.plan.workload import Latency, Workload
+from aladin_index.capacity.workload import Latency, Workload
 from aladin_index.tokens.codec import CODE_BITS, TokenCodec
 from aladin_network.errors import ConfigError
 
@@ -58,7 +58,7 @@ class PlannedFirstStage(NamedTuple):
 
 
 def first_stage_of(workload: Workload, constants: FirstStageConstants) -> PlannedFirstStage:
-    """Choose the first stage as `aladin_index.ann.first_stages` does; expect its width.
+    """Choose the first stage as `aladin_index.ann.first_stage_build` does; expect its width.
 
     Raises:
         ConfigError: If the kind of index was not measured.

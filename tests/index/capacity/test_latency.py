@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from aladin_index.plan.workload import Latency, waiting
+from aladin_index.capacity.workload import Latency, waiting
 
 
 def test_quantiles_are_the_two_that_it_was_made_of() -> None:

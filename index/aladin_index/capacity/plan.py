@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from aladin_index.plan.constants import Constants, MeasuredRun, Measurements
-from aladin_index.plan.costs import (
+from aladin_index.capacity.constants import Constants, MeasuredRun, Measurements
+from aladin_index.capacity.costs import (
     BuildTime,
     IndexSizes,
     PlannedFirstStage,
@@ -28,7 +28,7 @@ from aladin_index.plan.costs import (
     token_bytes,
     training_bytes,
 )
-from aladin_index.plan.workload import (
+from aladin_index.capacity.workload import (
     MOST_BUSY,
     MOST_MACHINES,
     Latency,

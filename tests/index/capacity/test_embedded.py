@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from aladin_index.plan.constants import Constants
-from aladin_index.plan.costs import align_s, build_time, first_stage_of, index_sizes, pack_s
-from aladin_index.plan.plan import plan_embedded
-from aladin_index.plan.workload import Workload
+from aladin_index.capacity.constants import Constants
+from aladin_index.capacity.costs import align_s, build_time, first_stage_of, index_sizes, pack_s
+from aladin_index.capacity.plan import plan_embedded
+from aladin_index.capacity.workload import Workload
 
 SMALL = Workload(items=10_000, machine_cores=2, queries_per_s=1.0)
 

@@ -212,7 +212,7 @@ def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: b
     return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)
 
 
-def find_unknown_fields(index: SearchBackend, search: ValidSearch) -> list[str]:
+def unknown_fields(index: SearchBackend, search: ValidSearch) -> list[str]:
     """Return the fields of a filter that have no comparable value in any item, in its order.
 
     Args:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aladin_index.plan.constants import Constants, read_constants, read_measurements
+from aladin_index.capacity.constants import Constants, read_constants, read_measurements
 from aladin_network.config import dump_config
 from aladin_network.errors import ConfigError, InputError
 
