@@ -119,7 +119,7 @@ def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> Query
     """
     if name != "auto":
         return name
-    # From torch 2.9 on; with an earlier one, "auto" is float32.
+    # torch 2.6 does not tell, so with it "auto" is float32.
     read = getattr(torch.cpu, "get_capabilities", dict[str, bool])
     capabilities: dict[str, bool] = read()
     native = any(capabilities.get(each, False) for each in _BFLOAT16_INSTRUCTIONS)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from aladin_index.changes.writer import ItemWriter
-    from aladin_index.encode.add import AddCounts
+    from aladin_index.encode.item_changer import AddCounts
     from aladin_index.encode.source_items import ImageItem, TextItem
     from aladin_index.format.records import SkippedItem
     from aladin_network.photos.files import PhotoFile
@@ -154,7 +154,7 @@ class Index:
             DuplicateItemError: If an id is in the index already and `on_duplicate` is "error".
             NoSuchTargetError: If the index has no such collection.
         """
-        from aladin_index.encode.add import AddSettings, add_items, check_new
+        from aladin_index.encode.item_changer import AddSettings, add_items, check_new
 
         sources: dict[Target, Path] = {}
         if images is not None:

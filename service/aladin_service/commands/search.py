@@ -173,8 +173,6 @@ def search(
         index, text = None, _only_word(index, text)
     elif index is None:
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
-    else:
-        checked_index(Path(index))
     is_photo = image is not None or regions is not None
     _check_one_query(text is not None, is_photo, item_id is not None)
     found: Target = target or ("texts" if is_photo else "images")
@@ -182,6 +180,8 @@ def search(
         k = 10 if out is None else 1
     if out is not None:
         check_drawing(out, k, explain=explain)
+    wanted_metadata = _filter(filter_json)
+    folder = None if index is None else checked_index(Path(index))
     from aladin_index.search.options import SearchOptions
     from aladin_service.reports.tables import answer_lines
 
@@ -191,7 +191,7 @@ def search(
         rerank=rerank,
         fusion=fusion,
         explain=explain,
-        filter=_filter(filter_json),
+        filter=wanted_metadata,
         timeout_ms=timeout_ms,
         min_probability=min_probability,
     )
@@ -206,12 +206,12 @@ def search(
             asked = Search(target=found, regions=regions, **asdict(options))
         answer = _ask_service(url, asked, image, out)
     else:
-        assert index is not None  # or there is a URL
+        assert folder is not None  # or there is a URL
         from aladin_index.devices.search_device import SearchDevice
 
         query = _query(text, image, regions, item_id)
         place = SearchDevice.choose(device, first_stage)
-        answer = _search_here(Path(index), query, found, options, place, detector, out)
+        answer = _search_here(folder, query, found, options, place, detector, out)
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
     else:
