@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
@@ -326,8 +327,6 @@ class AsyncAladinClient:
                 wait_s = attempts.wait_s_after_answer(response)
                 if wait_s is None:
                     return call.read(response)
-            import asyncio  # a tenth of what a client's import takes, and not for the other one
-
             await asyncio.sleep(wait_s)
 
     async def _attempt(self, call: Call[T], left_s: float) -> httpx.Response:

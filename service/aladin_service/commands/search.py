@@ -255,15 +255,21 @@ def _search_here(
     detector: str | None,
     out: Path | None,
 ) -> SearchAnswer:
+    from aladin_index.format.layout import MODEL
     from aladin_index.open import open_backend
     from aladin_index.search.searcher import TwoStageSearcher
+    from aladin_network.checkpoint import load_text_checkpoint
     from aladin_service.search.encoder import QueryEncoder
-    from aladin_service.search.job import PhotoQuery
+    from aladin_service.search.job import PhotoQuery, TextQuery
     from aladin_service.settings import QueryLimits, engine_options
 
+    checkpoint = None
+    if isinstance(query, TextQuery) and not options.explain and place.device.type == "cpu":
+        checkpoint = load_text_checkpoint(index / MODEL)
+    engine = engine_options(index)
     with (
         closing(place),
-        closing(open_backend(index, device=place, engine=engine_options(index))) as opened,
+        closing(open_backend(index, checkpoint=checkpoint, device=place, engine=engine)) as opened,
     ):
         finder = None
         if isinstance(query, PhotoQuery):

@@ -93,7 +93,7 @@ def test_a_shell_completes_commands() -> None:
     [
         (["--help"], {"torch", "pydantic", "rich", "httpx"}),
         (["key", "list", "--keys", "none.json"], {"torch", "rich", "httpx"}),
-        (["search", "--url", "http://127.0.0.1:1", "red"], {"torch", "numpy", "rich", "asyncio"}),
+        (["search", "--url", "http://127.0.0.1:1", "red"], {"torch", "numpy", "rich"}),
         (["search", "/nowhere", "red"], {"torch", "numpy", "rich"}),
         (["index", "info", "/nowhere"], {"torch", "numpy", "rich"}),
         (["train", "--list"], {"torch", "numpy"}),
