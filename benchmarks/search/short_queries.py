@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from aladin_service.queries import TextQuery
 from numpy.typing import NDArray
 
 from aladin_index.open import open_backend
@@ -41,6 +40,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import NullProgress
 from aladin_service.demo import run_demo
 from aladin_service.search.encoder import QueryEncoder
+from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits
 from aladin_training.data import read_records
 from aladin_training.demo.layout import Scene, SceneObject
