@@ -54,7 +54,7 @@ from aladin_training.demo.queries import (
 
 _LEAST_RIGHT = 5
 _PAGE = 5
-_QUICK = ["stage.teacher.epochs=1", "stage.student.epochs=1"]
+_QUICK = [f"stage.{stage}.epochs=1" for stage in ("teacher", "words", "student")]
 _QUICK_SCENES = 160
 
 
