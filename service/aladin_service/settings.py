@@ -23,9 +23,9 @@ from aladin_network.photos.decoding import (
     DEFAULT_LIMITS,
     MOST_PIXELS,
     MOST_SIDE_PX,
-    UPLOAD_FORMATS,
     ImageLimits,
 )
+from aladin_network.photos.formats import UPLOAD_FORMATS
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits
 from aladin_network.types import QueryPrecisionSetting
@@ -54,6 +54,7 @@ class QueryLimits:
         metadata: Limits in bytes, fields and depth of a new item's metadata.
         max_text_chars: Maximum characters of a text; the network's own limit in tokens applies as
             well.
+        exif: Whether the metadata in added photos are read.
         memory: Shared by all photos that are decoded at the same time under these limits.
     """
 
@@ -61,6 +62,7 @@ class QueryLimits:
     regions: RegionLimits = field(default_factory=RegionLimits)
     metadata: MetadataLimits = field(default_factory=MetadataLimits)
     max_text_chars: int = 2000
+    exif: bool = True
     memory: DecodingMemory = field(default_factory=DecodingMemory, compare=False)
 
 
@@ -170,6 +172,8 @@ class ServiceSettings(BaseSettings):
             accepts only ready-made regions.
         photos_root: Folder outside of which no photo is served, after following all links;
             uploaded photos are always served. Unset: photos are served wherever they are.
+        exif: Adds to the metadata of uploaded photos when, with which camera and where they were
+            taken, as their EXIF data tell; off for privacy.
         read_only: Rejects additions and deletions.
         log_format: Format of the log on stderr: `text` or `json`.
         traces: Sends OpenTelemetry traces to a collector on this machine; the variables
@@ -231,6 +235,7 @@ class ServiceSettings(BaseSettings):
     engine_poll_s: float = Field(default=1.0, gt=0)
     detector: str | None = None
     photos_root: Path | None = None
+    exif: bool = True
     read_only: bool = False
     log_format: Literal["text", "json"] = "text"
     traces: bool = False
@@ -260,6 +265,7 @@ class ServiceSettings(BaseSettings):
             regions=RegionLimits(max_bytes=self.max_regions_bytes, max_regions=self.max_regions),
             metadata=MetadataLimits(max_bytes=self.max_metadata_bytes),
             max_text_chars=self.max_text_chars,
+            exif=self.exif,
             memory=DecodingMemory(self.decode_memory_bytes // self.workers, _DECODE_PATIENCE_S),
         )
 

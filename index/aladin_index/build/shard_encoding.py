@@ -81,7 +81,9 @@ class LocalEncoding:
     def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
         """Write all shards of `work`, one after the other."""
         settings = self._settings
-        encoder = item_encoder(work.target, self._network, settings.limits, self._regions)
+        encoder = item_encoder(
+            work.target, self._network, settings.limits, self._regions, exif=settings.exif
+        )
         batches = _batches(work.shards.values(), work.items, settings.batch_size)
         # One stream for all shards: its threads prepare the next one while this one is written.
         with closing(prepared_batches(encoder, batches, settings.readers, seconds)) as stream:

@@ -8,6 +8,7 @@ shard-00000/
   lengths.npy      (items,) int64, number of tokens of each item
   boxes.npy        (regions, 4) float32, of all photos one after the other; regions only
   box_counts.npy   (items,) int64, of each photo, 0 where they are not known; regions only
+  metadata.json    metadata that the photos themselves tell, by row; only if there are any
   left_out.json    items that were skipped
 
 The finished shards of a collection are streamed into a new generation.
@@ -43,6 +44,7 @@ from aladin_network.types import Progress, TokenDtype
 
 ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
 BOXES, BOX_COUNTS = "boxes.npy", "box_counts.npy"
+METADATA = "metadata.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +100,14 @@ class Shard:
         each = np.split(self.array(BOXES), ends)[:-1]
         return [boxes if len(boxes) else None for boxes in each]
 
+    def metadata(self) -> dict[int, dict[str, Any]]:
+        """Read the metadata that the photos tell, by row."""
+        file = self.folder / METADATA
+        if not file.exists():
+            return {}
+        by_row: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+        return {int(row): metadata for row, metadata in by_row.items()}
+
     def tokens(self) -> PackedTokens:
         """Map the tokens."""
         arrays = {
@@ -136,11 +146,13 @@ def write_shard(
         OSError: If the disk is full, or cannot be written.
     """
     left_out: list[SkippedItem] = []
+    metadata: dict[int, Mapping[str, str | float]] = {}
     with atomic_folder(folder) as partial:
         with _ShardFiles(partial, format) as files:
             for batch in batches:
                 usable = [each for each in batch if isinstance(each, Prepared)]
                 left_out += [each for each in batch if isinstance(each, SkippedItem)]
+                metadata |= {each.row: each.metadata for each in usable if each.metadata}
                 if usable:
                     with seconds.measure("encode"):
                         encoding = encoder.encode(usable).to("cpu")
@@ -148,6 +160,8 @@ def write_shard(
                         files.append(usable, encoding)
                 progress.advance(len(batch))
                 progress.note(**seconds.notes())
+        if metadata:
+            (partial / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
         (partial / SKIPPED).write_text(json.dumps(left_out), encoding="utf-8")
     return Shard(folder=folder, left_out=left_out, format=format)
 
@@ -264,6 +278,7 @@ def _parts(
         kept = shard.format.codec
         rows, sizes_px, boxes = shard.array(ROWS), shard.array(SIZES_PX), shard.boxes()
         embeddings, lengths, tokens = shard.array(EMBEDDINGS), shard.array(LENGTHS), shard.tokens()
+        metadata = shard.metadata()
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         batches = rows // batch_size
         ends = [*(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(rows)] if len(rows) else []
@@ -278,7 +293,12 @@ def _parts(
             sizes = sizes_px[start:end].tolist()
             yield EncodedPart(
                 items=[
-                    stored_form(items[place], (width, height) if width else None, of_item)
+                    stored_form(
+                        items[place],
+                        (width, height) if width else None,
+                        of_item,
+                        metadata.get(first + place),
+                    )
                     for place, (width, height), of_item in zip(
                         places, sizes, boxes[start:end], strict=True
                     )

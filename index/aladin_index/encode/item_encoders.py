@@ -6,8 +6,9 @@ or a query brings it: `ImageReader` applies the limits of bytes, pixels, formats
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -39,11 +40,13 @@ class PreparedImage(NamedTuple):
         size_px: Width and height of the photo, or None if unknown.
         boxes: (regions, 4) boxes of the regions that the network takes, in fractions of the photo,
             or None if unknown or if the encoder derives them from the photo's size.
+        metadata: Metadata that the photo tells, see `aladin_network.photos.exif`.
     """
 
     value: ImageInput
     size_px: tuple[int, int] | None
     boxes: NDArray[np.float32] | None = None
+    metadata: Mapping[str, str | float] = MappingProxyType({})
 
 
 class ImageReader:
@@ -60,19 +63,21 @@ class ImageReader:
         memory: DecodingMemory | None = None,
         regions: RegionLimits | None = None,
         detector: Detector | None = None,
+        exif: bool = True,
     ) -> None:
         """Read nothing yet.
 
         Args:
             limits: Limits of the bytes and pixels of a photo.
-            memory: Memory shared by all photos that are decoded at the same time, or None for an
-                own one.
+            memory: Memory shared by all photos decoded at the same time, or None for an own one.
             regions: Limits of a file of regions, or None for the defaults.
             detector: Finds the regions of photos for networks that read regions, or None if there
                 is no detector.
+            exif: Whether the metadata in photos are read.
         """
         self.limits = limits
-        self._memory = memory or DecodingMemory()
+        self._memory = memory or DecodingMemory.for_pixels(limits.max_pixels)
+        self._exif = exif
         self._region_limits = regions or RegionLimits()
         self._detector = detector
 
@@ -89,12 +94,15 @@ class ImageReader:
             OverloadedError: If the memory to decode the photo did not become free in time.
             RegionsNeededError: If the model reads regions, and there is no detector or another one.
         """
-        if encoder.reads == "regions":
-            detector = self._detector_for(encoder)
-            with decoded_image(data, self._memory, source, self.limits) as photo:
-                return prepare_regions(encoder, detector.detect(photo), photo.size)
+        detector = self._detector_for(encoder) if encoder.reads == "regions" else None
         with decoded_image(data, self._memory, source, self.limits) as photo:
-            return PreparedImage(encoder.preprocess(photo), photo.size)
+            metadata = photo.metadata if self._exif else {}
+            if detector is None:
+                return PreparedImage(
+                    encoder.preprocess(photo.picture), photo.size_px, metadata=metadata
+                )
+            image = prepare_regions(encoder, detector.detect(photo.picture), photo.size_px)
+            return image._replace(metadata=metadata)
 
     def read_regions(
         self, encoder: ImageEncoder, data: bytes, photo: bytes | None, source: str
@@ -121,7 +129,8 @@ class ImageReader:
         if photo is None:
             return prepare_regions(encoder, regions, regions.size_px)
         with decoded_image(photo, self._memory, "image", self.limits) as decoded:
-            return prepare_regions(encoder, regions, decoded.size)
+            image = prepare_regions(encoder, regions, decoded.size_px)
+            return image._replace(metadata=decoded.metadata if self._exif else {})
 
     def _detector_for(self, encoder: ImageEncoder) -> Detector:
         needed = encoder.config.detector
@@ -183,14 +192,15 @@ class Prepared(NamedTuple):
         row: Row of the item in the input of the build or of the call.
         data: Input of the encoder's `encode`.
         size_px: Width and height of an upright photo; None for a text, or if not known.
-        boxes: (regions, 4) Boxes of a photo's regions, in fractions of the photo; None if not
-            known, or if the network reads photos.
+        boxes: Boxes of a photo's regions, see `PreparedImage`.
+        metadata: Metadata that a photo tells; fields of the item take precedence.
     """
 
     row: int
     data: Any
     size_px: tuple[int, int] | None
     boxes: NDArray[np.float32] | None = None
+    metadata: Mapping[str, str | float] = MappingProxyType({})
 
 
 class ItemEncoder(Protocol):
@@ -308,7 +318,12 @@ class TextEncoder:
 
 
 def item_encoder(
-    target: Target, model: AladinModel, limits: ImageLimits, regions: RegionSource | None = None
+    target: Target,
+    model: AladinModel,
+    limits: ImageLimits,
+    regions: RegionSource | None = None,
+    *,
+    exif: bool = True,
 ) -> ItemEncoder:
     """Return the encoder of a build's images or texts.
 
@@ -317,6 +332,7 @@ def item_encoder(
         model: The network.
         limits: Limits of the bytes and pixels of a photo.
         regions: Regions for a network that reads regions; None for one that reads photos.
+        exif: Whether the metadata in photos are read.
 
     Raises:
         InputError: If the regions are missing, or the network reads none.
@@ -325,8 +341,8 @@ def item_encoder(
         return TextEncoder(model)
     check_regions(model, regions)
     if regions is None or isinstance(regions, RegionReader):
-        return PhotoEncoder(model, ImageReader(limits), regions)
-    return PhotoEncoder(model, ImageReader(limits, detector=regions))
+        return PhotoEncoder(model, ImageReader(limits, exif=exif), regions)
+    return PhotoEncoder(model, ImageReader(limits, detector=regions, exif=exif))
 
 
 def region_fingerprint(regions: RegionSource) -> str:
