@@ -35,7 +35,7 @@ def contents(engine: Docker, image: str) -> str:
     looked_for = " ".join(_COMPILERS)
     script = f"""
         import importlib.metadata, json, os, pathlib, shutil, sys
-        from aladin_index.kernel.binding import load_kernel
+        from aladin_index.kernel import load_kernel
         assert load_kernel() is not None, "the re-ranking kernel is missing"
         found = [name for name in "{looked_for}".split() if shutil.which(name)]
         try:

@@ -39,9 +39,9 @@ from aladin_index.generations.collection_writer import CollectionSource, Encoded
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import install_model, write_generation
 from aladin_index.open import connect, open_backend
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings

@@ -43,7 +43,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 from benchmarks.engines.compared import (
     AladinEngine,
     FaissEngine,

@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex, build_ann
-from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.file import write_ann
 from aladin_index.ann.retrieval import retrieve
 from aladin_network.errors import IndexCorruptError

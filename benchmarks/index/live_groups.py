@@ -25,8 +25,8 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
@@ -128,7 +128,7 @@ def read_groups(index: SearchIndex) -> dict[str, Content]:
         that of another item.
     """
     side = index.side("images")
-    rows = side.items.rows_by_id()
+    rows = dict(side.items.ids())
     found: dict[str, Content] = {}
     for item in side.items.by_rows(list(rows.values())):
         group, version = item.metadata["group"], item.metadata["version"]

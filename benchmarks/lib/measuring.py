@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 
 
 def figures_parser(doc: str | None, quick: str) -> argparse.ArgumentParser:

@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex, build_ann
-from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.file import write_ann
 from aladin_index.ann.first_stages import ann_options
 from aladin_index.ann.retrieval import retrieve

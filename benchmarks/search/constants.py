@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 from aladin_index.plan.constants import (
     PACKAGED_CONSTANTS,
     SCHEMA_VERSION,

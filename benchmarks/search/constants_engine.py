@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.faiss_library import faiss
 from aladin_index.engines.client import CollectionSchema, EngineClient, EngineItem, EngineQuery
 from aladin_index.engines.milvus.index_kinds import INDEX_KINDS
 from aladin_index.engines.milvus.rows import MATCH, CollectionForm, row_of

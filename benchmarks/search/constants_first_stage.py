@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex, build_ann, training_vectors
-from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.retrieval import exact_scores, found_by
 from aladin_index.ann.search_width import choose_search_width
 from aladin_index.format.manifest import RecallPoint

@@ -21,7 +21,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aladin_index.plan.check import Compared, compare
 from aladin_index.plan.constants import (
     PACKAGED_CONSTANTS,
     MeasuredRun,
@@ -29,6 +28,7 @@ from aladin_index.plan.constants import (
     read_constants,
     read_measurements,
 )
+from aladin_index.plan.plan import Compared, compare
 from aladin_network.config import dump_config
 from aladin_network.files import write_json
 from benchmarks.search.constants import this_machine

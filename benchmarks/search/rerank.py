@@ -1,4 +1,4 @@
-"""Times re-ranking of photos for one text: this project's kernel, alternatives, and reading alone.
+"""Times re-ranking of photos for one text: this project's kernel and alternatives.
 
     python -m benchmarks.search.rerank [--json] [--quick] [--items 20000] [--repetitions 200]
 
@@ -8,16 +8,14 @@ All are timed in turn, repetition by repetition, so that other load on the machi
 ratios hold even where milliseconds do not. Every repetition has other candidates; the page cache is
 warm.
 
-`candidates.100|1000` holds, for each of `ours`, `torch_bf16`, `torch_f32`, `numpy`, `maxsim_cpu`
-and `read`, a `..._ms`:
+`candidates.100|1000` holds, for each of `ours`, `torch_bf16`, `torch_f32`, `numpy` and
+`maxsim_cpu`, a `..._ms`:
 
 ours        the whole call on a memory-mapped int8 store: reads the scattered candidates, scores
 torch_bf16  one matrix product on the candidates' tokens, which lie ready one after the other in
 torch_f32   the form this engine likes best; getting them there is not counted. So the comparison
 numpy       is the hardest for ours: `ours_over_fastest` is ours over the fastest of these
 maxsim_cpu  the PyPI package maxsim-cpu, likewise; null where it is not installed
-read        reads the bytes of the candidates' int8 tokens and scales, and adds them up, by a
-            native loop: `ours_over_read` is what scoring adds to it
 
 `more` holds the rest: `torch_f32_medium` with PyTorch's reduced precision, `torch_int8` of int8
 words and regions, ours on the other stored forms, our fallback in torch (`ours_torch`), all 1,000
@@ -43,7 +41,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.format.npy import map_npy, write_npy
-from aladin_index.kernel.binding import load_kernel
+from aladin_index.kernel import load_kernel
 from aladin_index.tokens.alignment import (
     alignment_of_queries,
     alignment_with_candidates,
@@ -64,7 +62,7 @@ QUERIES = 8
 # Number of candidate sets for the engines that read the store: together they do not fit into a
 # cache.
 ROW_SETS = 64
-NAMED = ("ours", "torch_bf16", "torch_f32", "numpy", "maxsim_cpu", "read")
+NAMED = ("ours", "torch_bf16", "torch_f32", "numpy", "maxsim_cpu")
 
 
 def torch_matmul(words: Tensor, photos: Tensor) -> Tensor:
@@ -174,11 +172,9 @@ def measure(stores: Stores, items: int, repetitions: int) -> dict[str, Any]:
         times = time_in_turn(all_runs(stores, items, count), repetitions)
         p50 = {f"{name}_ms": round(float(np.median(each)), 4) for name, each in times.items()}
         entry: dict[str, Any] = {f"{name}_ms": p50.pop(f"{name}_ms", None) for name in NAMED}
-        ready = [entry[f"{name}_ms"] for name in NAMED[1:-1] if entry[f"{name}_ms"] is not None]
+        ready = [entry[f"{name}_ms"] for name in NAMED[1:] if entry[f"{name}_ms"] is not None]
         ready += [p50["torch_f32_medium_ms"], p50["torch_int8_ms"]]
         entry["ours_over_fastest"] = round(entry["ours_ms"] / min(ready), 3)
-        if entry["read_ms"] is not None:
-            entry["ours_over_read"] = round(entry["ours_ms"] / entry["read_ms"], 3)
         report["candidates"][str(count)] = entry | {"more": p50}
     return report
 
@@ -189,16 +185,11 @@ def all_runs(stores: Stores, items: int, count: int) -> dict[str, Run]:
     rows = [random.choice(items, count, replace=False) for _ in range(ROW_SETS)]
     words = [torch.from_numpy(unit_vectors(WORDS, seed=10 + query)) for query in range(QUERIES)]
     int8 = stores.ours["int8"]
-    kernel = load_kernel()
     runs: dict[str, Run] = {
-        # Different rows from those used by `ours` in the same repetition, which would still be in
-        # the caches.
         "ours": lambda turn: alignment_with_candidates(
             words[turn % QUERIES], "text", int8, rows[turn % ROW_SETS]
         )
     }
-    if kernel is not None:
-        runs["read"] = lambda turn: kernel.read_rows(int8.native, rows[(turn + 32) % ROW_SETS])
     runs |= ready_runs(stores, rows, words) | gathering_runs(stores, rows, words)
     for dtype in TOKEN_DTYPES:
         if dtype != "int8":

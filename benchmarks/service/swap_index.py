@@ -34,7 +34,7 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import ModelEntry, read_manifest, write_manifest
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import (
     describe_model,

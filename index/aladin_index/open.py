@@ -43,10 +43,10 @@ def connect(location: EngineLocation, options: EngineOptions | None = None) -> E
 
         return connect_milvus(location, options)
     if location.engine == "qdrant":
-        from aladin_index.engines.qdrant.connect import connect_qdrant
+        from aladin_index.engines.qdrant.client import connect_qdrant
 
         return connect_qdrant(location, options)
-    from aladin_index.engines.qdrant.connect import connect_edge
+    from aladin_index.engines.qdrant.client import connect_edge
 
     return connect_edge(location)
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from aladin_index.generations.info import describe
-from aladin_index.measure.publish_entries import store_calibration
+from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration
 from benchmarks.service.search_page import SearchPage, data_of
 from tests.browser.conftest import OpenPage, OpenService

@@ -16,8 +16,8 @@ from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.encode.add import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import open_index
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.evidence import score_pair
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from aladin_index.format.disk import only_builder
+from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import Filter
-from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.search.backend import Collection
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.results import SearchAnswer

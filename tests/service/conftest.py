@@ -20,7 +20,7 @@ from PIL import Image
 
 from aladin_index.build.builder import build_index
 from aladin_index.generations.info import describe
-from aladin_index.measure.publish_entries import store_calibration
+from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.checkpoint import read_model_id
 from aladin_network.types import Progress

@@ -1,1 +1,15 @@
-"""The first stage: FAISS, exact search, and the choice between them."""
+"""The first stage: FAISS, exact search, and the choice between them.
+
+FAISS is imported here alone, after torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+# torch comes first: it and FAISS may each include CUDA libraries, and torch's must take precedence.
+import torch  # noqa: F401  # isort: skip  # pyright: ignore[reportUnusedImport]
+import faiss as faiss_module
+
+# FAISS adds its keyword arguments at import, invisible to a type checker.
+faiss = cast(Any, faiss_module)

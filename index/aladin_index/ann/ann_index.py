@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 from aladin_index.ann.file import read_ann
 from aladin_index.items.selection import Selection
 from aladin_network.errors import ConfigError

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 from aladin_network.errors import IndexCorruptError
 
 # Fast scan compares with this many codes at a time: a list's codes fill whole blocks of them.

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.faiss_library import faiss
 from aladin_index.items.selection import Selection
 from aladin_network.errors import IndexCorruptError
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.retrieval import found_by
 from aladin_index.format.manifest import RecallPoint
 from aladin_network.types import Progress

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aladin_index.ann.first_stages import check_first_stages
-from aladin_index.build.catalogue import Catalogue, listed
+from aladin_index.build.catalogue import Catalogue, collection_source, listed
 from aladin_index.build.plan import (
     BuildPlan,
     begin,
@@ -19,8 +19,14 @@ from aladin_index.build.plan import (
     items_a_shard,
     rows_of_part,
 )
-from aladin_index.build.shard_encoding import LocalEncoding, ShardEncoding, ShardWork
-from aladin_index.build.shards import Shard, ShardFormat, collection_source, read_shard
+from aladin_index.build.shards import (
+    LocalEncoding,
+    Shard,
+    ShardEncoding,
+    ShardFormat,
+    ShardWork,
+    read_shard,
+)
 from aladin_index.encode.item_encoders import RegionSource, check_regions, region_fingerprint
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem

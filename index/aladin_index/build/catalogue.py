@@ -1,7 +1,8 @@
 """The input items of a build, on disk: read once, checked, then read by row.
 
 A source may be longer than memory, and may be read but once. Everything later (encoding, a
-resumed build, the database of the new generation) reads from here.
+resumed build, the database of the new generation) reads from here. With their finished shards, the
+items are streamed into a collection of the new generation.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
+from aladin_index.build.shards import EMBEDDINGS, LENGTHS, ROWS, SIZES_PX, Shard
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import (
     ImageItem,
@@ -21,12 +25,16 @@ from aladin_index.encode.source_items import (
     check_item,
     item_from_json,
     item_json,
+    stored_form,
 )
 from aladin_index.format.layout import NEW_CATALOGUE
 from aladin_index.format.records import SkippedItem
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.settings import MAX_FILTER_FIELDS, BuildSettings
+from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.store import codec_for
 from aladin_network.errors import InputError
-from aladin_network.types import Progress, Target
+from aladin_network.types import Progress, Target, TokenDtype
 
 _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
 _BATCH = 1000
@@ -229,3 +237,85 @@ def _file_state(path: Path) -> str:
     except OSError:
         return "missing"
     return f"{state.st_size} {state.st_mtime_ns}"
+
+
+def collection_source(
+    shards: Sequence[Shard],
+    query_shards: Sequence[Shard],
+    catalogue: Catalogue,
+    dtype: TokenDtype,
+    batch_size: int,
+) -> CollectionSource:
+    """Describe one collection of a generation by its shards.
+
+    How the items are spread over the shards makes no difference to the generation.
+
+    Args:
+        shards: Shards in order; at least one.
+        query_shards: Shards of the other collection, whose tokens resemble those of queries; may be
+            empty.
+        catalogue: Catalogue of the items.
+        dtype: Form in which the tokens are stored.
+        batch_size: Number of items that went through the network together.
+
+    Raises:
+        ConfigError: If a codebook is to be made from no tokens.
+    """
+    codec = shards[0].format.codec
+    if codec.dtype != dtype:
+        codec = codec_for(
+            dtype,
+            [shard.tokens().values for shard in shards],
+            [shard.tokens().values for shard in query_shards],
+        )
+    return CollectionSource(
+        embedding_dim=shards[0].format.embedding_dim,
+        codec=codec,
+        parts=_parts(shards, catalogue, codec, batch_size),
+        left_out=[entry for shard in shards for entry in shard.left_out],
+        count=sum(len(shard.array(ROWS)) for shard in shards),
+    )
+
+
+def _parts(
+    shards: Sequence[Shard], catalogue: Catalogue, codec: TokenCodec, batch_size: int
+) -> Iterator[EncodedPart]:
+    """Yield one part per batch of the input, independent of the shard boundaries.
+
+    The rounding of a matrix product, and with it the centroid of a token, may depend on how many
+    tokens are packed together.
+    """
+    for shard in shards:
+        kept = shard.format.codec
+        rows, sizes_px, boxes = shard.array(ROWS), shard.array(SIZES_PX), shard.boxes()
+        embeddings, lengths, tokens = shard.array(EMBEDDINGS), shard.array(LENGTHS), shard.tokens()
+        metadata = shard.metadata()
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        batches = rows // batch_size
+        ends = [*(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(rows)] if len(rows) else []
+        start = 0
+        for end in ends:
+            packed = tokens.take(slice(int(offsets[start]), int(offsets[end])))
+            if codec is not kept:
+                packed = codec.pack(kept.unpack(packed))
+            first = int(rows[start])
+            items = catalogue.items(range(first, int(rows[end - 1]) + 1))
+            places = (rows[start:end] - first).tolist()
+            sizes = sizes_px[start:end].tolist()
+            yield EncodedPart(
+                items=[
+                    stored_form(
+                        items[place],
+                        (width, height) if width else None,
+                        of_item,
+                        metadata.get(first + place),
+                    )
+                    for place, (width, height), of_item in zip(
+                        places, sizes, boxes[start:end], strict=True
+                    )
+                ],
+                embeddings=embeddings[start:end],
+                tokens=packed,
+                lengths=lengths[start:end],
+            )
+            start = end

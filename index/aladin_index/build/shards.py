@@ -11,36 +11,40 @@ shard-00000/
   metadata.json    metadata that the photos themselves tell, by row; only if there are any
   left_out.json    items that were skipped
 
-The finished shards of a collection are streamed into a new generation.
+A build plans its shards, has those that are missing encoded, in this process or elsewhere, and goes
+on from their files:
+
+    encoding.encode(ShardWork(target="images", ...), progress, seconds)  # all shards are there now
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from itertools import islice
+from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
 
-from aladin_index.build.catalogue import Catalogue
-from aladin_index.encode.item_encoders import ItemEncoder, Prepared
-from aladin_index.encode.read_ahead import Batch, StageSeconds
-from aladin_index.encode.source_items import stored_form
+from aladin_index.encode.item_encoders import ItemEncoder, Prepared, RegionSource, item_encoder
+from aladin_index.encode.read_ahead import Batch, NumberedItem, StageSeconds, prepared_batches
+from aladin_index.encode.source_items import SourceItem
 from aladin_index.format.layout import SKIPPED
 from aladin_index.format.npy import NpyWriter
 from aladin_index.format.records import SkippedItem
-from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
-from aladin_index.tokens.store import FILE_OF, codec_for
+from aladin_index.tokens.store import FILE_OF
 from aladin_network.files import atomic_folder
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
-from aladin_network.types import Progress, TokenDtype
+from aladin_network.types import Progress, Target
 
 ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
 BOXES, BOX_COUNTS = "boxes.npy", "box_counts.npy"
@@ -228,83 +232,79 @@ class _ShardFiles(ExitStack):
             file.append(getattr(packed, field))
 
 
-def collection_source(
-    shards: Sequence[Shard],
-    query_shards: Sequence[Shard],
-    catalogue: Catalogue,
-    dtype: TokenDtype,
-    batch_size: int,
-) -> CollectionSource:
-    """Describe one collection of a generation by its shards.
+@dataclass(frozen=True, kw_only=True)
+class ShardWork:
+    """The remaining encoding work of one collection.
 
-    How the items are spread over the shards makes no difference to the generation.
-
-    Args:
-        shards: Shards in order; at least one.
-        query_shards: Shards of the other collection, whose tokens resemble those of queries; may be
-            empty.
-        catalogue: Catalogue of the items.
-        dtype: Form in which the tokens are stored.
-        batch_size: Number of items that went through the network together.
-
-    Raises:
-        ConfigError: If a codebook is to be made from no tokens.
+    Attributes:
+        target: Collection that the work belongs to.
+        form: Format of the shards' arrays.
+        shards: Rows of each shard by the folder that the shard is to be written to, in order.
+        items: Function that returns the items of some consecutive rows; for the thread that began
+            the build.
     """
-    codec = shards[0].format.codec
-    if codec.dtype != dtype:
-        codec = codec_for(
-            dtype,
-            [shard.tokens().values for shard in shards],
-            [shard.tokens().values for shard in query_shards],
+
+    target: Target
+    form: ShardFormat
+    shards: Mapping[Path, range]
+    items: Callable[[range], Sequence[SourceItem]]
+
+
+class ShardEncoding(Protocol):
+    """Encodes the shards of a build; the files do not depend on the implementation."""
+
+    def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
+        """Write all shards of `work`, each atomically.
+
+        Args:
+            work: Work to be done.
+            progress: Progress, advanced by the items.
+            seconds: Times by stage, to which the times of this call are added; together they are
+                the time that it took.
+
+        Raises:
+            OSError: If the disk is full, or cannot be written.
+            ClusterError: If the nodes that encode are unavailable, or fail repeatedly.
+        """
+        ...
+
+
+class LocalEncoding:
+    """Encodes in this process: threads read and decode photos ahead of the network."""
+
+    def __init__(
+        self, network: AladinModel, settings: BuildSettings, regions: RegionSource | None = None
+    ) -> None:
+        """Set up encoding with `network`.
+
+        Args:
+            network: Network on its device, in evaluation mode.
+            settings: Batch size, number of readers and limits of photos.
+            regions: Regions of the photos, for a network that reads regions.
+        """
+        self._network = network
+        self._settings = settings
+        self._regions = regions
+
+    def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
+        """Write all shards of `work`, one after the other."""
+        settings = self._settings
+        encoder = item_encoder(
+            work.target, self._network, settings.limits, self._regions, exif=settings.exif
         )
-    return CollectionSource(
-        embedding_dim=shards[0].format.embedding_dim,
-        codec=codec,
-        parts=_parts(shards, catalogue, codec, batch_size),
-        left_out=[entry for shard in shards for entry in shard.left_out],
-        count=sum(len(shard.array(ROWS)) for shard in shards),
-    )
+        batches = _batches(work.shards.values(), work.items, settings.batch_size)
+        # One stream for all shards: its threads prepare the next one while this one is written.
+        with closing(prepared_batches(encoder, batches, settings.readers, seconds)) as stream:
+            for folder, rows in work.shards.items():
+                of_this = islice(stream, ceil(len(rows) / settings.batch_size))
+                write_shard(folder, work.form, encoder, of_this, progress, seconds)
 
 
-def _parts(
-    shards: Sequence[Shard], catalogue: Catalogue, codec: TokenCodec, batch_size: int
-) -> Iterator[EncodedPart]:
-    """Yield one part per batch of the input, independent of the shard boundaries.
-
-    The rounding of a matrix product, and with it the centroid of a token, may depend on how many
-    tokens are packed together.
-    """
-    for shard in shards:
-        kept = shard.format.codec
-        rows, sizes_px, boxes = shard.array(ROWS), shard.array(SIZES_PX), shard.boxes()
-        embeddings, lengths, tokens = shard.array(EMBEDDINGS), shard.array(LENGTHS), shard.tokens()
-        metadata = shard.metadata()
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        batches = rows // batch_size
-        ends = [*(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(rows)] if len(rows) else []
-        start = 0
-        for end in ends:
-            packed = tokens.take(slice(int(offsets[start]), int(offsets[end])))
-            if codec is not kept:
-                packed = codec.pack(kept.unpack(packed))
-            first = int(rows[start])
-            items = catalogue.items(range(first, int(rows[end - 1]) + 1))
-            places = (rows[start:end] - first).tolist()
-            sizes = sizes_px[start:end].tolist()
-            yield EncodedPart(
-                items=[
-                    stored_form(
-                        items[place],
-                        (width, height) if width else None,
-                        of_item,
-                        metadata.get(first + place),
-                    )
-                    for place, (width, height), of_item in zip(
-                        places, sizes, boxes[start:end], strict=True
-                    )
-                ],
-                embeddings=embeddings[start:end],
-                tokens=packed,
-                lengths=lengths[start:end],
-            )
-            start = end
+def _batches(
+    shards: Iterable[range], items: Callable[[range], Sequence[SourceItem]], size: int
+) -> Iterator[list[NumberedItem]]:
+    """Read the items of some shards batch by batch."""
+    for rows in shards:
+        for start in range(rows.start, rows.stop, size):
+            batch = range(start, min(start + size, rows.stop))
+            yield list(zip(batch, items(batch), strict=True))

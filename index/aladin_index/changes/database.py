@@ -15,9 +15,24 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
-from aladin_index.format.layout import CHANGES
-from aladin_index.items.tables import create_tables
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_index.format.disk import FileIdentity, identity_at
+from aladin_index.format.layout import CHANGES, PHOTOS
+from aladin_index.items.filters import Filter
+from aladin_index.items.store import (
+    VALUES_A_STATEMENT,
+    ThreadConnections,
+    rows_passing,
+    stored_item,
+)
+from aladin_index.items.tables import StoredItem, columns_of, create_tables
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_index.tokens.store import TokenStore
+from aladin_network.errors import IndexCorruptError
 from aladin_network.files import atomic_file, make_folder
 from aladin_network.types import Target
 
@@ -106,6 +121,20 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     )
 
 
+def named_photos(path: Path) -> set[str]:
+    """Return the paths of uploaded photos that the items of a database name.
+
+    Args:
+        path: Database of a generation's items, or of changes.
+
+    Raises:
+        sqlite3.Error: If the database is damaged.
+    """
+    with closing(open_to_read(path)) as connection:
+        lines = connection.execute("SELECT path FROM items WHERE path GLOB ?", (f"{PHOTOS}/*",))
+        return {name for (name,) in lines}
+
+
 def copy_encodings(
     source: sqlite3.Connection, to: sqlite3.Connection, rows: range, shift: int
 ) -> None:
@@ -124,3 +153,123 @@ def copy_encodings(
         "INSERT INTO encodings VALUES (?,?,?,?,?,?)",
         ((line[0] + shift, *line[1:]) for line in lines),
     )
+
+
+class AddedItems:
+    """Reads items and tokens from a database of changes; thread-safe.
+
+    Attributes:
+        path: The database.
+        identity: Identity of the open file, or None if none was opened yet.
+    """
+
+    def __init__(self, path: Path, base_count: int, codec: TokenCodec) -> None:
+        """Store the arguments; nothing is opened yet.
+
+        Args:
+            path: The database; it need not exist yet.
+            base_count: Number of items in the generation, which is the first added row.
+            codec: Codec of the stored tokens.
+        """
+        self.path = path
+        self.identity: FileIdentity | None = None
+        self._base_count = base_count
+        self._codec = codec
+        self._database = ThreadConnections(path, self._connect)
+
+    def connect(self) -> sqlite3.Connection:
+        """Open a connection, which `close` closes.
+
+        Raises:
+            IndexCorruptError: If the file is replaced during the call.
+            sqlite3.Error: If the file cannot be opened.
+        """
+        return self._database.open()
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        self._database.close()
+
+    def damaged(self, error: sqlite3.Error) -> IndexCorruptError:
+        """Return the error that reports an unreadable database."""
+        return self._database.damaged(error)
+
+    def tokens(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenStore:
+        """Read the tokens of some distinct rows.
+
+        Args:
+            rows: Rows of added items.
+            lengths: (rows,) Number of tokens of each.
+        """
+        columns = ", ".join(f'"{name}"' for name in TOKEN_COLUMNS)
+        lines = self._by_rows(f"SELECT row, {columns} FROM encodings", rows.tolist())
+        by_row = {line[0]: line[1:] for line in lines}
+        arrays = [
+            np.frombuffer(
+                b"".join(by_row[row][place] for row in rows.tolist()), dtype=array.dtype
+            ).reshape(-1, *array.row_shape)
+            for place, array in enumerate(self._codec.arrays)
+        ]
+        return TokenStore.from_arrays(self._codec, PackedTokens(*arrays), lengths)
+
+    def items_by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Read the items of some rows, in any order."""
+        columns = self._database.run(columns_of)
+        lines = self._by_rows(f"SELECT {columns} FROM items", rows)
+        return [stored_item(line) for line in lines]
+
+    def items_by_id(self, item_id: str) -> list[StoredItem]:
+        """Read all items that ever had this id."""
+        try:
+            columns = self._database.run(columns_of)
+            lines = self._database.lines(f"SELECT {columns} FROM items WHERE id = ?", (item_id,))
+        except UnicodeEncodeError:  # a lone surrogate is part of no stored id
+            return []
+        return [stored_item(line) for line in lines]
+
+    def ids(self) -> list[tuple[str, int]]:
+        """Read the ids and rows of all items ever added."""
+        return self._database.lines("SELECT id, row FROM items")
+
+    def passing(self, filter: Filter, count: int) -> NDArray[np.bool_]:
+        """Find the added rows that pass a filter.
+
+        Args:
+            filter: Filter to apply.
+            count: Number of rows to consider, in the order in which they were added; later ones are
+                ignored.
+
+        Returns:
+            (count,), True at those that pass.
+        """
+
+        def find(connection: sqlite3.Connection) -> NDArray[np.int64]:
+            connection.execute("BEGIN")  # no row comes between the two statements
+            try:
+                last = connection.execute("SELECT MAX(row) FROM items").fetchone()[0]
+                end = self._base_count if last is None else last + 1
+                return rows_passing(connection, filter, range(self._base_count, end))
+            finally:
+                connection.execute("COMMIT")
+
+        rows = self._database.run(find) - self._base_count
+        mask = np.zeros(count, dtype=np.bool_)
+        mask[rows[rows < count]] = True
+        return mask
+
+    def _by_rows(self, select: str, rows: Sequence[int]) -> list[Any]:
+        lines: list[Any] = []
+        for start in range(0, len(rows), VALUES_A_STATEMENT):
+            batch = rows[start : start + VALUES_A_STATEMENT]
+            marks = ",".join("?" * len(batch))
+            lines += self._database.lines(f"{select} WHERE row IN ({marks})", tuple(batch))
+        return lines
+
+    def _connect(self) -> sqlite3.Connection:
+        if self.identity is None:
+            self.identity = identity_at(self.path)
+        connection = open_to_read(self.path)
+        if self.identity is not None and self.identity != identity_at(self.path):
+            connection.close()
+            raise IndexCorruptError(self.path, "was replaced while it was read")
+        return connection

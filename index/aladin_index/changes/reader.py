@@ -1,19 +1,140 @@
-"""Reads the changes of one collection; sees the commits of all processes immediately."""
+"""The changes of one collection at one moment, and their reader.
+
+The reader sees the commits of all processes immediately.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.changes.snapshot import AddedItems, CollectionChanges
+from aladin_index.changes.database import AddedItems
 from aladin_index.format.disk import identity_at
+from aladin_index.items.filters import Filter
+from aladin_index.items.selection import Selection
+from aladin_index.items.tables import StoredItem
 from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import IndexCorruptError
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionChanges:
+    """Changes of one collection at one moment; later changes are not visible in it.
+
+    Rows below `base_count` are the generation's, those from there on were added, in this order.
+
+    Attributes:
+        added: Reads the tokens and items of added rows on request.
+        base_count: Number of items of the generation.
+        embeddings: (added, d_match) float32 of all that was ever added.
+        token_counts: (added,) int64, number of tokens of each.
+        removed: Rows of either kind that are no longer found, int64.
+        sequence: Number of the last removal, for callers that request what came after it.
+    """
+
+    added: AddedItems
+    base_count: int
+    embeddings: NDArray[np.float32]
+    token_counts: NDArray[np.int64]
+    removed: NDArray[np.int64]
+    sequence: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, including removed ones; it is the number of the next row."""
+        return self.base_count + len(self.embeddings)
+
+    @property
+    def count(self) -> int:
+        """Number of items that were not removed."""
+        return self.rows - len(self.removed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever added or removed."""
+        return len(self.embeddings) == len(self.removed) == 0
+
+    @cached_property
+    def live(self) -> Selection | None:
+        """Rows that were not removed, or None if none was removed."""
+        if len(self.removed) == 0:
+            return None
+        mask = np.ones(self.rows, dtype=np.bool_)
+        mask[self.removed] = False
+        return Selection(mask)
+
+    def is_live(self, row: int) -> bool:
+        """Whether a search may find this row."""
+        return row < self.rows and (self.live is None or bool(self.live.mask[row]))
+
+    def split(self, selection: Selection | None) -> tuple[Selection | None, Selection | None]:
+        """Divide a selection of live rows.
+
+        Returns:
+            What it selects of the generation's rows, and of the added ones counted from 0; None
+            where that is all of them.
+        """
+        if selection is None or selection is self.live:
+            return self._live_parts
+        return self._parts(selection)
+
+    @cached_property
+    def _live_parts(self) -> tuple[Selection | None, Selection | None]:
+        if self.live is None:
+            return None, None
+        of_base, of_added = self._parts(self.live)
+        return (
+            None if of_base.count == self.base_count else of_base,
+            None if of_added.count == len(self.embeddings) else of_added,
+        )
+
+    def _parts(self, selection: Selection) -> tuple[Selection, Selection]:
+        mask = selection.mask
+        return Selection(mask[: self.base_count]), Selection(mask[self.base_count :])
+
+    def select(self, passing: Selection, filter: Filter) -> Selection:
+        """Return the live rows that pass a filter.
+
+        Args:
+            passing: Rows of the generation that pass the filter.
+            filter: Filter to apply.
+        """
+        mask = np.concatenate([passing.mask, self.added.passing(filter, len(self.embeddings))])
+        return Selection(mask if self.live is None else mask & self.live.mask)
+
+    def embeddings_of(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the embeddings of added rows, (rows, d_match)."""
+        return self.embeddings[rows - self.base_count]
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of tokens of added rows."""
+        return self.token_counts[rows - self.base_count]
+
+    def tokens(self, rows: NDArray[np.int64]) -> TokenStore:
+        """Read the tokens of added rows, numbered 0, 1, 2 ... in the result."""
+        return self.added.tokens(rows, self.lengths(rows))
+
+    def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Read added items, in any order."""
+        return self.added.items_by_rows(rows)
+
+    def by_id(self, item_id: str) -> StoredItem | None:
+        """Read the live added item with this id, or None if there is none."""
+        found = self.added.items_by_id(item_id)
+        return next((item for item in found if self.is_live(item.row)), None)
+
+    def ids(self) -> list[tuple[str, int]]:
+        """Read the ids and rows of all items ever added."""
+        return [(item_id, row) for item_id, row in self.added.ids() if row < self.rows]
 
 
 class ChangesReader:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from aladin_index.build.shard_encoding import ShardWork
-from aladin_index.build.shards import place_shard
+from aladin_index.build.shards import ShardWork, place_shard
 from aladin_index.cluster.pool import WorkerPool, WorkerSettings
 from aladin_index.cluster.worker import (
     EncodedShard,

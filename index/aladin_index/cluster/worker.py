@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin_index.build.shard_encoding import LocalEncoding, ShardWork
-from aladin_index.build.shards import ShardFormat, read_shard, shard_files
+from aladin_index.build.shards import LocalEncoding, ShardFormat, ShardWork, read_shard, shard_files
 from aladin_index.encode.item_encoders import RegionSource
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import ImageItem, SourceItem

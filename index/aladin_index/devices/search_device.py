@@ -1,4 +1,4 @@
-"""Selects the device of queries and searches, and tests it before use.
+"""Selects the device of queries and searches, tests it before use, and re-ranks on it.
 
 If a device fails later, the CPU takes over, and one warning is logged.
 """
@@ -14,17 +14,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 from aladin_index.ann.retrieval import FirstStage, score_rows
-from aladin_index.devices.faiss_card import FaissCard, GpuAnn
-from aladin_index.devices.torch_stages import TorchAlignment, TorchExact
+from aladin_index.devices.first_stages import FaissCard, GpuAnn, TorchExact
 from aladin_index.items.selection import Selection
 from aladin_index.search.live_collection import StoredCollection
-from aladin_index.tokens.alignment import SecondStage
+from aladin_index.tokens.alignment import SecondStage, split_items
+from aladin_index.tokens.store import TokenStore
+from aladin_network.scoring.scores import maxsim
 from aladin_network.types import DeviceName, FirstStageName, Modality
 
 T = TypeVar("T")
@@ -33,9 +34,12 @@ _LOG = logging.getLogger(__name__)
 
 # Half precision and ties may make the end of the two lists differ, but no more.
 _PROOF_SHARE = 0.9
+_PROOF_QUERIES, _PROOF_COUNT = 4, 100
 # Share of the free GPU memory that the tokens of a collection may take; the rest is for the other
 # collection, a next generation loaded beside this one, and the network.
 _TOKEN_SHARE = 0.25
+# Rows of an array that are copied to the device at a time.
+_ROWS_AT_A_TIME = 2**20
 
 
 class DeviceHealth:
@@ -121,7 +125,104 @@ class GuardedSecondStage:
         )
 
 
-_PROOF_QUERIES, _PROOF_COUNT = 4, 100
+class TorchAlignment:
+    """Scores candidates on the device, in float32.
+
+    The whole store is kept there if it fits; else the candidates' tokens are copied, query by
+    query.
+    """
+
+    def __init__(self, tokens: TokenStore, device: torch.device, budget_bytes: int) -> None:
+        """Copy the tokens to the device if they fit.
+
+        Args:
+            tokens: Tokens of the collection.
+            device: Device that scores.
+            budget_bytes: Maximum device memory of the tokens. Tokens of 4 and 2 bits are always
+                copied, unpacked.
+
+        Raises:
+            RuntimeError: If the device does not have enough memory for the tokens in spite of the
+                budget.
+        """
+        self._tokens = tokens
+        self._device = device
+        self._values: Tensor | None = None
+        self._scales: Tensor | None = None
+        stored = tokens.stored
+        size = stored.count * tokens.codec.token_bytes
+        if tokens.codec.centroids is None and size <= budget_bytes:
+            self._values = _copied(stored.values, device)
+            self._scales = None if stored.scales is None else _copied(stored.scales, device)
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether all tokens are on the device."""
+        return self._values is not None
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items by late interaction, see `aladin_index.tokens.alignment.SecondStage`.
+
+        Raises:
+            RuntimeError: If the device has failed.
+        """
+        if len(rows) == 0 or len(query) == 0:
+            return np.zeros(len(rows), dtype=np.float32)
+        with torch.inference_mode():
+            tokens, mask = self._padded(rows)
+            asked = query.to(self._device, torch.float32).unsqueeze(0)
+            asked_mask = torch.ones(asked.shape[:2], dtype=torch.bool, device=self._device)
+            if modality == "text":
+                scores = maxsim(asked, tokens, asked_mask, mask)[0]
+            else:
+                scores = maxsim(tokens, asked, mask, asked_mask)[:, 0]
+        return scores.cpu().numpy()
+
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
+        """Compare tokens on the CPU, see `aladin_index.tokens.alignment.SecondStage`."""
+        del modality  # the product of float32 tokens is the same from either side
+        block = self._tokens.read(rows)
+        similarity = (query.float().cpu() @ block.values.T).numpy()
+        return split_items(similarity, block.lengths)
+
+    def _padded(
+        self, rows: NDArray[np.int64]
+    ) -> tuple[Float[Tensor, "items tokens dim"], Bool[Tensor, "items tokens"]]:
+        """Return padded tokens of some items on the device, and the mask of valid ones."""
+        lengths = self._tokens.lengths(rows)
+        place = np.arange(max(int(lengths.max()), 1))
+        real = place < lengths[:, None]  # (items, tokens)
+        mask = torch.from_numpy(real).to(self._device)
+        if self._values is not None:
+            starts = self._tokens.offsets[rows]
+            places = torch.from_numpy(np.where(real, starts[:, None] + place, 0)).to(self._device)
+            tokens = self._values[places].float()  # (items, tokens, dim)
+            if self._scales is not None:
+                tokens *= self._scales[places].unsqueeze(2)
+            return tokens, mask
+        flat = self._tokens.read(rows).values.to(self._device)
+        tokens = flat.new_zeros((*real.shape, flat.shape[1]))
+        tokens[mask] = flat
+        return tokens, mask
+
+
+def _copied(array: NDArray[np.generic], device: torch.device) -> Tensor:
+    """Copy a mapped array to a device, without a second full copy in memory."""
+    source = torch.from_numpy(array)
+    copy = torch.empty(source.shape, dtype=source.dtype, device=device)
+    for start in range(0, len(source), _ROWS_AT_A_TIME):
+        copy[start : start + _ROWS_AT_A_TIME] = source[start : start + _ROWS_AT_A_TIME]
+    return copy
 
 
 class SearchDevice:

@@ -96,13 +96,11 @@ class ImageReader:
         """
         detector = self._detector_for(encoder) if encoder.reads == "regions" else None
         with decoded_image(data, self._memory, source, self.limits) as photo:
-            metadata = photo.metadata if self._exif else {}
             if detector is None:
-                return PreparedImage(
-                    encoder.preprocess(photo.picture), photo.size_px, metadata=metadata
-                )
-            image = prepare_regions(encoder, detector.detect(photo.picture), photo.size_px)
-            return image._replace(metadata=metadata)
+                image = PreparedImage(encoder.preprocess(photo.picture), photo.size_px)
+            else:
+                image = prepare_regions(encoder, detector.detect(photo.picture), photo.size_px)
+            return image._replace(metadata=photo.metadata if self._exif else {})
 
     def read_regions(
         self, encoder: ImageEncoder, data: bytes, photo: bytes | None, source: str
@@ -191,9 +189,9 @@ class Prepared(NamedTuple):
     Attributes:
         row: Row of the item in the input of the build or of the call.
         data: Input of the encoder's `encode`.
-        size_px: Width and height of an upright photo; None for a text, or if not known.
-        boxes: Boxes of a photo's regions, see `PreparedImage`.
-        metadata: Metadata that a photo tells; fields of the item take precedence.
+        size_px: See `PreparedImage`, as for what follows; None for a text.
+        boxes: None for a text.
+        metadata: Fields of the item take precedence.
     """
 
     row: int

@@ -8,9 +8,10 @@ of the live generation, so that images and texts change at the same moment.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -272,3 +273,68 @@ class CollectionNames:
         """List the generations that have any of these collections, in ascending order."""
         numbers = {self.generation_of(collection) for collection in collections}
         return sorted(number for number in numbers if number is not None)
+
+
+Form = TypeVar("Form")
+
+
+class FormCache(Generic[Form]):
+    """Forms of collections by collection name, each read once; thread-safe.
+
+    The form of a collection never changes, so it is kept until the collection is dropped.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._lock = threading.Lock()
+        self._forms: dict[str, Form] = {}
+
+    def get(self, collection: str, read: Callable[[], Form]) -> Form:
+        """Return the form of a collection.
+
+        Args:
+            collection: Name of the collection.
+            read: Function that asks the engine for the form.
+        """
+        with self._lock:
+            form = self._forms.get(collection)
+        if form is None:
+            form = read()
+            with self._lock:
+                self._forms[collection] = form
+        return form
+
+    def forget(self, collection: str) -> None:
+        """Forget the form of a dropped collection; an unknown one is not an error."""
+        with self._lock:
+            self._forms.pop(collection, None)
+
+
+Entry = TypeVar("Entry")
+
+
+def messages_of(
+    entries: Iterable[Entry],
+    size_bytes: Callable[[Entry], int],
+    most_bytes: int,
+    most: int | None = None,
+) -> Iterator[list[Entry]]:
+    """Yield entries in messages that a server accepts, in the given order.
+
+    Args:
+        entries: Entries to be sent.
+        size_bytes: Function that returns the size of an entry in a message.
+        most_bytes: Largest size of a message; an entry that exceeds it is a message of its own.
+        most: Largest number of entries in a message, or None for any number.
+    """
+    message: list[Entry] = []
+    total_bytes = 0
+    for entry in entries:
+        entry_bytes = size_bytes(entry)
+        if message and (total_bytes + entry_bytes > most_bytes or len(message) == most):
+            yield message
+            message, total_bytes = [], 0
+        message.append(entry)
+        total_bytes += entry_bytes
+    if message:
+        yield message

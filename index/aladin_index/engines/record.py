@@ -170,6 +170,16 @@ def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
     return GenerationRecord.read(pieces, where)
 
 
+def piece_texts(pieces: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the pieces of a record as texts (base64), for databases without a type for bytes."""
+    return {name: base64.b64encode(piece).decode("ascii") for name, piece in pieces.items()}
+
+
+def pieces_of_texts(texts: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the pieces of a record from the texts of `piece_texts`."""
+    return {name: base64.b64decode(text) for name, text in texts.items()}
+
+
 def item_text(item: StoredItem) -> str:
     """Return an item as JSON without spaces; fields that are None are omitted."""
     data: dict[str, Any] = {

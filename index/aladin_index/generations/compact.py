@@ -23,8 +23,8 @@ from aladin_index.format.disk import changes_lock, disk_errors, only_builder
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import DIGEST, Manifest
 from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, CollectionSource, live_parts
-from aladin_index.generations.earlier import drop_generations, drop_photos
 from aladin_index.generations.history import PendingChanges, describe_changes, rolled_back_changes
+from aladin_index.generations.published import drop_generations, drop_photos
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import write_generation
 from aladin_index.items.tables import insert_items
@@ -69,7 +69,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
 
     Args:
         root: Index folder.
-        keep: Number of earlier generations to keep for `aladin_index.generations.earlier`; with
+        keep: Number of earlier generations to keep for `aladin_index.generations.published`; with
             their changes, they are in the state in which they were replaced.
         progress: Receives the progress in items and vectors.
 

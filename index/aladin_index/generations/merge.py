@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin_index.ann.first_stages import check_first_stages
-from aladin_index.changes.database import open_to_read
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
-from aladin_index.format.layout import ITEMS, MODEL, NEW_CATALOGUE, generation_folder
+from aladin_index.format.layout import MODEL, NEW_CATALOGUE, generation_folder
 from aladin_index.format.manifest import DIGEST
 from aladin_index.format.records import read_skipped
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, live_parts
@@ -173,7 +172,10 @@ def merge_indexes(
             )
             for target, of_target in sides.items():
                 progress.start(counts[target], f"ids of {target}")
-                ids = {part.index.path: _live_ids(part) for part in of_target}
+                ids = {
+                    part.index.path: (item_id for item_id, _ in part.side.items.ids())
+                    for part in of_target
+                }
                 check_ids_differ(out, target, ids, progress)
             install_model(out, parts[0] / MODEL, model)
             generation = write_generation(
@@ -266,13 +268,3 @@ def _fingerprint(sides: dict[Target, list[_Part]]) -> str:
                 digest.update(np.ascontiguousarray(changes.embeddings).tobytes())
                 digest.update(changes.removed.tobytes())
     return digest.hexdigest()
-
-
-def _live_ids(part: _Part) -> Iterator[str]:
-    changes = part.side.changes
-    with closing(open_to_read(part.folder / ITEMS)) as items:
-        for item_id, row in items.execute("SELECT id, row FROM items"):
-            if changes is None or changes.is_live(row):
-                yield item_id
-    if changes is not None:
-        yield from (item_id for item_id, row in changes.ids() if changes.is_live(row))

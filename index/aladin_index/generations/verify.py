@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from aladin_index.changes.database import open_to_read
+from aladin_index.changes.database import named_photos, open_to_read
 from aladin_index.format.layout import (
     ANN,
     CHANGES,
@@ -30,16 +30,15 @@ from aladin_index.format.layout import (
     GENERATIONS,
     ITEMS,
     MODEL,
-    PHOTOS,
     generation_folder,
     live_generation,
     published_generations,
 )
 from aladin_index.format.manifest import FileEntry, read_manifest
 from aladin_index.generations.reader import SearchIndex
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import AladinError, IndexCorruptError
 from aladin_network.scoring.scores import Encoding
@@ -116,9 +115,7 @@ def _uploaded_photos(root: Path) -> dict[Path, FileEntry]:
     names: set[str] = set()
     for file in (*generations, *root.glob(f"{CHANGES}/*/images.sqlite")):
         try:
-            with closing(open_to_read(file)) as connection:
-                select = "SELECT path FROM items WHERE path GLOB ?"
-                names |= {name for (name,) in connection.execute(select, (f"{PHOTOS}/*",))}
+            names |= named_photos(file)
         except sqlite3.Error:
             continue  # the database is compared by itself, and named
     photos: dict[Path, FileEntry] = {}

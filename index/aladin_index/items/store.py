@@ -6,7 +6,7 @@ import json
 import operator
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,12 +39,11 @@ from aladin_network.errors import IndexCorruptError
 _SQL = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _PYTHON = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 # The default limit of variables per statement is 999 in older builds of SQLite.
-_VALUES_AT_A_TIME = 500
+VALUES_A_STATEMENT = 500
 
 Mask = NDArray[np.bool_]
 
-# The default limit of variables per statement is 999 in older builds of SQLite.
-_BATCH = 500
+_IDS_AT_A_TIME = 10_000
 _CACHE_BYTES = 64 * 2**20
 
 T = TypeVar("T")
@@ -148,8 +147,8 @@ def _equal_probes(test: Equal) -> list[tuple[str, tuple[object, ...]]]:
     probes: list[tuple[str, tuple[object, ...]]] = []
     for kind, code in KIND_CODES.items():
         values = [each.value for each in test.values if each.kind == kind]
-        for start in range(0, len(values), _VALUES_AT_A_TIME):
-            some = values[start : start + _VALUES_AT_A_TIME]
+        for start in range(0, len(values), VALUES_A_STATEMENT):
+            some = values[start : start + VALUES_A_STATEMENT]
             marks = ",".join("?" * len(some))
             probes.append((f" AND kind = ? AND value IN ({marks})", (code, *some)))
     return probes
@@ -182,6 +181,73 @@ def _passes(test: Test, value: object) -> bool:
     return any(isinstance(test, Exists) or each in test.values for each in scalars)
 
 
+class ThreadConnections:
+    """Connections to a database of items for reading, one per thread; thread-safe.
+
+    A scan by one thread does not delay the others.
+    """
+
+    def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
+        """Store the arguments; nothing is opened yet.
+
+        Args:
+            path: Path of the database, named in errors.
+            connect: Function that opens a connection, which any thread may close.
+        """
+        self._path = path
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+
+    def open(self) -> sqlite3.Connection:
+        """Open a connection, which `close` closes."""
+        with self._lock:
+            connection = self._connect()
+            self._opened.append(connection)
+            return connection
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        with self._lock:
+            for connection in self._opened:
+                connection.close()
+            self._opened.clear()
+            self._local = threading.local()
+
+    def run(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Call `read` with the connection of this thread.
+
+        Raises:
+            IndexCorruptError: If the database cannot be read.
+        """
+        try:
+            return read(self._connection())
+        except sqlite3.Error as error:
+            raise self.damaged(error) from error
+
+    def lines(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """Return the result of a statement.
+
+        Raises:
+            IndexCorruptError: If the database cannot be read.
+        """
+        try:
+            return self._connection().execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self.damaged(error) from error
+
+    def damaged(self, error: sqlite3.Error) -> IndexCorruptError:
+        """Return the error that reports an unreadable database."""
+        return IndexCorruptError(self._path, f"cannot be read ({error})")
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self.open()
+        return connection
+
+
 class ItemStore:
     """Reads the items of one collection; thread-safe."""
 
@@ -191,56 +257,55 @@ class ItemStore:
         Raises:
             IndexCorruptError: If it is not such a file.
         """
-        self._path = path
-        self._uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-        self._local = threading.local()
-        self._lock = threading.Lock()
-        self._connections: list[sqlite3.Connection] = []
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        self._database = ThreadConnections(
+            path, lambda: sqlite3.connect(uri, uri=True, check_same_thread=False)
+        )
         # The rows that pass a filter never change, because the file does not.
         self._selections: SelectionCache[Filter] = SelectionCache(_CACHE_BYTES)
         # Counting the rows would read all of them. Row numbers have no gaps.
-        last = self._read("SELECT MAX(row) FROM items")[0][0]
+        last = self._database.lines("SELECT MAX(row) FROM items")[0][0]
         self.count = 0 if last is None else int(last) + 1
-        self._columns = self._guarded(columns_of)
+        self._columns = self._database.run(columns_of)
 
     def close(self) -> None:
         """Close the connections of all threads."""
-        with self._lock:
-            for connection in self._connections:
-                connection.close()
-            self._connections.clear()
-            self._local = threading.local()
+        self._database.close()
 
     def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
         """Return the items at some rows, in the given order."""
         found: dict[int, StoredItem] = {}
-        for start in range(0, len(rows), _BATCH):
-            batch = rows[start : start + _BATCH]
+        for start in range(0, len(rows), VALUES_A_STATEMENT):
+            batch = rows[start : start + VALUES_A_STATEMENT]
             marks = ",".join("?" * len(batch))
             statement = f"SELECT {self._columns} FROM items WHERE row IN ({marks})"
-            for line in self._read(statement, tuple(int(row) for row in batch)):
+            for line in self._database.lines(statement, tuple(int(row) for row in batch)):
                 found[line[0]] = stored_item(line)
         return [found[row] for row in rows]
 
     def by_id(self, item_id: str) -> StoredItem | None:
         """Return the item with this id, or None if there is none."""
         try:
-            lines = self._read(f"SELECT {self._columns} FROM items WHERE id = ?", (item_id,))
+            lines = self._database.lines(
+                f"SELECT {self._columns} FROM items WHERE id = ?", (item_id,)
+            )
         except UnicodeEncodeError:  # a lone surrogate is part of no stored id
             return None
         return stored_item(lines[0]) if lines else None
 
-    def rows_by_id(self) -> dict[str, int]:
-        """Return the row of every id; reads all items."""
-        return dict(self._read("SELECT id, row FROM items"))
+    def ids(self) -> Iterator[tuple[str, int]]:
+        """Yield the id and the row of every item, by row; reads some thousands at a time."""
+        for start in range(0, self.count, _IDS_AT_A_TIME):
+            select = "SELECT id, row FROM items WHERE row >= ? AND row < ? ORDER BY row"
+            yield from self._database.lines(select, (start, start + _IDS_AT_A_TIME))
 
     def count_fields(self) -> int:
         """Return how many metadata fields have an index for filters."""
-        return self._guarded(count_fields)
+        return self._database.run(count_fields)
 
     def unknown_fields(self, names: Collection[str]) -> set[str]:
         """Return the fields among `names` that have no index for filters."""
-        return self._guarded(partial(unknown_fields, names=names))
+        return self._database.run(partial(unknown_fields, names=names))
 
     def select(self, filter: Filter) -> Selection:
         """Return the rows that pass a filter."""
@@ -254,39 +319,13 @@ class ItemStore:
         missing = tests - masks.keys()
         if missing:
             rows = range(self.count)
-            found = self._guarded(lambda connection: masks_of(connection, missing, rows))
+            found = self._database.run(lambda connection: masks_of(connection, missing, rows))
             for test, mask in found.items():
                 self._selections.put(test, Selection(mask))
             masks |= found
         selection = Selection(combine(filter, masks))
         self._selections.put(filter, selection)
         return selection
-
-    def _read(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        try:
-            return self._connection().execute(statement, values).fetchall()
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from error
-
-    def _guarded(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return read(self._connection())
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: sqlite3.Error) -> IndexCorruptError:
-        return IndexCorruptError(self._path, f"cannot be read ({error})")
-
-    def _connection(self) -> sqlite3.Connection:
-        """Return the connection of this thread, so that a scan does not delay other threads."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            # `close` may be called by another thread than the one that reads.
-            connection = sqlite3.connect(self._uri, uri=True, check_same_thread=False)
-            self._local.connection = connection
-            with self._lock:
-                self._connections.append(connection)
-        return connection
 
 
 def stored_item(line: tuple[Any, ...]) -> StoredItem:

@@ -1,1 +1,303 @@
-"""Second stage's scores computed in C, and their Python binding."""
+"""Scores of the second stage computed in C: the Python binding of the native kernel.
+
+The library is compiled by `hatch_build.py`.
+
+ctypes releases the GIL for as long as a call takes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+logger = logging.getLogger(__name__)
+
+# Expected return value of the library's `maxsim_interface`; see maxsim.h.
+INTERFACE = 3
+# Prefix of the library's name; the suffix depends on the system.
+LIBRARY_STEM = "_maxsim"
+
+_PROBLEMS = {
+    1: "a row is not there",
+    2: "the offsets of an item are not in order",
+    3: "a token names a centroid that is not there",
+    4: "out of memory",
+    5: "this processor has no such path",
+}
+
+
+class KernelError(Exception):
+    """The kernel received data that cannot be scored."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(_PROBLEMS.get(status, f"unknown status {status}"))
+        self.status = status
+
+    @property
+    def is_row(self) -> bool:
+        """Whether the caller requested a row that does not exist; else the data are damaged."""
+        return self.status == 1
+
+
+class NativeTokens(Structure):
+    """`maxsim_tokens`: location of the stored tokens of a collection."""
+
+    _fields_ = (
+        ("values", c_void_p),
+        ("scales", c_void_p),
+        ("centroid_ids", c_void_p),
+        ("centroids", c_void_p),
+        ("offsets", c_void_p),
+        ("item_count", c_int64),
+        ("token_count", c_int64),
+        ("centroid_count", c_int64),
+        ("dim", c_int32),
+        ("bits", c_int32),
+    )
+
+    @classmethod
+    def of(
+        cls,
+        values: NDArray[Any],
+        scales: NDArray[np.float32] | None,
+        centroid_ids: NDArray[np.uint16] | None,
+        centroids: NDArray[np.float32] | None,
+        offsets: NDArray[np.int64],
+        dim: int,
+        bits: int,
+    ) -> NativeTokens:
+        """Point to C-contiguous arrays, which must outlive the returned object.
+
+        Args:
+            values: (tokens, any) in the stored form.
+            scales: (tokens,); None for float16.
+            centroid_ids: (tokens,); None without a codebook.
+            centroids: (centroids, dim); None without a codebook.
+            offsets: (items + 1,).
+            dim: Size of a token.
+            bits: Bits per dimension: 16, 8, 4 or 2.
+        """
+        return cls(
+            _address(values),
+            _address(scales),
+            _address(centroid_ids),
+            _address(centroids),
+            _address(offsets),
+            len(offsets) - 1,
+            len(values),
+            0 if centroids is None else len(centroids),
+            dim,
+            bits,
+        )
+
+
+class _NativeQueries(Structure):
+    """The `maxsim_queries` structure of the kernel."""
+
+    _fields_ = (
+        ("tokens", c_void_p),
+        ("offsets", c_void_p),
+        ("count", c_int64),
+        ("are_regions", c_int32),
+    )
+
+
+class Queries:
+    """Queries in the layout that the kernel expects.
+
+    Attributes:
+        count: Number of queries.
+    """
+
+    def __init__(self, queries: Sequence[NDArray[np.float32]], *, are_regions: bool) -> None:
+        """Concatenate the queries.
+
+        Args:
+            queries: (tokens, dim) each; at least one.
+            are_regions: Whether the queries are regions, not words.
+        """
+        self.count = len(queries)
+        self._tokens = np.ascontiguousarray(
+            queries[0] if len(queries) == 1 else np.concatenate(queries), dtype=np.float32
+        )
+        self._offsets = np.cumsum([0, *map(len, queries)], dtype=np.int64)
+        self.native = _NativeQueries(
+            self._tokens.ctypes.data, self._offsets.ctypes.data, self.count, are_regions
+        )
+
+
+class Kernel:
+    """A loaded kernel library.
+
+    Attributes:
+        paths: Names of the code paths that this processor supports, fastest first.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        """Declare the library's functions."""
+        tokens, queries = POINTER(NativeTokens), POINTER(_NativeQueries)
+        self._score_rows = library.maxsim_score_rows
+        self._score_rows.argtypes = [tokens, queries, c_void_p, c_void_p, c_void_p, c_int32]
+        self._score_range = library.maxsim_score_range
+        self._score_range.argtypes = [
+            tokens, queries, c_int64, c_int64, c_void_p, c_int64, c_int32,
+        ]  # fmt: skip
+        self._round = library.maxsim_round
+        self._round.argtypes = [
+            c_void_p, c_void_p, c_void_p, c_int64, c_int32, c_int32, c_void_p,
+        ]  # fmt: skip
+        library.maxsim_path.restype = c_char_p
+        library.maxsim_path.argtypes = [c_int32]
+        self.paths: list[str] = []
+        while (name := library.maxsim_path(len(self.paths))) is not None:
+            self.paths.append(name.decode("ascii"))
+
+    def score_rows(
+        self,
+        tokens: NativeTokens,
+        queries: Queries,
+        rows: NDArray[np.int64],
+        row_offsets: NDArray[np.int64],
+        path: int = 0,
+    ) -> NDArray[np.float32]:
+        """Score the candidates of each query.
+
+        Args:
+            tokens: Tokens of the items.
+            queries: Queries of the other modality.
+            rows: Candidates of all queries, concatenated query by query.
+            row_offsets: (queries + 1,) where each query's begin and end.
+            path: Position in `paths`.
+
+        Returns:
+            (rows,) float32.
+
+        Raises:
+            KernelError: If a row does not exist or the store is damaged.
+        """
+        rows = np.ascontiguousarray(rows, dtype=np.int64)
+        scores = np.empty(len(rows), dtype=np.float32)
+        status = self._score_rows(
+            byref(tokens),
+            byref(queries.native),
+            rows.ctypes.data,
+            row_offsets.ctypes.data,
+            scores.ctypes.data,
+            path,
+        )
+        if status:
+            raise _problem(status)
+        return scores
+
+    def score_range(
+        self,
+        tokens: NativeTokens,
+        queries: Queries,
+        first: int,
+        scores: NDArray[np.float32],
+        path: int = 0,
+    ) -> None:
+        """Score the items from `first` on for all queries, in storage order.
+
+        Args:
+            tokens: Tokens of the items.
+            queries: Queries of the other modality.
+            first: Row of the first item.
+            scores: (queries, items) to be filled; its rows may lie apart.
+            path: Position in `paths`.
+
+        Raises:
+            KernelError: If a row does not exist or the store is damaged.
+        """
+        stride, item = scores.strides
+        assert item == scores.itemsize
+        end = first + scores.shape[1]
+        place, step = scores.ctypes.data, stride // item
+        status = self._score_range(
+            byref(tokens), byref(queries.native), first, end, place, step, path
+        )
+        if status:
+            raise _problem(status)
+
+    def round(
+        self,
+        vectors: NDArray[np.float32],
+        scales: NDArray[np.float32],
+        feedback: NDArray[np.float32] | None,
+        bits: int,
+    ) -> NDArray[np.int8]:
+        """Round vectors to levels; see `aladin_index.tokens.quantisation.round_to_levels`.
+
+        Args:
+            vectors: (n, dim).
+            scales: (n,).
+            feedback: (dim, dim), or None to round each value independently.
+            bits: 8, 4 or 2.
+
+        Returns:
+            (n, dim): of 8 bits the levels from -127 to 127, else places among the levels.
+        """
+        vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        scales = np.ascontiguousarray(scales, dtype=np.float32)
+        if feedback is not None:
+            feedback = np.ascontiguousarray(feedback, dtype=np.float32)
+        count, dim = vectors.shape
+        rounded = np.empty((count, dim), dtype=np.int8)
+        status = self._round(
+            vectors.ctypes.data,
+            scales.ctypes.data,
+            _address(feedback),
+            count,
+            dim,
+            bits,
+            rounded.ctypes.data,
+        )
+        if status:
+            raise _problem(status)
+        return rounded
+
+
+@cache
+def load_kernel() -> Kernel | None:
+    """Load the compiled kernel of the installation, and log which implementation is used.
+
+    Returns:
+        None where there is none, or one of another version of this package.
+    """
+    for path in sorted(Path(__file__).parent.glob(f"{LIBRARY_STEM}.*")):
+        try:
+            library = ctypes.CDLL(str(path))
+            interface = library.maxsim_interface()
+        except (OSError, AttributeError) as error:
+            logger.warning("re-ranking with torch: %s cannot be loaded (%s)", path.name, error)
+            return None
+        if interface != INTERFACE:
+            logger.warning(
+                "re-ranking with torch: %s has interface %d, expected %d; install again",
+                path.name, interface, INTERFACE,
+            )  # fmt: skip
+            return None
+        kernel = Kernel(library)
+        logger.info("re-ranking with the native kernel, %s", kernel.paths[0])
+        return kernel
+    logger.warning("re-ranking with torch: the native kernel was not compiled at installation")
+    return None
+
+
+def _address(array: NDArray[Any] | None) -> int | None:
+    return None if array is None else array.ctypes.data
+
+
+def _problem(status: int) -> Exception:
+    """Return the error for a status other than 0."""
+    if status == 4:
+        return MemoryError("the re-ranking kernel found no memory")
+    return KernelError(status)

@@ -234,19 +234,3 @@ int32_t maxsim_score_range(const maxsim_tokens *tokens, const maxsim_queries *qu
     free(prepared);
     return status;
 }
-
-int32_t maxsim_read_rows(const maxsim_tokens *tokens, const int64_t *rows, int64_t row_count,
-                         uint32_t *sum, int32_t path_wanted)
-{
-    const maxsim_path_table *path = find_path(path_wanted);
-    if (!path)
-        return MAXSIM_NO_SUCH_PATH;
-    *sum = 0;
-    for (int64_t i = 0; i < row_count; ++i) {
-        const maxsim_status status = check_row(tokens, rows[i]);
-        if (status)
-            return status;
-        *sum += path->read_item(tokens, rows[i]);
-    }
-    return MAXSIM_OK;
-}

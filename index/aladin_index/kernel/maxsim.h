@@ -16,7 +16,7 @@
 #endif
 
 /* Raised by one when a structure or a function below changes; the binding refuses another. */
-enum { MAXSIM_INTERFACE = 2 };
+enum { MAXSIM_INTERFACE = 3 };
 
 /* All items' tokens one after the other; item i has the tokens offsets[i] to offsets[i + 1]. */
 typedef struct {
@@ -65,11 +65,6 @@ MAXSIM_API int32_t maxsim_score_rows(const maxsim_tokens *tokens, const maxsim_q
 MAXSIM_API int32_t maxsim_score_range(const maxsim_tokens *tokens, const maxsim_queries *queries,
                                       int64_t first, int64_t end, float *scores, int64_t stride,
                                       int32_t path);
-
-/* Read the stored tokens of some rows and do no more with them: what scoring cannot be faster
- * than. The sum depends on every byte, so that no compiler leaves a read out. */
-MAXSIM_API int32_t maxsim_read_rows(const maxsim_tokens *tokens, const int64_t *rows,
-                                    int64_t row_count, uint32_t *sum, int32_t path);
 
 /* Round (count, dim) vectors to the levels of codes of 4 or 2 bits, or to whole numbers from -127 to
  * 127 (8 bits), each times its vector's scale. Given `feedback`, (dim, dim), an error of dimension

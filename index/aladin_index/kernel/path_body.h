@@ -1,10 +1,9 @@
 /* Scoring, written once for all instruction sets; included by each path after it has defined
  *
  *   LANES                  query tokens that are scored side by side
- *   vf, vi                 LANES floats, LANES int32
+ *   vf                     LANES floats
  *   vf_zero vf_set vf_load vf_store vf_add vf_mul vf_max vf_fma(a, b, c) = a * b + c
  *   vf_sum vf_largest      of all lanes
- *   vi_zero vi_add vi_load LANES int32
  *   widen_half(from, n, to)  float16 to float32
  *
  * and for products of integers, of which each lane takes STEP dimensions at a time,
@@ -28,7 +27,6 @@
 #include "levels.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -236,36 +234,6 @@ static void lay_out(int16_t *block, int64_t lane, const int32_t *integers, int64
         place_integer(block, at, lane, integers[at]);
 }
 
-static uint32_t add_up(const uint8_t *bytes, int64_t n)
-{
-    enum { STEP = sizeof(vi) };
-    vi sums[4] = {vi_zero(), vi_zero(), vi_zero(), vi_zero()};
-    int64_t at = 0;
-    for (; at + 4 * STEP <= n; at += 4 * STEP)
-        for (int i = 0; i < 4; ++i)
-            sums[i] = vi_add(sums[i], vi_load(bytes + at + i * STEP));
-    uint32_t words[STEP / 4], sum = 0;
-    const vi all = vi_add(vi_add(sums[0], sums[1]), vi_add(sums[2], sums[3]));
-    memcpy(words, &all, STEP);
-    for (size_t i = 0; i < STEP / 4; ++i)
-        sum += words[i];
-    for (; at < n; ++at)
-        sum += bytes[at];
-    return sum;
-}
-
-static uint32_t read_item(const maxsim_tokens *tokens, int64_t row)
-{
-    const int64_t start = tokens->offsets[row], count = tokens->offsets[row + 1] - start;
-    const int64_t bytes = stored_bytes(tokens);
-    uint32_t sum = add_up((const uint8_t *)tokens->values + start * bytes, count * bytes);
-    if (tokens->scales)
-        sum += add_up((const uint8_t *)(tokens->scales + start), count * 4);
-    if (tokens->centroid_ids)
-        sum += add_up((const uint8_t *)(tokens->centroid_ids + start), count * 2);
-    return sum;
-}
-
 const maxsim_path_table PATH = {
-    PATH_NAME, LANES, STEP, PATH_SUPPORTED, lay_out, multiply_centroids, score_item, read_item,
+    PATH_NAME, LANES, STEP, PATH_SUPPORTED, lay_out, multiply_centroids, score_item,
 };

@@ -39,8 +39,6 @@ OP float vf_largest(vf a)
 }
 
 OP vi vi_zero(void) { vi r; EACH(l) r.lane[l] = 0; return r; }
-OP vi vi_add(vi a, vi b) { EACH(l) a.lane[l] = (int32_t)((uint32_t)a.lane[l] + (uint32_t)b.lane[l]); return a; }
-OP vi vi_load(const void *p) { vi r; __builtin_memcpy(&r, p, sizeof r); return r; }
 
 enum { STEP = 2 };
 typedef int16_t number;

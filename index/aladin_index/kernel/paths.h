@@ -33,8 +33,6 @@ typedef struct {
     maxsim_status (*score_item)(const maxsim_tokens *tokens, const prepared_query *queries,
                                 int64_t query_count, int are_regions, int64_t row, int64_t next,
                                 float *scratch, float *scores, int64_t stride);
-    /* Add up the bytes of one item, in some order. */
-    uint32_t (*read_item)(const maxsim_tokens *tokens, int64_t row);
 } maxsim_path_table;
 
 /* Item tokens that are decoded and scored together: so many sums of a block are in registers. */

@@ -13,9 +13,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from aladin_index.search.backend import Collection
+from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError

@@ -13,6 +13,7 @@ from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.search_width import choose_search_width
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, FidelityPoint, Tuning
+from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.fidelity import (
     ExhaustiveTops,
@@ -23,7 +24,6 @@ from aladin_index.measure.fidelity import (
     stored_queries,
     two_stage_ms,
 )
-from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.search.live_collection import StoredCollection
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel

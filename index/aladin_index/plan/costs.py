@@ -10,8 +10,14 @@ import numpy as np
 
 from aladin_index.ann.ann_index import training_vectors
 from aladin_index.ann.first_stages import ann_options, fitting_factories
-from aladin_index.plan.constants import Constants, FileConstants, FirstStageConstants, FormConstants
-from aladin_index.plan.workload import Workload
+from aladin_index.plan.constants import (
+    Constants,
+    EngineConstants,
+    FileConstants,
+    FirstStageConstants,
+    FormConstants,
+)
+from aladin_index.plan.workload import Latency, Workload
 from aladin_index.tokens.codec import CODE_BITS, TokenCodec
 from aladin_network.errors import ConfigError
 
@@ -26,6 +32,7 @@ _WORDS_AT_A_TIME = 16
 
 _EMBEDDING_VALUE_BYTES = 4
 _OFFSET_BYTES = 8
+_PAGE_BYTES = 4096
 
 
 class PlannedFirstStage(NamedTuple):
@@ -253,3 +260,40 @@ def build_time(
         * threads
         / workload.machine_cores,
     )
+
+
+def search_latency(
+    workload: Workload, stage: PlannedFirstStage, resident: float, constants: Constants
+) -> Latency:
+    """Estimate the time of a single search."""
+    around = constants.search
+    seconds = (
+        search_s(stage, workload, constants.first_stage)
+        + align_s(workload, constants.forms[workload.token_dtype])
+        + around.around_s
+    )
+    # Each candidate, and each row that is compared exactly, is on separate pages.
+    pages = workload.candidates * _pages_of(token_bytes(workload))
+    pages += compared_rows(stage, workload) * _pages_of(embedding_bytes(workload))
+    missing_s = (1 - resident) * pages * around.page_s
+    return Latency.spread_by(seconds + missing_s, around.spread)
+
+
+def _pages_of(size: int) -> float:
+    """Return the mean number of pages that a block of bytes at a random offset spans."""
+    return 1 + (size - 1) / _PAGE_BYTES
+
+
+def engine_item_bytes(workload: Workload, engine: EngineConstants) -> float:
+    """Return the bytes per item in the vector database, without its place in the index."""
+    tokens = token_bytes(workload) * engine.token_expansion
+    return embedding_bytes(workload) + tokens + engine.item_bytes
+
+
+def graph_growth(items: int, engine: EngineConstants) -> float:
+    """Return the growth factor of searching and extending a graph since the measurement.
+
+    Both take a time that grows with the logarithm of its size (Malkov and Yashunin, 2018,
+    section 4.2).
+    """
+    return math.log(max(items, 2)) / math.log(engine.items)

@@ -9,21 +9,22 @@ tokens come with them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from aladin_index.plan.constants import Constants, EngineConstants, Measurements
+from aladin_index.plan.constants import Constants, MeasuredRun, Measurements
 from aladin_index.plan.costs import (
     BuildTime,
     IndexSizes,
     PlannedFirstStage,
     align_s,
     build_time,
-    compared_rows,
-    embedding_bytes,
+    engine_item_bytes,
     first_stage_of,
+    graph_growth,
     index_sizes,
-    search_s,
+    search_latency,
     token_bytes,
     training_bytes,
 )
@@ -37,8 +38,6 @@ from aladin_index.plan.workload import (
     waiting,
 )
 
-_PAGE_BYTES = 4096
-
 # Milvus's `dataCoord.segment.maxSize`; segments are never larger.
 SEGMENT_BYTES = 2**30
 # Milvus moves segments away from a node whose memory is more than 90 % full
@@ -49,6 +48,9 @@ USABLE_MEMORY = 0.8
 ROUND_TRIP_S = 0.0005
 # Coordinators, proxies, etcd and the object storage, each with a replica for failover.
 OTHER_MACHINES = 3
+
+# Largest accepted relative deviation of a plan from the measurement.
+TOLERANCE = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,7 @@ def plan_embedded(workload: Workload, constants: Constants) -> EmbeddedPlan:
     least = constants.process.serving_bytes + sizes.first_stage
     paged = sizes.embeddings + sizes.tokens
     resident = min(1.0, max(0.0, (workload.machine_memory_bytes - least) / paged))
-    search = _search(workload, stage, resident, constants)
+    search = search_latency(workload, stage, resident, constants)
     # The time of encoding varies as little as that of searching.
     encoding = Latency.spread_by(constants.encoding.text_s, constants.search.spread)
     alone = encoding.then(search)
@@ -139,28 +141,6 @@ def plan_embedded(workload: Workload, constants: Constants) -> EmbeddedPlan:
         machines=machines,
         problem="; ".join(problems) or None,
     )
-
-
-def _search(
-    workload: Workload, stage: PlannedFirstStage, resident: float, constants: Constants
-) -> Latency:
-    """Estimate the time of a single search."""
-    around = constants.search
-    seconds = (
-        search_s(stage, workload, constants.first_stage)
-        + align_s(workload, constants.forms[workload.token_dtype])
-        + around.around_s
-    )
-    # Each candidate, and each row that is compared exactly, is on separate pages.
-    pages = workload.candidates * _pages_of(token_bytes(workload))
-    pages += compared_rows(stage, workload) * _pages_of(embedding_bytes(workload))
-    missing_s = (1 - resident) * pages * around.page_s
-    return Latency.spread_by(seconds + missing_s, around.spread)
-
-
-def _pages_of(size: int) -> float:
-    """Return the mean number of pages that a block of bytes at a random offset spans."""
-    return 1 + (size - 1) / _PAGE_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,13 +193,13 @@ def plan_cluster(workload: Workload, constants: Constants, embedded: EmbeddedPla
             database.
     """
     engine = constants.engine
-    item_bytes = _item_bytes(workload, engine)
+    item_bytes = engine_item_bytes(workload, engine)
     segment_items = max(1, min(int(SEGMENT_BYTES / item_bytes), workload.items))
     segments = math.ceil(workload.items / segment_items)
     memory = round(workload.items * (item_bytes + engine.vector_overhead_bytes))
 
     load = workload.queries_per_s / workload.replicas  # of a replica
-    growth = _growth(segment_items, engine)
+    growth = graph_growth(segment_items, engine)
     segment_s = engine.segment_s * growth
     tokens_s = workload.candidates * token_bytes(workload) * engine.byte_s
     service_s = (
@@ -277,21 +257,6 @@ def _too_slow(workload: Workload, alone: Latency) -> str:
     return f"a query takes more than {workload.p95_ms:g} ms (p95) on any number of query nodes"
 
 
-def _item_bytes(workload: Workload, engine: EngineConstants) -> float:
-    """Return the bytes per item in the vector database, without its place in the index."""
-    tokens = token_bytes(workload) * engine.token_expansion
-    return embedding_bytes(workload) + tokens + engine.item_bytes
-
-
-def _growth(items: int, engine: EngineConstants) -> float:
-    """Return the growth factor of searching and extending a graph since the measurement.
-
-    Both take a time that grows with the logarithm of its size (Malkov and Yashunin, 2018,
-    section 4.2).
-    """
-    return math.log(max(items, 2)) / math.log(engine.items)
-
-
 @dataclass(frozen=True, kw_only=True)
 class CapacityPlan:
     """Requirements of a workload.
@@ -330,3 +295,55 @@ def make_plan(workload: Workload, constants: Constants, measurements: Measuremen
         checked_items=checked,
         basis="checked" if checked and workload.items <= checked[-1] else "extrapolated",
     )
+
+
+class Compared(NamedTuple):
+    """One value of one index, planned and measured.
+
+    Attributes:
+        items: Number of items of the index.
+        name: Name of the value, with its unit.
+        planned: Expected value.
+        measured: Measured value.
+    """
+
+    items: int
+    name: str
+    planned: float
+    measured: float
+
+    @property
+    def ratio(self) -> float:
+        """Planned value divided by the measured value."""
+        return self.planned / self.measured
+
+    @property
+    def within(self) -> bool:
+        """Whether the deviation is at most `TOLERANCE` of the measured value."""
+        return abs(self.ratio - 1) <= TOLERANCE
+
+
+def compare(constants: Constants, measurements: Measurements) -> list[Compared]:
+    """Plan each measured index, and compare the values."""
+    return [each for run in measurements.runs for each in _compared(constants, run)]
+
+
+def _compared(constants: Constants, run: MeasuredRun) -> Iterator[Compared]:
+    workload = Workload(
+        items=run.items,
+        token_dtype=run.token_dtype,
+        generations=1,
+        machine_memory_bytes=constants.machine.memory_bytes,
+        # Times are for the number of threads of the measurement.
+        machine_cores=constants.machine.threads,
+    )
+    plan = plan_embedded(workload, constants)
+    for name, planned, measured in (
+        ("disk_bytes", plan.disk_bytes, run.disk_bytes),
+        ("serving_bytes", plan.memory_bytes, run.serving_bytes),
+        ("building_bytes", plan.build_memory_bytes, run.building_bytes),
+        ("build_s", plan.build.indexing_s, run.build_s),
+        ("p50_s", plan.search.p50_s, run.p50_s),
+        ("p95_s", plan.search.p95_s, run.p95_s),
+    ):
+        yield Compared(run.items, name, planned, measured)

@@ -14,8 +14,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection
-from aladin_index.search.query import EncodedQuery
+from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.results import Box, Evidence
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
 from aladin_index.ann.retrieval import FirstStage, exact_search, retrieve
-from aladin_index.changes.snapshot import CollectionChanges
+from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection
@@ -288,13 +289,14 @@ class LiveItems(NamedTuple):
         """Return the result of `by_id` for each id."""
         return [self.by_id(item_id) for item_id in ids]
 
-    def rows_by_id(self) -> dict[str, int]:
-        """Return the row of every live id; reads all items."""
-        rows = self.base.rows_by_id()
+    def ids(self) -> Iterator[tuple[str, int]]:
+        """Yield the id and the row of every live item; those of the generation come first."""
         if self.changes is None:
-            return rows
-        live = self.changes.is_live
-        return {item_id: row for item_id, row in (*rows.items(), *self.changes.ids()) if live(row)}
+            yield from self.base.ids()
+            return
+        for item_id, row in chain(self.base.ids(), self.changes.ids()):
+            if self.changes.is_live(row):
+                yield item_id, row
 
 
 def _merge(

@@ -13,9 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.items.filters import Exists, Filter, leaves
-from aladin_index.search.backend import Collection, Ordered, SearchBackend, SecondStageQuery
+from aladin_index.search.backend import (
+    Collection,
+    EncodedQuery,
+    Ordered,
+    SearchBackend,
+    SecondStageQuery,
+)
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import AladinError
 from aladin_network.scoring.fusion import DirectionFusion

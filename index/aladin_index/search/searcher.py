@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection, SearchBackend, SecondStageQuery
+from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
 from aladin_index.search.retrieval import Found, Ranking, ValidSearch, find_unknown_fields, retrieve

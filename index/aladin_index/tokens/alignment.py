@@ -21,7 +21,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.kernel.binding import Kernel, KernelError, Queries, load_kernel
+from aladin_index.kernel import Kernel, KernelError, Queries, load_kernel
 from aladin_index.tokens.store import TokenBlock, TokenStore
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import Modality, NullProgress, Progress

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 from aladin_index.tokens.quantisation import (
     Bits,
     ErrorFeedback,

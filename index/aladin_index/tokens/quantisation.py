@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.kernel.binding import load_kernel
+from aladin_index.kernel import load_kernel
 
 # Share of the mean square that is added in all directions: future queries differ slightly from
 # those of the sample. Measured on Flickr8k, 0.003 to 0.03 give the same results.

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.format.npy import map_npy
-from aladin_index.kernel.binding import NativeTokens
+from aladin_index.kernel import NativeTokens
 from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_network.errors import IndexCorruptError, ShapeError

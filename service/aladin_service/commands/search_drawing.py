@@ -10,7 +10,7 @@ from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
 
 if TYPE_CHECKING:
-    from aladin_index.search.query import EncodedQuery
+    from aladin_index.search.backend import EncodedQuery
     from aladin_index.search.results import SearchAnswer
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_service.client import AladinClient, Search

@@ -11,9 +11,8 @@ from typing import NamedTuple
 from PIL import Image
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection
+from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.evidence import region_boxes, score_pair
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import Box
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import ImageError, InputError, UnknownItemError

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.measure.publish_entries import store_calibration
 from aladin_index.search.backend import Collection, SecondStageQuery
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import (

@@ -8,8 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from aladin_index.plan.check import TOLERANCE
-from aladin_index.plan.plan import CapacityPlan
+from aladin_index.plan.plan import TOLERANCE, CapacityPlan
 from aladin_index.plan.workload import Latency
 
 _HOUR_S = 3600.0

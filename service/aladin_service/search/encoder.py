@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from aladin_index.encode.item_encoders import ImageReader, check_detector
-from aladin_index.search.query import EncodedQuery
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.base import ImageInput

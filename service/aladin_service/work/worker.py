@@ -16,7 +16,7 @@ from typing import Generic, Literal, TypeVar
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.encode.add import ItemChanger
 from aladin_index.engines.guard import OnCall, ignore_call
-from aladin_index.search.query import EncodedQuery
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError

@@ -1,20 +1,20 @@
 """The quick form of the comparison of FAISS indexes."""
 
 import json
-import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+import pytest
+
+from benchmarks.search import ann_factories
 
 
-def test_quick_prints_what_was_measured() -> None:
-    command = [sys.executable, "-m", "benchmarks.search.ann_factories", "--quick", "--json"]
+def test_quick_prints_what_was_measured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = ["--factories", "Flat;IVF32,PQ256x4fs;HNSW16,Flat"]
-    done = subprocess.run(
-        [*command, *options], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    figures = json.loads(done.stdout)
+    monkeypatch.setattr(sys, "argv", ["ann_factories", "--quick", "--json", *options])
+    ann_factories.main()
+    figures = json.loads(capsys.readouterr().out)
     assert (figures["items"], figures["candidates"]) == (3000, 100)
     flat, lists, graph = figures["factories"]
     assert [each["factory"] for each in (flat, lists, graph)] == options[1].split(";")

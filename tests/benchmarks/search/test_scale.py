@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.faiss_library import faiss
 from aladin_index.format.manifest import AnnEntry
 from benchmarks.lib.measuring import ratio, time_in_turn
 from benchmarks.search.searches import raw_parameters

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from aladin_index.ann import faiss_library
+from aladin_index import ann
 from aladin_index.ann.ann_index import AnnIndex, build_ann, check_factory
 from aladin_index.ann.file import write_ann
 from aladin_index.ann.retrieval import exact_search
@@ -146,12 +146,12 @@ def test_progress_counts_the_vectors() -> None:
 def test_torch_is_imported_before_faiss_and_in_one_place() -> None:
     """With both CUDA builds installed, the libraries of the one that comes first win."""
 
-    folder = Path(faiss_library.__file__).parent
+    folder = Path(ann.__file__).parent
     importing = [
         path
         for path in folder.rglob("*.py")
         if re.search(r"^\s*import faiss", path.read_text(), re.MULTILINE)
     ]
-    assert [path.name for path in importing] == ["faiss_library.py"]
+    assert [path.name for path in importing] == ["__init__.py"]
     source = importing[0].read_text()
     assert source.index("\nimport torch") < source.index("\nimport faiss")

@@ -29,9 +29,9 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.merge import merge_indexes
+from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.measure.publish_entries import store_calibration
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration, sample_photos, write_calibration
@@ -299,7 +299,7 @@ def test_only_so_many_photos_are_in_memory_at_a_time(
             return Encoding(embedding, embedding[:, None, :], mask)
 
     form = ShardFormat(embedding_dim=2, codec=TokenCodec("int8", 2))
-    monkeypatch.setattr("aladin_index.build.shard_encoding.item_encoder", lambda *_: Fake())
+    monkeypatch.setattr("aladin_index.build.shards.item_encoder", lambda *_: Fake())
     monkeypatch.setattr("aladin_index.build.shards.ShardFormat.of", lambda *_: form)
     items = (TextItem(id=str(row), text="words") for row in range(20_000))
     settings = BuildSettings(batch_size=50, ann="exact")

@@ -56,9 +56,9 @@ def test_a_snapshot_stays_as_it_was(root: Path, checkpoint: Checkpoint, made_up:
         writer.delete("images", ["a"])
         two = index.side("images")
         assert [side.count for side in (before, one, two)] == [3, 5, 5]
-        assert before.items.rows_by_id() == {"a": 0, "b": 1, "c": 2}
-        assert one.items.rows_by_id() == {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}
-        assert two.items.rows_by_id() == {"b": 1, "c": 2, "e": 4, "d": 5, "f": 6}
+        assert dict(before.items.ids()) == {"a": 0, "b": 1, "c": 2}
+        assert dict(one.items.ids()) == {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}
+        assert dict(two.items.ids()) == {"b": 1, "c": 2, "e": 4, "d": 5, "f": 6}
         assert one.items.by_id("d").metadata == {"n": 4}
         assert two.items.by_id("d").metadata == {"n": 6}
         assert (one.items.by_id("f"), two.items.by_id("a")) == (None, None)
@@ -131,7 +131,7 @@ def test_a_medium_that_is_mounted_for_reading_is_read_without_a_trace(
 
     monkeypatch.setattr(os, "statvfs", read_only)
     with open_index(root, checkpoint=checkpoint) as index:
-        assert index.side("images").items.rows_by_id().keys() == set("abcd")
+        assert dict(index.side("images").items.ids()).keys() == set("abcd")
         assert [path.name for path in (root / "changes" / "000001").iterdir()] == ["images.sqlite"]
 
 
@@ -236,15 +236,15 @@ def test_a_database_that_was_replaced_is_read_from_the_start(
         writer.add("images", made_up(["e", "f"]), "error")
         writer.delete("images", ["a"])
         before = index.side("images")
-        assert before.items.rows_by_id() == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
+        assert dict(before.items.ids()) == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
         for kept in (True, False):
             (root / "changes").rename(tmp_path / f"moved {kept}")
             if kept:
                 shutil.copytree(backup, root / "changes")
             known = {"a": 0, "b": 1, "c": 2} | ({"d": 3} if kept else {})
-            assert index.side("images").items.rows_by_id() == known
+            assert dict(index.side("images").items.ids()) == known
             writer.add("images", made_up([f"g {kept}"]), "error")
-            assert f"g {kept}" in index.side("images").items.rows_by_id()
+            assert f"g {kept}" in dict(index.side("images").items.ids())
         # What began before goes on with what it began with.
-        assert before.items.rows_by_id() == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
+        assert dict(before.items.ids()) == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
         assert before.count == 5

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann import faiss
 
 
 class FakeCopy:
@@ -34,7 +34,7 @@ class FakeCopy:
 
 
 class FakeFaissCard:
-    """The part of the module that `aladin_index.devices.faiss_card` uses."""
+    """The part of the module that `aladin_index.devices.first_stages` uses."""
 
     IndexIVFFlat = faiss.IndexIVFFlat
     IndexIVFScalarQuantizer = faiss.IndexIVFScalarQuantizer

@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from aladin_index.devices.search_device import DeviceHealth, GuardedSecondStage, SearchDevice
-from aladin_index.devices.torch_stages import TorchAlignment
+from aladin_index.devices.search_device import (
+    DeviceHealth,
+    GuardedSecondStage,
+    SearchDevice,
+    TorchAlignment,
+)
 from aladin_index.generations.reader import open_index
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.searcher import TwoStageSearcher

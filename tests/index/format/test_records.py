@@ -19,7 +19,7 @@ from aladin_index.format.records import (
     store_evaluation,
 )
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.verify import verify_index
 from aladin_network.errors import IndexCorruptError, IndexMismatchError, IndexWriteError
 

@@ -12,9 +12,9 @@ from aladin_index.format.layout import CURRENT, generation_folder
 from aladin_index.format.manifest import MANIFEST, read_manifest
 from aladin_index.format.records import Evaluation, evaluations_file, store_evaluation
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import DamagedFile, read_history
 from aladin_index.generations.info import ItemCounts, count_items, disk_use
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_network.errors import IndexNotReadyError
 
@@ -128,7 +128,7 @@ def test_built_added_deleted_and_live_add_up(
     def counts() -> ItemCounts:
         with open_index(root) as index:
             counted = count_items(index.side("images"))
-            assert counted.live == len(index.side("images").items.rows_by_id())
+            assert counted.live == len(dict(index.side("images").items.ids()))
         assert counted.built + counted.added - counted.deleted == counted.live
         return counted
 

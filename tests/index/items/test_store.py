@@ -53,7 +53,7 @@ def test_items_come_back_as_they_were(tmp_path: Path) -> None:
     assert (photo.size_px, text.size_px) == ((640, 480), None)
     assert store.by_id("none") is None
     assert store.by_id("\ud800") is None
-    assert store.rows_by_id() == {"ü/1": 0, "2": 1}
+    assert dict(store.ids()) == {"ü/1": 0, "2": 1}
     store.close()
 
 

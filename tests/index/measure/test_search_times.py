@@ -3,8 +3,8 @@ import torch
 
 from aladin_index.measure.curve_points import search_times
 from aladin_index.measure.evaluate import EvaluationQueries
+from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import SearchAnswer, TookMs
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import NullProgress, Target

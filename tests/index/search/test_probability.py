@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from aladin_index.format.disk import only_builder
+from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.search.backend import Ordered
 from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_index.search.retrieval import QueryPool, Ranking, ValidSearch, find_pool

@@ -6,7 +6,7 @@ import torch
 from numpy.typing import NDArray
 
 import aladin_index.tokens.alignment
-from aladin_index.kernel.binding import load_kernel
+from aladin_index.kernel import load_kernel
 from aladin_index.tokens.alignment import (
     alignment_of_queries,
     alignment_with_all,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from aladin_index.kernel.binding import load_kernel
+from aladin_index.kernel import load_kernel
 from aladin_index.tokens import quantisation as rounding
 from aladin_index.tokens.quantisation import LEVELS, ErrorFeedback, round_to_levels
 

@@ -120,7 +120,7 @@ def test_tars_make_the_index_that_their_photos_make(
 ) -> None:
     with open_index(indexed_tars) as found, open_index(index_folder) as expected:
         side, other = found.side("images"), expected.side("images")
-        rows, others = side.items.rows_by_id(), other.items.rows_by_id()
+        rows, others = dict(side.items.ids()), dict(other.items.ids())
         assert rows.keys() == others.keys()
         for item_id, row in rows.items():
             item = side.items.by_rows([row])[0]

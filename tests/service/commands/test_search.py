@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from aladin_index.generations.info import describe
-from aladin_index.measure.publish_entries import store_calibration
+from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration
 from aladin_service.cli import app
 from aladin_service.evidence.png import read_evidence

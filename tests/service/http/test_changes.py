@@ -21,7 +21,7 @@ from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
+from aladin_index.generations.published import rollback_index
 from aladin_service.intake.sources import image_items, text_items
 
 pytestmark = pytest.mark.anyio

@@ -21,8 +21,7 @@ from aladin_index.format.layout import generation_folder
 from aladin_index.format.manifest import FidelityPoint, Tuning, read_manifest
 from aladin_index.format.records import Evaluation, store_evaluation
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
-from aladin_index.measure.publish_entries import publish_entries
+from aladin_index.generations.published import publish_entries, rollback_index
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import OverloadedError
 from aladin_service.http.access.policy import make_policy

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from aladin_index.generations.info import describe
-from aladin_index.measure.publish_entries import store_calibration
+from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, TextLengths
 
 pytestmark = pytest.mark.anyio

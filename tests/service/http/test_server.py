@@ -8,41 +8,71 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
 
+@dataclass(frozen=True)
+class Served:
+    """``aladin serve`` in a process of its own.
+
+    Attributes:
+        url: Where it listens.
+        process: Its process.
+        log: File with everything that it writes to standard error.
+        output: File with everything that it writes to standard output.
+    """
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    output: Path
+
+
+@contextmanager
+def started(
+    index: Path, folder: Path, *options: str, program: Sequence[str | Path] = ()
+) -> Generator[Served]:
+    """Run ``aladin serve`` on a free port of 127.0.0.1; yields once it listens."""
+    program = program or [sys.executable, "-m", "aladin_service"]
+    command = [*program, "serve", index, "--port", "0", *options]
+    log, output = folder / "log", folder / "output"
+    with log.open("wb") as messages, output.open("wb") as data:
+        process = subprocess.Popen(command, stdout=data, stderr=messages)
+    try:
+        until = time.monotonic() + 60
+        while True:
+            said = log.read_text(encoding="utf-8")
+            found = re.search(r"search page: (http://\S+);", said)
+            if found is not None:
+                break
+            assert process.poll() is None and time.monotonic() < until, said
+            time.sleep(0.1)
+        yield Served(found[1], process, log, output)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=30)
+
+
 @pytest.fixture(scope="module")
-def server(index_folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The URL of ``aladin serve`` on a free port of 127.0.0.1, and its process."""
-    process = subprocess.Popen(
-        [Path(sys.executable).with_name("aladin"), "serve", index_folder, "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        found = re.search(r"listening on (http://127\.0\.0\.1:\d+)", line)
-        if found:
-            yield found[1], process
-            break
-    else:
-        pytest.fail("the service ended before it listened")
-    process.send_signal(signal.SIGINT)
-    stdout, log = process.communicate(timeout=30)
-    assert process.returncode == 0
-    assert stdout == ""  # its log is talk, not data
-    assert "Traceback" not in log  # whatever the clients did
+def server(index_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The installed command; what its clients do shows in its log and its exit status."""
+    command = [Path(sys.executable).with_name("aladin")]
+    with started(index_folder, tmp_path_factory.mktemp("server"), program=command) as served:
+        yield served
+    assert served.process.returncode == 0
+    assert served.output.read_bytes() == b""  # its log is no data
+    assert "Traceback" not in served.log.read_text(encoding="utf-8")  # whatever the clients did
 
 
-def test_many_clients_at_once_good_and_bad(server: tuple[str, subprocess.Popen[str]]) -> None:
-    url, process = server
+def test_many_clients_at_once_good_and_bad(server: Served) -> None:
+    url, process = server.url, server.process
 
     def ask(number: int) -> int:
         body = {"text": "a dog" if number % 2 else ""}
@@ -55,9 +85,9 @@ def test_many_clients_at_once_good_and_bad(server: tuple[str, subprocess.Popen[s
 
 
 def test_answers_are_not_held_back_by_the_kernel(
-    server: tuple[str, subprocess.Popen[str]],
+    server: Served,
 ) -> None:
-    url, _ = server
+    url = server.url
     with httpx.Client(base_url=url) as client:
         took_s: list[float] = []
         for _ in range(20):
@@ -69,9 +99,9 @@ def test_answers_are_not_held_back_by_the_kernel(
 
 
 def test_a_client_that_sends_far_too_much_gets_its_answer(
-    server: tuple[str, subprocess.Popen[str]],
+    server: Served,
 ) -> None:
-    url, process = server
+    url, process = server.url, server.process
     declared = httpx.post(
         f"{url}/v1/search/texts", files={"image": b"\0" * (40 * 2**20)}, timeout=60
     )
@@ -89,9 +119,9 @@ def test_a_client_that_sends_far_too_much_gets_its_answer(
 
 
 def test_a_client_that_hangs_up_in_the_middle_harms_nobody(
-    server: tuple[str, subprocess.Popen[str]],
+    server: Served,
 ) -> None:
-    url, process = server
+    url, process = server.url, server.process
 
     def break_off() -> Iterator[bytes]:
         yield b'{"text": "a d'
@@ -109,47 +139,26 @@ def test_a_client_that_hangs_up_in_the_middle_harms_nobody(
     assert process.poll() is None
 
 
-def test_the_log_names_the_page_first_and_the_description_second(
-    index_folder: Path, tmp_path: Path
-) -> None:
-    with started(index_folder, tmp_path / "log") as (url, log):
-        lines = log.read_text(encoding="utf-8").splitlines()
-        assert httpx.get(url).headers["content-type"].startswith("text/html")
+def test_the_log_names_the_page_first_and_the_description_second(server: Served) -> None:
+    url = server.url
+    log = server.log.read_text(encoding="utf-8")
+    lines = log.splitlines()
+    assert httpx.get(url).headers["content-type"].startswith("text/html")
     (line,) = [line for line in lines if "search page: " in line]
     assert line.endswith(f"search page: {url}; HTTP API: {url}/docs")
+    assert f"listening on {url}" in log
 
 
 def test_where_it_is_asked_to_it_waits_for_an_index(index_folder: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     index.mkdir()
-    with started(index, tmp_path / "log", "--wait") as (url, log):
-        assert httpx.get(f"{url}/readyz").status_code == 503
-        assert "no index here" in log.read_text(encoding="utf-8")
+    with started(index, tmp_path, "--wait") as served:
+        assert httpx.get(f"{served.url}/readyz").status_code == 503
+        assert "no index here" in served.log.read_text(encoding="utf-8")
         for name in ("model", "generations"):
             shutil.copytree(index_folder / name, index / name)
         shutil.copy(index_folder / "CURRENT", index / "CURRENT")
         until = time.monotonic() + 60
-        while httpx.get(f"{url}/readyz").status_code != 200:
-            assert time.monotonic() < until, log.read_text(encoding="utf-8")
+        while httpx.get(f"{served.url}/readyz").status_code != 200:
+            assert time.monotonic() < until, served.log.read_text(encoding="utf-8")
             time.sleep(0.1)
-
-
-@contextmanager
-def started(index: Path, log: Path, *options: str) -> Generator[tuple[str, Path]]:
-    """Run ``aladin serve`` on a free port; yields its URL and log once it listens."""
-    command = [sys.executable, "-m", "aladin_service", "serve", index, "--port", "0", *options]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-    try:
-        until = time.monotonic() + 60
-        while True:
-            said = log.read_text(encoding="utf-8")
-            found = re.search(r"search page: (http://\S+);", said)
-            if found is not None:
-                break
-            assert process.poll() is None and time.monotonic() < until, said
-            time.sleep(0.1)
-        yield found[1], log
-    finally:
-        process.terminate()
-        process.wait(timeout=30)

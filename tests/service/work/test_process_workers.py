@@ -28,7 +28,7 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.manifest import read_manifest, write_manifest
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.generations.writer import publish_generation
 from aladin_index.search.options import SearchOptions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from aladin_index.engines.client import (
     EngineItem,
     EngineOptions,
     EngineQuery,
+    FormCache,
     FoundItem,
 )
 from aladin_index.engines.milvus.collections import (
@@ -81,8 +81,7 @@ class MilvusEngine:
         self._location = location
         self._names = CollectionNames(location.name)
         self._consistency = Consistency(location.url, location.consistency)
-        self._forms_lock = threading.Lock()
-        self._forms: dict[str, CollectionForm] = {}
+        self._forms = FormCache[CollectionForm]()
 
     @property
     def kind(self) -> str:
@@ -123,8 +122,7 @@ class MilvusEngine:
             raise EngineError(ENGINE, f"generation {generation} of {name!r} is live")
         for part in PARTS:
             drop(self._connection, self._names.of(generation, part))
-            with self._forms_lock:
-                self._forms.pop(self._names.of(generation, part), None)
+            self._forms.forget(self._names.of(generation, part))
 
     def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
         """Store a generation's record, replacing the previous one."""
@@ -298,16 +296,14 @@ class MilvusEngine:
 
     def _form(self, collection: str) -> CollectionForm:
         """Return the form of a collection, which never changes."""
-        with self._forms_lock:
-            form = self._forms.get(collection)
-        if form is None:
+
+        def read() -> CollectionForm:
             described = self._connection.call(
                 lambda client: client.describe_collection(collection, **ONCE)
             )
-            form = CollectionForm.read(described["description"])
-            with self._forms_lock:
-                self._forms[collection] = form
-        return form
+            return CollectionForm.read(described["description"])
+
+        return self._forms.get(collection, read)
 
 
 def _one_of(keys: Sequence[str]) -> str:

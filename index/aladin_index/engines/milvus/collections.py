@@ -7,7 +7,6 @@ is just being replaced, and reads it again.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import time
@@ -18,6 +17,7 @@ from typing import Any
 from aladin_index.engines.milvus.connection import ENGINE, ONCE, MilvusConnection
 from aladin_index.engines.milvus.index_kinds import INDEXED_ROWS
 from aladin_index.engines.milvus.rows import KEY, MAX_TEXT_BYTES
+from aladin_index.engines.record import piece_texts, pieces_of_texts
 from aladin_network.errors import EngineError
 
 # A collection of a billion items takes hours to index; after this time it is an error.
@@ -168,8 +168,7 @@ def write_record(
     Raises:
         EngineError: If it exceeds the size of one request.
     """
-    pieces = {name: base64.b64encode(piece).decode("ascii") for name, piece in record.items()}
-    whole = json.dumps(pieces)
+    whole = json.dumps(piece_texts(record))
     texts = [whole[at : at + MAX_TEXT_BYTES] for at in range(0, len(whole), MAX_TEXT_BYTES)]
     if len(texts) > _MOST_TEXTS:
         most = _MOST_TEXTS * MAX_TEXT_BYTES
@@ -218,7 +217,6 @@ def read_record(connection: MilvusConnection, collection: str) -> dict[str, byte
         parts = found[: found[0][_COUNT]]
         whole = "".join(row[_TEXT] for row in parts)
         if hashlib.sha256(whole.encode("ascii")).hexdigest() == found[0][_DIGEST]:
-            pieces: dict[str, str] = json.loads(whole)
-            return {name: base64.b64decode(piece) for name, piece in pieces.items()}
+            return pieces_of_texts(json.loads(whole))
         time.sleep(_WAIT_S)
     raise EngineError(ENGINE, f"the record in {collection} is incomplete")

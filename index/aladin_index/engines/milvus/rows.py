@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aladin_index.engines.client import CollectionSchema, EngineItem
+from aladin_index.engines.client import CollectionSchema, EngineItem, messages_of
 from aladin_index.engines.filter_fields import (
     field_key,
     filter_fields,
@@ -253,17 +253,7 @@ def _too_large(entry: EngineItem, what: str, most: int, found: int) -> InputErro
 
 def batches(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
     """Yield rows in batches that fit in one message, in the given order."""
-    batch: list[Mapping[str, Any]] = []
-    size = 0
-    for row in rows:
-        row_bytes = sum(_size(value) for value in row.values())
-        if batch and (size + row_bytes > _BATCH_BYTES or len(batch) == _BATCH_ROWS):
-            yield batch
-            batch, size = [], 0
-        batch.append(row)
-        size += row_bytes
-    if batch:
-        yield batch
+    return messages_of(rows, lambda row: sum(map(_size, row.values())), _BATCH_BYTES, _BATCH_ROWS)
 
 
 def parts_of(keys: Sequence[str], most: int = _KEYS_AT_A_TIME) -> Iterator[Sequence[str]]:

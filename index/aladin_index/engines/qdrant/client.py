@@ -1,16 +1,19 @@
-"""Client of Qdrant: the collections of one index, in any kind of store.
+"""Client of Qdrant: the collections of one index, on a server or in a folder of this process.
 
 The record collection of a generation has one point for the record, and one point per collection
 with the codec of its tokens, without which items cannot be read or written.
+
+Qdrant permits one client at a time per folder. A service has one client for searches and one for
+writes, possibly of the same folder: they share its store.
 """
 
 from __future__ import annotations
 
-import base64
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from aladin_index.engines.client import (
     PARTS,
@@ -18,7 +21,9 @@ from aladin_index.engines.client import (
     CollectionSchema,
     EngineFirstStage,
     EngineItem,
+    EngineOptions,
     EngineQuery,
+    FormCache,
     FoundItem,
     Part,
 )
@@ -33,9 +38,17 @@ from aladin_index.engines.qdrant.points import (
     number_paths,
     point_of,
 )
-from aladin_index.engines.qdrant.store import CollectionShape, Point, PointStore, TokenVectors
-from aladin_network.errors import EngineError
-from aladin_network.types import TARGETS, Target
+from aladin_index.engines.qdrant.store import (
+    CollectionShape,
+    Point,
+    PointStore,
+    QdrantSettings,
+    TokenVectors,
+)
+from aladin_index.engines.record import piece_texts, pieces_of_texts
+from aladin_index.format.layout import EngineLocation
+from aladin_network.errors import ConfigError, EngineError
+from aladin_network.types import Target
 
 # A server accepts requests of any size, but holds the whole response in memory.
 _MAX_RESULTS = 10_000
@@ -69,7 +82,7 @@ class QdrantEngine:
         self._token_vectors: TokenVectors = token_vectors
         self._close: Callable[[], None] | None = close
         self._lock = threading.Lock()
-        self._kept: dict[tuple[int, Target], CollectionForm] = {}
+        self._forms = FormCache[CollectionForm]()
 
     @property
     def kind(self) -> str:
@@ -102,9 +115,7 @@ class QdrantEngine:
             )
         for part in PARTS:
             self._store.drop(self._names.of(generation, part))
-        with self._lock:
-            for target in TARGETS:
-                self._kept.pop((generation, target), None)
+            self._forms.forget(self._names.of(generation, part))
 
     def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
         """Store a generation's record, replacing the previous one."""
@@ -206,25 +217,21 @@ class QdrantEngine:
 
     def _form_of(self, generation: int, target: Target) -> CollectionForm:
         """Return the form a collection was created with, which never changes."""
-        with self._lock:
-            kept = self._kept.get((generation, target))
-        if kept is not None:
-            return kept
-        pieces = self._read_pieces(generation, target)
-        if pieces is None:
-            message = f"generation {generation} of {self._names.name!r} has no {target}"
-            raise EngineError(self._kind, message)
-        kept = CollectionForm.of_pieces(pieces)
-        with self._lock:
-            self._kept[generation, target] = kept
-        return kept
+
+        def read() -> CollectionForm:
+            pieces = self._read_pieces(generation, target)
+            if pieces is None:
+                message = f"generation {generation} of {self._names.name!r} has no {target}"
+                raise EngineError(self._kind, message)
+            return CollectionForm.of_pieces(pieces)
+
+        return self._forms.get(self._names.of(generation, target), read)
 
     def _write_pieces(self, generation: int, part: Part, pieces: Mapping[str, bytes]) -> None:
         """Store byte strings as one point, so that they change atomically."""
         collection = self._names.of(generation, "record")
         self._store.create(collection, None)
-        texts = {name: base64.b64encode(piece).decode("ascii") for name, piece in pieces.items()}
-        self._store.upsert(collection, [Point(key_of(part), {_PIECES: texts})])
+        self._store.upsert(collection, [Point(key_of(part), {_PIECES: piece_texts(pieces)})])
 
     def _read_pieces(self, generation: int, part: Part) -> dict[str, bytes] | None:
         collection = self._names.of(generation, "record")
@@ -233,5 +240,110 @@ class QdrantEngine:
         points = self._store.retrieve(collection, [key_of(part)], fields=(_PIECES,))
         if not points:
             return None
-        texts: dict[str, Any] = points[0].payload[_PIECES]
-        return {name: base64.b64decode(text) for name, text in texts.items()}
+        return pieces_of_texts(points[0].payload[_PIECES])
+
+
+class OpenFolders:
+    """The open stores of folders, each with the number of its users."""
+
+    def __init__(self) -> None:
+        """Start without stores."""
+        self._lock = threading.Lock()
+        self._open: dict[Path, _OpenFolder] = {}
+
+    def open(self, engine: str, path: Path, make: Callable[[Path], PointStore]) -> PointStore:
+        """Return the store of a folder; it stays open until every user has closed it.
+
+        Args:
+            engine: Vector database that stores the folder.
+            path: Path of the folder; it need not exist.
+            make: Function that opens the store.
+
+        Raises:
+            EngineError: If another kind of vector database has it open.
+        """
+        path = path.resolve()
+        with self._lock:
+            folder = self._open.get(path)
+            if folder is None:
+                folder = self._open[path] = _OpenFolder(engine, make(path))
+            elif folder.engine != engine:
+                raise EngineError(engine, f"{path}: is open as a folder of {folder.engine}")
+            folder.users += 1
+            return folder.store
+
+    def close(self, path: Path) -> None:
+        """Close a store returned by `open`; to be called once per `open`."""
+        path = path.resolve()
+        with self._lock:
+            folder = self._open[path]
+            folder.users -= 1
+            if folder.users == 0:
+                del self._open[path]
+                folder.store.close()
+
+
+@dataclass
+class _OpenFolder:
+    engine: str
+    store: PointStore
+    users: int = 0
+
+
+# Stores of this process: the folders are locked against other processes.
+OPEN_FOLDERS = OpenFolders()
+
+
+def connect_qdrant(location: EngineLocation, options: EngineOptions) -> QdrantEngine:
+    """Create a client of a server, or of the local mode if the address is a folder.
+
+    Raises:
+        ConfigError: If the package is not installed, or Qdrant has no such option.
+        EngineUnavailableError: If another process has the folder open.
+    """
+    settings = QdrantSettings.of(location)
+    try:
+        from aladin_index.engines.qdrant.connections import open_local_store, open_server_store
+    except ModuleNotFoundError as error:
+        raise _missing(error, "qdrant") from error
+    if urlsplit(location.url).scheme == "file":
+        return _in_folder(
+            location, settings, lambda path: open_local_store(location.engine, path, settings)
+        )
+    store = open_server_store(location.engine, location.url, options, settings)
+    return QdrantEngine(location.engine, store, location.name, settings.tokens, store.close)
+
+
+def connect_edge(location: EngineLocation) -> QdrantEngine:
+    """Create a client of Qdrant Edge in this process.
+
+    Raises:
+        ConfigError: If the package is not installed or has no such option.
+        EngineUnavailableError: If another process has the folder open.
+    """
+    settings = QdrantSettings.of(location)
+    try:
+        from aladin_index.engines.qdrant.edge_store import EdgeStore
+    except ModuleNotFoundError as error:
+        raise _missing(error, "qdrant-edge") from error
+    return _in_folder(location, settings, lambda path: EdgeStore(location.engine, path, settings))
+
+
+def _in_folder(
+    location: EngineLocation, settings: QdrantSettings, make: Callable[[Path], PointStore]
+) -> QdrantEngine:
+    folder = Path(unquote(urlsplit(location.url).path))
+    store = OPEN_FOLDERS.open(location.engine, folder, make)
+    return QdrantEngine(
+        location.engine,
+        store,
+        location.name,
+        settings.tokens,
+        lambda: OPEN_FOLDERS.close(folder),
+    )
+
+
+def _missing(error: ModuleNotFoundError, extra: str) -> ConfigError:
+    return ConfigError(
+        f"this engine needs the package {error.name}: pip install 'aladin-search[{extra}]'"
+    )

@@ -9,21 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, cast
 
+import numpy as np
 from qdrant_client import QdrantClient, models
+from qdrant_client.http.models import QueryResponse
 
-from aladin_index.engines.client import EngineFirstStage, EngineQuery
-from aladin_index.engines.qdrant.messages import (
-    indexing,
-    point_of_record,
-    point_structs,
-    scored_points,
-    search_requests,
-    vectors_of,
-)
+from aladin_index.engines.client import EngineFirstStage, EngineQuery, messages_of
+from aladin_index.engines.qdrant.points import conditions
 from aladin_index.engines.qdrant.store import (
     MATCH,
+    TOKENS,
+    Calls,
     CollectionShape,
     FieldKind,
     Point,
@@ -37,16 +34,16 @@ _KEYS_A_MESSAGE = 10_000
 _LOOK_AGAIN_S = 0.3
 # A server is green until it notices that there is something to index.
 _GREEN_LOOKS = 3
-
-T = TypeVar("T")
-
-
-class Calls(Protocol):
-    """Policy of a client's calls; raises EngineError and EngineUnavailableError."""
-
-    def run(self, call: Callable[[], T]) -> T:
-        """Make a call, possibly with retries."""
-        ...
+# By default a server rejects messages of more than 32 MiB; it holds each several times in memory
+# while reading it.
+_MESSAGE_BYTES = 8 * 2**20
+# Tokens are rounded by far less than the resolution of a float32 score, which halves the message.
+_TOKEN_DECIMALS = 8
+# Bytes of a number in JSON, comma included.
+_EMBEDDING_CHARS, _TOKEN_CHARS = 23, 13
+# Size of a segment's vectors, in kilobytes, from which a graph is built: Qdrant's default. With 0,
+# nothing is built while a collection is filled.
+_INDEXED_FROM_KB, _NEVER = 10_000, 0
 
 
 class ClientStore:
@@ -148,8 +145,9 @@ class ClientStore:
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
         """Insert points, replacing those with the same keys; durable on return."""
-        for message in point_structs(points):
-            self._change(collection, partial(self._client.upsert, points=message))
+        for message in messages_of(points, _size_bytes, _MESSAGE_BYTES):
+            structs = [_struct(point) for point in message]
+            self._change(collection, partial(self._client.upsert, points=structs))
 
     def delete(self, collection: str, keys: Sequence[str]) -> None:
         """Remove points; unknown keys are not an error."""
@@ -236,3 +234,104 @@ def _parts(keys: Sequence[str]) -> Iterator[list[str]]:
     """Yield keys in parts that fit in one message."""
     for start in range(0, len(keys), _KEYS_A_MESSAGE):
         yield list(keys[start : start + _KEYS_A_MESSAGE])
+
+
+def vectors_of(shape: CollectionShape, settings: QdrantSettings) -> dict[str, models.VectorParams]:
+    """Describe the vectors of a collection."""
+    links = settings.m if settings.index == "hnsw" else 0
+    vectors = {
+        MATCH: models.VectorParams(
+            size=shape.embedding_dim,
+            distance=models.Distance.DOT,
+            hnsw_config=models.HnswConfigDiff(m=links, ef_construct=settings.ef_construct),
+        )
+    }
+    if shape.token_vectors != "none":
+        vectors[TOKENS] = models.VectorParams(
+            size=shape.token_dim,
+            distance=models.Distance.DOT,
+            datatype=models.Datatype(shape.token_vectors),
+            multivector_config=models.MultiVectorConfig(
+                comparator=models.MultiVectorComparator.MAX_SIM
+            ),
+            # Tokens are scored, never searched, and too many to be kept in memory.
+            hnsw_config=models.HnswConfigDiff(m=0),
+            on_disk=True,
+        )
+    return vectors
+
+
+def indexing(*, now: bool) -> models.OptimizersConfigDiff:
+    """Return the configuration that builds graphs, or that defers them until the end."""
+    return models.OptimizersConfigDiff(indexing_threshold=_INDEXED_FROM_KB if now else _NEVER)
+
+
+def search_requests(
+    query: EngineQuery, fields: Sequence[str], parameters: models.SearchParams | None
+) -> list[models.QueryRequest]:
+    """Request the nearest points and, if there are words, their MaxSim scores.
+
+    A query that goes on to MaxSim does not return the scores that it began with, so it comes
+    beside the first: the server does the first stage twice, which costs less than a second
+    request.
+    """
+    passes = None
+    if query.filter is not None:
+        passes = models.Filter.model_validate(conditions(query.filter))
+    nearest: dict[str, Any] = {
+        "query": query.embedding.tolist(),
+        "using": MATCH,
+        "filter": passes,
+        "params": parameters,
+        "limit": query.count,
+    }
+    requests = [models.QueryRequest(**nearest, with_payload=list(fields))]
+    if query.words is not None:
+        requests.append(
+            models.QueryRequest(
+                prefetch=models.Prefetch(**nearest),
+                query=query.words.tolist(),
+                using=TOKENS,
+                limit=query.count,
+                with_payload=False,
+            )
+        )
+    return requests
+
+
+def scored_points(answers: Sequence[QueryResponse]) -> list[ScoredPoint]:
+    """Convert the responses to `search_requests`.
+
+    The two searches may find different points, should one be changed in between, or the graph be
+    walked by another way: a point that only the second found is left out.
+    """
+    aligned = {point.id: point.score for answer in answers[1:] for point in answer.points}
+    return [
+        ScoredPoint(dict(point.payload or {}), point.score, aligned.get(point.id))
+        for point in answers[0].points
+    ]
+
+
+def point_of_record(record: models.Record) -> Point:
+    """Convert a point that was requested by its key."""
+    vectors = cast(dict[str, Any], record.vector or {})
+    embedding = np.asarray(vectors[MATCH], np.float32) if MATCH in vectors else None
+    return Point(str(record.id), dict(record.payload or {}), embedding)
+
+
+def _struct(point: Point) -> models.PointStruct:
+    vectors: dict[str, Any] = {}
+    if point.embedding is not None:
+        vectors[MATCH] = point.embedding.tolist()
+    if point.tokens is not None:
+        vectors[TOKENS] = point.tokens.astype(np.float64).round(_TOKEN_DECIMALS).tolist()
+    return models.PointStruct(id=point.key, vector=vectors, payload=point.payload)
+
+
+def _size_bytes(point: Point) -> int:
+    size_bytes = sum(len(str(value)) for value in point.payload.values())
+    if point.embedding is not None:
+        size_bytes += _EMBEDDING_CHARS * point.embedding.size
+    if point.tokens is not None:
+        size_bytes += _TOKEN_CHARS * point.tokens.size
+    return size_bytes

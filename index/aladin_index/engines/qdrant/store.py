@@ -6,9 +6,9 @@ A collection holds points: an id, a payload, and up to two named vectors. `match
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,6 +158,17 @@ class PointStore(Protocol):
 
     def close(self) -> None:
         """Release all resources."""
+        ...
+
+
+T = TypeVar("T")
+
+
+class Calls(Protocol):
+    """Policy of a client's calls; raises EngineError and EngineUnavailableError."""
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Make a call, possibly with retries."""
         ...
 
 

@@ -270,8 +270,8 @@ def rollback(
     generation left behind restores it, with its changes, until the next `aladin index compact`
     removes it from the disk.
     """
-    from aladin_index.generations.earlier import rollback_index
     from aladin_index.generations.history import describe_changes, rolled_back_changes
+    from aladin_index.generations.published import rollback_index
 
     report = rollback_index(index, to)
     counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())

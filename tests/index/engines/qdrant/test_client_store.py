@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery
-from aladin_index.engines.qdrant import client_store, messages
+from aladin_index.engines.qdrant import client_store
 from aladin_index.format.layout import EngineLocation
 from aladin_index.items.filters import parse_filter
 from aladin_index.open import connect
@@ -147,7 +147,7 @@ def test_many_items_go_in_messages_that_a_server_takes(
     rest: RestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_bytes = 100_000
-    monkeypatch.setattr(messages, "_MESSAGE_BYTES", limit_bytes)
+    monkeypatch.setattr(client_store, "_MESSAGE_BYTES", limit_bytes)
     codec = codec_of("float16")
     tokens = codec.pack(unit(np.random.default_rng(0), 250, TOKEN_DIM))
     entries = [entry(number, codec)._replace(tokens=tokens) for number in range(8)]

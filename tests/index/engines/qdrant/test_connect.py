@@ -17,7 +17,7 @@ from aladin_network.types import EngineKind
 from tests.index.engines.qdrant.rest_server import RestServer
 
 _NEEDED: list[tuple[EngineKind, str, str, list[str]]] = [
-    ("qdrant", "qdrant_client", "qdrant", ["client_store", "connections", "messages"]),
+    ("qdrant", "qdrant_client", "qdrant", ["client_store", "connections"]),
     ("qdrant-edge", "qdrant_edge", "qdrant-edge", ["edge_store"]),
 ]
 

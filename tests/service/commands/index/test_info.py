@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from aladin_index.generations.info import IndexInfo, describe
-from aladin_index.measure.publish_entries import store_calibration
+from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration, sample_photos, write_calibration
 from aladin_network.checkpoint import read_model_id
 from aladin_service.cli import app

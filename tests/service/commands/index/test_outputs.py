@@ -128,7 +128,7 @@ def test_a_build_that_is_stopped_says_how_to_go_on(
     out = tmp_path / "index"
     words = ["index", "build", "--model", tiny_checkpoint, "--images", data_file, "--out", out]
     with monkeypatch.context() as patch:
-        patch.setattr("aladin_index.build.shard_encoding.write_shard", stopped)
+        patch.setattr("aladin_index.build.shards.write_shard", stopped)
         result = CliRunner().invoke(app, [str(word) for word in words])
         assert result.exit_code == 130
         resume = "stopped: the same command with --resume continues from there"

@@ -1,12 +1,20 @@
-"""Rollback to an earlier generation, and removal of generations that are no longer needed."""
+"""Operations on published generations: rollback, publication with other entries, and removal.
+
+Rollback makes another generation of the index live. Publishing entries makes a new generation that
+shares the files of the live one, and has its changes, with other entries or another calibration in
+its manifest. A compaction removes the generations that are no longer needed.
+"""
 
 from __future__ import annotations
 
-from contextlib import closing
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from aladin_index.changes.database import changes_database, open_to_read
+from aladin_index.changes.database import changes_database, named_photos
 from aladin_index.format.disk import (
     changes_lock,
     disk_errors,
@@ -18,17 +26,27 @@ from aladin_index.format.layout import (
     CHANGES,
     GENERATIONS,
     ITEMS,
+    NEW_GENERATION,
     PHOTOS,
     generation_folder,
     live_generation,
     published_generations,
     set_live_generation,
 )
-from aladin_index.format.manifest import check_lengths, read_manifest
+from aladin_index.format.manifest import (
+    CollectionEntry,
+    MadeBy,
+    Manifest,
+    check_lengths,
+    read_manifest,
+    write_manifest,
+)
 from aladin_index.format.records import drop_evaluations
-from aladin_index.generations.history import PendingChanges, pending_changes
+from aladin_index.generations.history import PendingChanges, pending_changes, with_changes_of
+from aladin_index.generations.writer import publish_generation
 from aladin_index.items.uploaded_photos import sweep_photos
-from aladin_network.errors import InputError, SearchIndexError
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.errors import IndexMismatchError, InputError, SearchIndexError
 from aladin_network.types import TARGETS, Target
 
 # Commands whose generation contains none of the changes of the previous one.
@@ -57,7 +75,7 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
     """Make another generation live, with the changes that it had when it was replaced.
 
     Nothing is deleted: to roll back from generation 3 to 2 and then to 3 restores all, until a
-    compaction removes 3 (`aladin_index.generations.earlier`).
+    compaction removes 3 (`aladin_index.generations.compact`).
 
     Args:
         root: Index folder.
@@ -94,6 +112,85 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
             assert entry is not None
             counts[target] = entry.count + changes.added - changes.removed
         return RollbackReport(live, undone, to, pending, counts)
+
+
+def publish_entries(
+    root: Path,
+    manifest: Manifest,
+    entries: Mapping[Target, CollectionEntry],
+    made_by: MadeBy,
+    calibration: Calibration | None = None,
+) -> int:
+    """Publish a generation with the files and the changes of the previous one.
+
+    To be called by the only builder of the index (`aladin_index.format.disk.only_builder`).
+
+    Args:
+        root: Index folder.
+        manifest: Manifest of the live generation.
+        entries: Collection entries that replace those of the manifest.
+        made_by: Operation that makes the generation; recorded in the manifest.
+        calibration: Calibration fitted to this index that replaces the manifest's, or None to keep
+            the existing one.
+
+    Returns:
+        The number of the new generation.
+
+    Raises:
+        OSError: If the disk is full or cannot be written.
+        sqlite3.Error: If the database of the changes finds that the disk is full or cannot be
+            written.
+    """
+    generation = max(published_generations(root)) + 1
+    old = generation_folder(root, manifest.generation)
+    folder = root / NEW_GENERATION
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in manifest.files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        _share(old / name, folder / name)
+    new = replace(
+        manifest,
+        generation=generation,
+        made_by=made_by,
+        images=entries.get("images", manifest.images),
+        texts=entries.get("texts", manifest.texts),
+        calibration=calibration or manifest.calibration,
+        fitted_photos_indexed=None if calibration else manifest.fitted_photos_indexed,
+    )
+    write_manifest(folder, new)
+    publish_generation(root, folder, generation, with_changes_of(root, manifest.generation))
+    return generation
+
+
+def _share(source: Path, copy: Path) -> None:
+    """Create a hard link to a file, or a copy if the file system does not support hard links."""
+    try:
+        os.link(source, copy)
+    except OSError:
+        shutil.copyfile(source, copy)
+
+
+def store_calibration(root: Path, calibration: Calibration) -> int:
+    """Publish a generation with a calibration that judges its answers.
+
+    Args:
+        root: Index folder.
+        calibration: Calibration of the model that the index was built with.
+
+    Returns:
+        The number of the new generation.
+
+    Raises:
+        IndexNotReadyError: If no generation was published yet.
+        IndexMismatchError: If the calibration was fitted to the scores of another model.
+        IndexWriteError: If the disk is full or cannot be written, or a build is running.
+    """
+    live_generation(root)  # before a lock is made where there is no index
+    with disk_errors(root), only_builder(root):
+        manifest = read_manifest(generation_folder(root, live_generation(root)))
+        if calibration.model_id != manifest.model.id:
+            raise IndexMismatchError(f"{root}: model", manifest.model.id, calibration.model_id)
+        return publish_entries(root, manifest, {}, "calibrate", calibration)
 
 
 class Dropped(NamedTuple):
@@ -168,17 +265,11 @@ def drop_photos(root: Path) -> int:
         return 0
     used: set[str] = set()
     for items in (root / GENERATIONS).glob(f"*/images/{ITEMS}"):
-        used |= _photos_named(items)
+        used |= named_photos(items)
     with changes_lock(root):
         for number in published_generations(root):
             for target in TARGETS:
                 path = changes_database(root, number, target)
                 if path.exists():
-                    used |= _photos_named(path)
+                    used |= named_photos(path)
         return sweep_photos(root, used)
-
-
-def _photos_named(items: Path) -> set[str]:
-    with closing(open_to_read(items)) as connection:
-        lines = connection.execute("SELECT path FROM items WHERE path LIKE ?", (f"{PHOTOS}/%",))
-        return {path for (path,) in lines}

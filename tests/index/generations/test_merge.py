@@ -38,7 +38,7 @@ def contents(index: Path, target: Any) -> dict[str, tuple[Any, ...]]:
     """All live items of an index by rows: what was said of each, embedding and tokens."""
     with open_index(index) as opened:
         side = opened.side(target)
-        rows = side.items.rows_by_id()
+        rows = dict(side.items.ids())
         return {
             item_id: (
                 side.items.by_rows([row])[0]._replace(row=0),
@@ -136,7 +136,7 @@ def test_a_merged_index_is_searched_as_a_whole(
     with open_index(tmp_path / "merged") as opened:
         side = opened.side("images")
         for item in images:
-            row = side.items.rows_by_id()[item.id]
+            row = dict(side.items.ids())[item.id]
             assert side.order(side.embedding(row).numpy(), 1, 1).rows.tolist() == [row]
 
 

@@ -16,8 +16,8 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import with_changes_of
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_network.errors import IndexCorruptError, InputError
 
@@ -39,7 +39,7 @@ def writer(root: Path) -> Iterator[ChangesWriter]:
 
 def ids(root: Path) -> set[str]:
     with open_index(root) as index:
-        return set(index.side("images").items.rows_by_id())
+        return {item_id for item_id, _ in index.side("images").items.ids()}
 
 
 def test_back_and_forth_with_the_changes_of_each(

@@ -15,8 +15,8 @@ import torch
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import pending_changes
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
@@ -99,7 +99,7 @@ def check(index: SearchIndex, items: Items, random: np.random.Generator) -> None
         return codec.unpack(codec.pack(tokens))
 
     assert side.count == len(items)
-    assert side.items.rows_by_id().keys() == items.keys()
+    assert dict(side.items.ids()).keys() == items.keys()
     query = made_up_query(random)
     for block, k in ((5, 99), (99, 99), (4, 3)):
         result = run_search(searcher, query, "text", "images", k=k, candidates=block)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aladin_index.kernel import binding
-from aladin_index.kernel.binding import Kernel, KernelError, NativeTokens, Queries, load_kernel
+from aladin_index import kernel as kernel_module
+from aladin_index.kernel import Kernel, KernelError, NativeTokens, Queries, load_kernel
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
@@ -165,23 +165,6 @@ def test_several_queries_have_their_own_candidates(kernel: Kernel, path: int) ->
     assert scores.tolist() == [first[2], first[0], first[1], last[1]]
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_reading_adds_up_every_byte(kernel: Kernel, path: int) -> None:
-    store = make_store("4bit", 37, [3, 0, 12, 1, 7])
-    rows = np.array([4, 0, 1])
-    whole = kernel.read_rows(store.native, rows, path)
-    for array in store.stored:
-        assert array is not None
-        flat = array.reshape(-1).view(np.uint8)
-        before = flat[0]
-        flat[0] ^= 0xFF
-        assert kernel.read_rows(store.native, rows, path) != whole
-        assert kernel.read_rows(store.native, rows[:1], path) == kernel.read_rows(
-            store.native, np.array([4]), path
-        )
-        flat[0] = before
-
-
 def test_what_is_not_there_is_refused(kernel: Kernel) -> None:
     store = make_store("4bit", 8, [3, 1])
     query = Queries([vectors(2, 8, seed=1)], are_regions=False)
@@ -203,14 +186,14 @@ def test_what_is_not_there_is_refused(kernel: Kernel) -> None:
     with pytest.raises(KernelError, match="offsets"):
         ask([0])
     with pytest.raises(KernelError, match="no such path"):
-        kernel.read_rows(store.native, np.array([0]), len(kernel.paths))
+        score(kernel, store, vectors(2, 8, seed=1), False, len(kernel.paths))
 
 
 def test_a_library_of_another_version_is_not_used(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert kernel.paths
-    monkeypatch.setattr(binding, "INTERFACE", -1)
+    monkeypatch.setattr(kernel_module, "INTERFACE", -1)
     assert load_kernel.__wrapped__() is None
     assert "expected -1; install again" in caplog.text
 
@@ -221,7 +204,7 @@ def test_the_engine_is_named_once(
     caplog.set_level(logging.INFO)
     load_kernel.__wrapped__()
     assert caplog.messages == [f"re-ranking with the native kernel, {kernel.paths[0]}"]
-    monkeypatch.setattr(binding, "LIBRARY_STEM", "_nothing")
+    monkeypatch.setattr(kernel_module, "LIBRARY_STEM", "_nothing")
     assert load_kernel.__wrapped__() is None
     assert "was not compiled" in caplog.messages[-1]
 

@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from aladin_index.plan.check import compare
 from aladin_index.plan.constants import (
     Constants,
     MeasuredRun,
@@ -12,7 +11,7 @@ from aladin_index.plan.constants import (
     read_constants,
     read_measurements,
 )
-from aladin_index.plan.plan import make_plan
+from aladin_index.plan.plan import compare, make_plan
 from aladin_index.plan.workload import Workload
 
 

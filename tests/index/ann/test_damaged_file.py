@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex, build_ann
-from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.file import check_valid, read_ann, write_ann
 from aladin_index.ann.retrieval import retrieve
 from aladin_network.errors import IndexCorruptError

@@ -9,11 +9,10 @@ from pathlib import Path
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import pending_changes
+from aladin_index.generations.published import publish_entries, rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.measure.tune import TuneOptions, tune_index
 from aladin_network.calibration.calibration import Calibration
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import open_index
-from aladin_index.measure.publish_entries import store_calibration
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import IndexMismatchError, IndexNotReadyError
 

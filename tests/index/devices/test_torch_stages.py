@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from aladin_index.ann.retrieval import exact_search
-from aladin_index.devices.torch_stages import TorchAlignment, TorchExact
+from aladin_index.devices.first_stages import TorchExact
+from aladin_index.devices.search_device import TorchAlignment
 from aladin_index.items.selection import Selection
 from aladin_index.tokens.alignment import alignment_with_candidates
 from aladin_index.tokens.codec import TokenCodec
@@ -34,7 +35,7 @@ def test_the_nearest_are_among_those_found(dtype: torch.dtype) -> None:
 def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, query = unit_vectors(1000), unit_vectors(1)[0]
     whole = TorchExact(vectors, CPU, torch.float32).search(query, 50)
-    monkeypatch.setattr("aladin_index.devices.torch_stages._ROWS_AT_A_TIME", 37)
+    monkeypatch.setattr("aladin_index.devices.first_stages._ROWS_AT_A_TIME", 37)
     in_blocks = TorchExact(vectors, CPU, torch.float32).search(query, 50)
     assert set(in_blocks) == set(whole)
 

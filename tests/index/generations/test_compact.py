@@ -18,8 +18,8 @@ from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import generation_folder, live_generation, published_generations
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import pending_changes, with_changes_of
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
@@ -52,10 +52,7 @@ def held(root: Path, target: str = "images") -> dict[str, list[float]]:
     """Return the embedding of every item, by id."""
     with open_index(root) as index:
         side = index.side(target)
-        return {
-            item_id: side.embedding(row).tolist()
-            for item_id, row in side.items.rows_by_id().items()
-        }
+        return {item_id: side.embedding(row).tolist() for item_id, row in side.items.ids()}
 
 
 def test_changes_are_folded_in_and_nothing_is_pending(
@@ -70,7 +67,7 @@ def test_changes_are_folded_in_and_nothing_is_pending(
     assert pending_changes(root) == {"images": (0, 0), "texts": (0, 0)}
     with open_index(root) as index:
         assert index.images.entry.count == 5
-        assert index.side("images").items.rows_by_id() == dict(zip("cdegb", range(5), strict=True))
+        assert dict(index.side("images").items.ids()) == dict(zip("cdegb", range(5), strict=True))
         assert index.side("images").items.by_id("b").metadata == {"n": 8}
     verify_index(root)
     assert compact_index(root).generation == 2  # nothing to do
