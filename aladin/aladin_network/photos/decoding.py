@@ -1,17 +1,15 @@
 """Decoding of untrusted bytes to an upright RGB photo: one policy for all photos.
 
 A picture with more pixels than the limit is refused, unless it is a JPEG: its decoder can skip
-pixels, and returns it at half, a quarter or an eighth of its size. The limit therefore concerns the
-decoded pixels; the work of reading all pixels of a large JPEG is limited by `check_cost`. Of a
-camera RAW the embedded JPEG is decoded.
-
-Pillow's own limit, with its warning, does not apply: pictures are opened by their format's plug-in.
+pixels, and returns a half, a quarter or an eighth of its size. The limit therefore concerns decoded
+pixels; `check_cost` limits the work on all others. Of a camera RAW the embedded JPEG is decoded.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -23,15 +21,24 @@ from PIL import ExifTags, Image, ImageFile
 from aladin_network.errors import AladinError, ConfigError, ImageError, ImageTooLargeError
 from aladin_network.photos.exif import exif_metadata
 from aladin_network.photos.files import PhotoFile
-from aladin_network.photos.formats import FORMATS, identified, is_raw, missing_decoder, raw_preview
-from aladin_network.photos.memory import DecodingMemory, check_cost, decoding_bytes
+from aladin_network.photos.formats import (
+    FORMATS,
+    is_raw,
+    missing_decoder,
+    raw_preview,
+    register_heif,
+)
+from aladin_network.photos.memory import (
+    BoundedReader,
+    DecodingMemory,
+    check_cost,
+    decoding_bytes,
+    shrink_jpeg,
+)
 
 # The longest side that any decoder here supports: that of JPEG.
 MOST_SIDE_PX = 65_535
 MOST_PIXELS = MOST_SIDE_PX**2
-
-# Factors by which the decoder of JPEG can shrink a picture.
-_JPEG_SCALES = (1, 2, 4, 8)
 
 # Number of pixels whose colours are converted at a time, as each of several steps needs memory.
 _STRIP_PIXELS = 2**18
@@ -217,13 +224,9 @@ def opened_image(
         limits: See `decode_image`.
         at_least_px: See `decode_image`.
 
-    Yields:
-        The picture.
-
     Raises:
         ImageTooLargeError: If `decode_image` raises it.
-        ImageError: If `decode_image` raises it; also for everything that a decoder raises inside
-            of the context.
+        ImageError: If `decode_image` raises it, or a decoder fails inside of the context.
     """
     if not data:
         raise ImageError(source, "0 bytes, not an image")
@@ -233,7 +236,7 @@ def opened_image(
         orientation, metadata = 1, dict[str, str | float]()
         if "RAW" in limits.formats and is_raw(data):
             data, orientation, metadata = raw_preview(data, source)
-        picture = identified(data, limits.formats)
+        picture = _identified(data, limits.formats)
         if picture is None:
             known = ", ".join(limits.formats)
             reason = missing_decoder(data) or f"not an image of a known format ({known})"
@@ -241,7 +244,7 @@ def opened_image(
         with picture:
             size_px = picture.size
             if picture.format in ("JPEG", "MPO"):
-                _shrink(picture, limits, at_least_px)
+                shrink_jpeg(picture, limits.max_pixels, limits.max_side_px, at_least_px)
             check_cost(picture, data, source, limits.max_pixels, limits.max_side_px)
             yield OpenedPhoto(picture, data, size_px, orientation, metadata)
     except AladinError:
@@ -255,21 +258,25 @@ def opened_image(
         raise ImageError(source, f"damaged or cut short ({reason})") from error
 
 
-def _shrink(picture: ImageFile.ImageFile, limits: ImageLimits, at_least_px: int | None) -> None:
-    """Have a JPEG decoded at the largest size within the limits, or at the least size wanted."""
-    width, height = picture.size
-    fits = [
-        scale
-        for scale in _JPEG_SCALES
-        if -(-width // scale) * -(-height // scale) <= limits.max_pixels
-        and -(-max(width, height) // scale) <= limits.max_side_px
-    ]
-    scale = fits[0] if fits else _JPEG_SCALES[-1]
-    if at_least_px is not None:
-        wanted = min(width, height) // at_least_px
-        scale = max(scale, *(each for each in _JPEG_SCALES if each <= max(1, wanted)))
-    if scale > 1:
-        picture.draft(None, (max(1, width // scale), max(1, height // scale)))
+def _identified(data: bytes, formats: tuple[str, ...]) -> ImageFile.ImageFile | None:
+    """Open a picture by the first format that knows its content.
+
+    Unlike `Image.open`, this does not compare the size with a limit of the whole process.
+    """
+    Image.preinit()
+    for name in formats:
+        if name not in Image.OPEN:
+            register_heif() if name == "HEIF" else Image.init()
+        plugin = Image.OPEN.get(name)
+        if plugin is None:
+            continue
+        factory, accepts = plugin
+        # A text says why the format is not supported here.
+        if accepts is not None and accepts(data[:16]) is not True:
+            continue
+        with suppress(SyntaxError, IndexError, TypeError, struct.error):
+            return factory(BoundedReader(data), "")
+    return None
 
 
 def _decode(opened: OpenedPhoto) -> DecodedPhoto:

@@ -58,7 +58,8 @@ def _taken_at(times: Iterable[object]) -> str | None:
         match = _TIME.match(_text(each))
         if match is not None:
             try:
-                return datetime(*map(int, match.groups())).isoformat()
+                year, month, day, hour, minute, second = map(int, match.groups())
+                return datetime(year, month, day, hour, minute, second).isoformat()
             except ValueError:  # such as "0000:00:00 00:00:00" of a camera without a clock
                 continue
     return None

@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 
-from PIL import Image, ImageFile, features
+from PIL import Image, features
 
 from aladin_network.errors import ImageError
 from aladin_network.photos.exif import exif_metadata
-from aladin_network.photos.memory import BoundedReader
 
 HAS_AVIF = bool(features.check("avif"))
 HAS_HEIF = find_spec("pillow_heif") is not None
@@ -116,41 +115,11 @@ def missing_decoder(data: bytes) -> str | None:
     return NO_RAW if not HAS_RAW and is_raw(data) else None
 
 
-def identified(data: bytes, formats: tuple[str, ...]) -> ImageFile.ImageFile | None:
-    """Open a picture by the first format that knows its content.
+def register_heif() -> None:
+    """Make Pillow open HEIC, which the extra ``heic`` decodes; only where it is installed."""
+    from pillow_heif import register_heif_opener
 
-    Unlike `Image.open`, this does not compare the size with a limit of the whole process.
-
-    Args:
-        data: Bytes of the file.
-        formats: Formats to try, among `FORMATS`; "RAW" is none of a picture.
-
-    Returns:
-        The picture, not decoded, or None if no format knows it.
-    """
-    Image.preinit()
-    for name in formats:
-        if name not in Image.OPEN:
-            _load_plugin(name)
-        plugin = Image.OPEN.get(name)
-        if plugin is None:
-            continue
-        factory, accepts = plugin
-        # A text says why the format is not supported here.
-        if accepts is not None and accepts(data[:16]) is not True:
-            continue
-        with suppress(SyntaxError, IndexError, TypeError, struct.error):
-            return factory(BoundedReader(data), "")
-    return None
-
-
-def _load_plugin(name: str) -> None:
-    if name == "HEIF":
-        from pillow_heif import register_heif_opener
-
-        register_heif_opener()
-    else:
-        Image.init()
+    register_heif_opener()
 
 
 def raw_preview(data: bytes, source: str) -> tuple[bytes, int, dict[str, str | float]]:

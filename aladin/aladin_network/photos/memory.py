@@ -29,6 +29,7 @@ _MAX_READS = 100_000
 # have more, as their passes are cheap.
 _MAX_PASSES = 32
 
+_JPEG_SCALES = (1, 2, 4, 8)  # by which its decoder can shrink a picture
 _BITS_PER_SAMPLE, _SAMPLES_PER_PIXEL = 258, 277
 _TILE_WIDTH, _TILE_LENGTH = 322, 323
 
@@ -53,7 +54,6 @@ _JPEG_BARE = {0x01, 0xFF, *range(0xD0, 0xD9)}
 
 # Enough for a picture of 89 million pixels in any format.
 DEFAULT_BYTES = 2 * 2**30
-
 _MOST_BYTES_PER_PIXEL = 24
 
 # Seconds between two checks whether the result is still wanted, while a picture waits for memory.
@@ -79,6 +79,32 @@ class BoundedReader(io.BytesIO):
         if self._left < 0:
             raise OSError(f"more than {_MAX_READS} parts")
         return super().read(size)
+
+
+def shrink_jpeg(
+    picture: Image.Image, max_pixels: int, max_side_px: int, at_least_px: int | None
+) -> None:
+    """Have a JPEG decoded at the largest size within the limits, or at the least size wanted.
+
+    Args:
+        picture: Opened JPEG, not decoded.
+        max_pixels: Limit on width times height.
+        max_side_px: Limit on both width and height.
+        at_least_px: Length that both sides keep, or None for the largest picture.
+    """
+    width, height = picture.size
+    fits = [
+        scale
+        for scale in _JPEG_SCALES
+        if -(-width // scale) * -(-height // scale) <= max_pixels
+        and -(-max(width, height) // scale) <= max_side_px
+    ]
+    scale = min(fits, default=_JPEG_SCALES[-1])
+    if at_least_px is not None:
+        most = max(1, min(width, height) // at_least_px)
+        scale = max(scale, *(each for each in _JPEG_SCALES if each <= most))
+    if scale > 1:
+        picture.draft(None, (max(1, width // scale), max(1, height // scale)))
 
 
 def check_cost(

@@ -40,7 +40,7 @@ class PreparedImage(NamedTuple):
         size_px: Width and height of the photo, or None if unknown.
         boxes: (regions, 4) boxes of the regions that the network takes, in fractions of the photo,
             or None if unknown or if the encoder derives them from the photo's size.
-        metadata: Metadata that the photo tells, see `aladin_network.photos.exif`.
+        metadata: What the photo tells, see `aladin_network.photos.exif`.
     """
 
     value: ImageInput
@@ -71,8 +71,7 @@ class ImageReader:
             limits: Limits of the bytes and pixels of a photo.
             memory: Memory shared by all photos decoded at the same time, or None for an own one.
             regions: Limits of a file of regions, or None for the defaults.
-            detector: Finds the regions of photos for networks that read regions, or None if there
-                is no detector.
+            detector: Finds the regions of photos for networks that read regions, or None.
             exif: Whether the metadata in photos are read.
         """
         self.limits = limits
@@ -190,8 +189,6 @@ class Prepared(NamedTuple):
         row: Row of the item in the input of the build or of the call.
         data: Input of the encoder's `encode`.
         size_px: See `PreparedImage`, as for what follows; None for a text.
-        boxes: None for a text.
-        metadata: Fields of the item take precedence.
     """
 
     row: int
@@ -202,7 +199,7 @@ class Prepared(NamedTuple):
 
 
 class ItemEncoder(Protocol):
-    """Encodes the items of a collection; several threads call `read` and `decode` at once."""
+    """Encodes items; several threads call `read` and `decode` at once."""
 
     def read(self, item: Any) -> Any:
         """Read the data of an item.
@@ -243,8 +240,7 @@ class RegionReader(Protocol):
         ...
 
 
-# Where a network that reads regions takes them from.
-RegionSource = RegionReader | Detector
+RegionSource = RegionReader | Detector  # where a network that reads regions takes them from
 
 
 @dataclass(frozen=True)
@@ -284,8 +280,7 @@ class PhotoEncoder:
         elif data is None:
             raise InputError(f"item {item.id!r}: expected an image among the images, got none")
         else:
-            is_upload = item.upload is not None
-            source = f"image of item {item.id!r}" if is_upload else item.photo.source
+            source = f"image of item {item.id!r}" if item.upload else item.photo.source
             image = self.images.read_photo(encoder, data, source)
         return Prepared(row, *image)
 
@@ -341,11 +336,6 @@ def item_encoder(
     if regions is None or isinstance(regions, RegionReader):
         return PhotoEncoder(model, ImageReader(limits, exif=exif), regions)
     return PhotoEncoder(model, ImageReader(limits, detector=regions, exif=exif))
-
-
-def region_fingerprint(regions: RegionSource) -> str:
-    """Identify the regions of all photos: a detector's by its id, as the photos are known."""
-    return regions.fingerprint if isinstance(regions, RegionReader) else regions.id
 
 
 def check_regions(model: AladinModel, regions: RegionSource | None) -> None:

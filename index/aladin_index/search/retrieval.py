@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.items.filters import Exists, Filter, leaves
+from aladin_index.items.filters import Exists, Filter, field_scalars, leaves
 from aladin_index.search.backend import (
     Collection,
     EncodedQuery,
@@ -21,6 +21,7 @@ from aladin_index.search.backend import (
     SecondStageQuery,
 )
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.results import SearchHit
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import AladinError
 from aladin_network.scoring.fusion import DirectionFusion
@@ -212,14 +213,23 @@ def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: b
     return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)
 
 
-def find_unknown_fields(index: SearchBackend, search: ValidSearch) -> list[str]:
-    """Return the fields of a filter that have no comparable value in any item, in its order.
+def find_unknown_fields(
+    index: SearchBackend, search: ValidSearch, found: Found, hits: Sequence[SearchHit]
+) -> list[str]:
+    """Return the fields of a filter or of `sort` that have no comparable value in any item.
 
     Args:
         index: Searched index.
-        search: Search whose filter no item passed.
+        search: Search whose filter no item passed, or whose hits are sorted.
+        found: Result of its first stage.
+        hits: Hits of the page.
     """
-    names = [] if search.filter is None else [test.field for test in leaves(search.filter)]
+    names: list[str] = []
+    if search.filter is not None and found.is_empty:
+        names += [test.field for test in leaves(search.filter)]
+    field = search.options.sort_field
+    if field is not None and not any(any(field_scalars(hit.metadata.get(field))) for hit in hits):
+        names.insert(0, field)
     unknown: list[str] = []
     with suppress(AladinError):  # the search is answered even if an engine rejects this
         for name in list(dict.fromkeys(names))[:_MAX_FIELDS]:

@@ -102,8 +102,7 @@ class TwoStageSearcher:
                 `min_probability` is given although hits have no probability, or a text query is to
                 be explained without its text.
             ShapeError: If the query is not one item of the index's dimensions.
-            EngineUnavailableError: If the first stage does not answer; if only the second stage
-                does not, hits keep the first stage's order.
+            EngineUnavailableError: If the first stage does not answer.
         """
         began_s = time.monotonic()
         search = self._validate(query, target, options, received_s or began_s)
@@ -175,8 +174,9 @@ class TwoStageSearcher:
             except EngineUnavailableError:
                 degraded.append("evidence_unavailable")
         explain_s = time.monotonic() - explained_s
+        hits = _hits(search, ranking, verdict, items, evidence)
         return SearchAnswer(
-            hits=_hits(search, ranking, verdict, items, evidence),
+            hits=hits if search.options.sort is None else search.options.in_order(hits),
             reranked=ranked.reranked,
             fusion=search.weight if ranked.reranked else None,
             candidates=found.candidates,
@@ -186,7 +186,9 @@ class TwoStageSearcher:
             no_match=verdict.no_match,
             probabilities_reliable=verdict.reliable,
             unreliable_because=verdict.unreliable_because,
-            unknown_fields=find_unknown_fields(self.index, search) if found.is_empty else [],
+            unknown_fields=find_unknown_fields(self.index, search, found, hits)
+            if found.is_empty or search.options.sort is not None
+            else [],
             took_ms=TookMs(
                 decode=search.query.decode_ms,
                 encode=search.query.encode_ms,

@@ -98,6 +98,15 @@ MinProbabilityOption = Annotated[
         "last line reports it.",
     ),
 ]
+SortOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sort",
+        metavar="FIELD",
+        help="Order the hits by a metadata field, such as taken_at, smallest first; -taken_at: "
+        "largest first. Hits without the field come last.",
+    ),
+]
 FilterOption = Annotated[
     str,
     typer.Option(
@@ -146,6 +155,7 @@ def search(
     fusion: FusionOption = None,
     min_probability: MinProbabilityOption = None,
     filter_json: FilterOption = "{}",
+    sort: SortOption = None,
     explain: ExplainOption = False,
     out: DrawingOption = None,
     timeout_ms: TimeoutOption = None,
@@ -160,9 +170,8 @@ def search(
 
     Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
     with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
-    and the cosine there. Where the index's calibration may judge the query, also each hit's
-    probability, and whether there is any match at all. With --out the evidence is drawn into a
-    file too, which carries the numbers with all of their digits.
+    and the cosine there. If the index's calibration may judge the query, also each hit's
+    probability, and whether there is any match. With --out the evidence is also drawn into a file.
     """
     from aladin_service.reports.search_text import answer_lines
 
@@ -186,6 +195,7 @@ def search(
         filter=_filter(filter_json),
         timeout_ms=timeout_ms,
         min_probability=min_probability,
+        sort=sort,
     )
     if url is not None:
         if (device, first_stage) != ("cpu", "faiss"):

@@ -184,9 +184,9 @@ def resized_photo(
         data = photo.read(limits.max_bytes)
         with decoded_image(
             data, memory, item_id, limits, at_least_px=least_px, room_bytes=room_bytes
-        ) as photo:
-            photo.picture.thumbnail((size_px, size_px))
-            return _encode(photo.picture, "JPEG", _SMALL_JPEG_QUALITY)
+        ) as decoded:
+            decoded.picture.thumbnail((size_px, size_px))
+            return _encode(decoded.picture, "JPEG", _SMALL_JPEG_QUALITY)
     except _PASSED_ON:
         raise
     except ImageError as error:
