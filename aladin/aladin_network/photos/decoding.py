@@ -237,7 +237,8 @@ def opened_image(
         if "RAW" in limits.formats and is_raw(data):
             data, orientation, metadata = raw_preview(data, source)
         picture = _identified(data, limits.formats)
-        if picture is None:
+        # Pillow would take the thumbnail of a RAW for the picture.
+        if picture is None or (picture.format == "TIFF" and is_raw(data)):
             known = ", ".join(limits.formats)
             reason = missing_decoder(data) or f"not an image of a known format ({known})"
             raise ImageError(source, reason)

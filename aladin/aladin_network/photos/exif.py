@@ -11,7 +11,7 @@ What a photo does not tell, or tells in an invalid form, is absent.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -34,51 +34,43 @@ def exif_metadata(exif: Image.Exif) -> dict[str, str | float]:
     Args:
         exif: EXIF data, untrusted.
     """
-    try:
-        # Own tags first: when it was taken, digitised, and, if neither is told, last written.
-        details = exif.get_ifd(ExifTags.IFD.Exif)
-        times = (
-            details.get(ExifTags.Base.DateTimeOriginal),
-            details.get(ExifTags.Base.DateTimeDigitized),
-            exif.get(ExifTags.Base.DateTime),
-        )
-        found: dict[str, str | float | None] = {
-            TAKEN_AT: _taken_at(times),
-            CAMERA: _camera(exif.get(ExifTags.Base.Make), exif.get(ExifTags.Base.Model)),
-            **_place(exif.get_ifd(ExifTags.IFD.GPSInfo)),
-        }
-    except Exception:  # broken EXIF data are common, and do not spoil a photo
-        return {}
-    return {name: value for name, value in found.items() if value is not None}
+    found: dict[str, str | float] = {}
+    for read in (_taken_at, _camera, _place):
+        with suppress(Exception):  # broken EXIF data are common, and do not spoil a photo
+            found |= read(exif)
+    return found
 
 
-def _taken_at(times: Iterable[object]) -> str | None:
-    """Return the first valid time."""
-    for each in times:
-        match = _TIME.match(_text(each))
+def _taken_at(exif: Image.Exif) -> dict[str, str | float]:
+    """Return the first valid time: of the photo, of its digitisation, or of its last change."""
+    details = exif.get_ifd(ExifTags.IFD.Exif)
+    for time in (
+        details.get(ExifTags.Base.DateTimeOriginal),
+        details.get(ExifTags.Base.DateTimeDigitized),
+        exif.get(ExifTags.Base.DateTime),
+    ):
+        match = _TIME.match(_text(time))
         if match is not None:
-            try:
+            with suppress(ValueError):  # such as "0000:00:00 00:00:00" of a camera without a clock
                 year, month, day, hour, minute, second = map(int, match.groups())
-                return datetime(year, month, day, hour, minute, second).isoformat()
-            except ValueError:  # such as "0000:00:00 00:00:00" of a camera without a clock
-                continue
-    return None
+                return {TAKEN_AT: datetime(year, month, day, hour, minute, second).isoformat()}
+    return {}
 
 
-def _camera(make: object, model: object) -> str | None:
-    maker, name = _text(make), _text(model)
+def _camera(exif: Image.Exif) -> dict[str, str | float]:
+    maker, name = (_text(exif.get(tag)) for tag in (ExifTags.Base.Make, ExifTags.Base.Model))
     # "NIKON CORPORATION" and "NIKON D850" share a word.
     if maker and name.lower().startswith(maker.split()[0].lower()):
         maker = ""
-    return f"{maker} {name}".strip()[:_MOST_CHARACTERS] or None
+    camera = f"{maker} {name}".strip()[:_MOST_CHARACTERS]
+    return {CAMERA: camera} if camera else {}
 
 
-def _place(gps: Mapping[int, Any]) -> dict[str, float]:
+def _place(exif: Image.Exif) -> dict[str, str | float]:
     """Return latitude and longitude, both or none."""
-    lat = _degrees(gps.get(ExifTags.GPS.GPSLatitude), gps.get(ExifTags.GPS.GPSLatitudeRef), "S", 90)
-    lon = _degrees(
-        gps.get(ExifTags.GPS.GPSLongitude), gps.get(ExifTags.GPS.GPSLongitudeRef), "W", 180
-    )
+    gps, tags = exif.get_ifd(ExifTags.IFD.GPSInfo), ExifTags.GPS
+    lat = _degrees(gps.get(tags.GPSLatitude), gps.get(tags.GPSLatitudeRef), "S", 90)
+    lon = _degrees(gps.get(tags.GPSLongitude), gps.get(tags.GPSLongitudeRef), "W", 180)
     # Both zero is written by devices that do not know where they are.
     if lat is None or lon is None or lat == lon == 0:
         return {}
@@ -87,9 +79,9 @@ def _place(gps: Mapping[int, Any]) -> dict[str, float]:
 
 def _degrees(parts: Any, reference: object, negative: str, most: int) -> float | None:
     """Convert degrees, minutes and seconds to degrees."""
-    if not isinstance(parts, tuple) or not 1 <= len(parts) <= 3:
+    if parts is None:
         return None
-    values = [float(part) for part in parts]
+    values = [float(part) for part in (parts if isinstance(parts, tuple) else (parts,))]
     degrees = sum(value / 60**power for power, value in enumerate(values))
     if min(values) < 0 or not degrees <= most:  # also NaN, of a denominator of zero
         return None

@@ -68,8 +68,7 @@ class TwoStageSearcher:
 
     If the index is calibrated, hits have probabilities. They are computed from both stages'
     scores, compared with those of the first stage's best items (`Calibration.pool`; with a filter,
-    the best that pass it), and so do not depend on the order, the page or the number of
-    candidates.
+    the best that pass it), and do not depend on the order or the page.
     """
 
     def __init__(self, index: SearchBackend) -> None:
