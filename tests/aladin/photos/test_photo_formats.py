@@ -135,7 +135,7 @@ def test_the_orientation_of_the_preview_itself_counts() -> None:
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = 1
     preview = encode(red_above_blue(), "JPEG", exif=exif)
-    assert preview[26:30] == b"Exif"
+    assert preview[24:28] == b"Exif"
     # Cameras write no JFIF header before it.
     data = make_dng(preview[:2] + preview[20:], orientation=6)
     assert decode_image(data).size == (64, 96)
