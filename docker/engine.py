@@ -1,7 +1,7 @@
 """Builds and runs images: with Docker if it responds, else with podman and buildah.
 
-Podman needs no service and no network of this machine: images are built in a folder that is given,
-and containers run in a network namespace of their own, which ends with them.
+Podman requires neither a daemon nor this machine's network: images are stored in a given folder,
+and containers run in a separate network namespace, which ends with them.
 """
 
 from __future__ import annotations
@@ -43,14 +43,16 @@ def run(command: Sequence[str], timeout_s: float = 120) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        raise CheckError(f"{' '.join(command[:6])} ...: not done after {timeout_s:.0f} s") from None
+        raise CheckError(
+            f"{' '.join(command[:6])} ...: timed out after {timeout_s:.0f} s"
+        ) from None
     if done.returncode:
-        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-        raise CheckError(f"{' '.join(command)}: exit code {done.returncode}\n{said}")
+        output = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+        raise CheckError(f"{' '.join(command)}: exit code {done.returncode}\n{output}")
     return done.stdout
 
 
-def answers(*command: str) -> bool:
+def succeeds(*command: str) -> bool:
     """Return whether a command exists and succeeds."""
     return shutil.which(command[0]) is not None and not subprocess.call(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -68,7 +70,7 @@ class Docker:
     @property
     def compose(self) -> Sequence[str] | None:
         """The command that reads compose files, or None if there is none."""
-        return ("docker", "compose") if answers("docker", "compose", "version") else None
+        return ("docker", "compose") if succeeds("docker", "compose", "version") else None
 
     def build(
         self,
@@ -93,9 +95,9 @@ class Docker:
         """
         if mounts:
             raise CheckError(
-                "Docker takes no folders of this machine into a build: without --host-pip"
+                "Docker cannot mount this machine's folders during a build: run without --host-pip"
             )
-        _logged(["docker", "build", *_of_build(context, tag, arguments)], log)
+        _run_logged(["docker", "build", *_build_options(context, tag, arguments)], log)
 
     def size_bytes(self, image: str) -> int:
         """Return the size of an image, unpacked."""
@@ -119,8 +121,7 @@ class Podman(Docker):
             f"CONTAINERS_CONF={work}/containers.conf",
             f"CONTAINERS_STORAGE_CONF={work}/storage.conf",
         )
-        # Its network has only the loopback interface. Commands enter it, and it ends together with
-        # this process.
+        # A namespace with the loopback interface only, which every command enters; `close` ends it.
         self._space = subprocess.Popen(["unshare", "--net", "--mount", "sleep", "infinity"])
         self.inside = ("nsenter", f"--target={self._space.pid}", "--net", "--mount")
         self.command = (*self.inside, *self._environment, "podman")
@@ -134,7 +135,7 @@ class Podman(Docker):
 
     def has(self, image: str) -> bool:
         """Return whether an image exists."""
-        return answers(*self.command, "image", "exists", image)
+        return succeeds(*self.command, "image", "exists", image)
 
     def pull(self, image: str) -> None:
         """Fetch an image.
@@ -142,7 +143,7 @@ class Podman(Docker):
         Raises:
             CheckError: If the image cannot be fetched.
         """
-        # It is not found by tag and digest together, so the digest alone is used.
+        # Podman does not accept a tag and a digest together, so the digest alone is used.
         by_digest = re.sub(r":[^:@/]+@", "@", image)
         run([*self._environment, "podman", "pull", f"docker.io/library/{by_digest}"], 600)
 
@@ -162,8 +163,8 @@ class Podman(Docker):
         options = [f"--volume={mount}" for mount in mounts]
         base = ["buildah", "bud", "--layers", "--isolation=chroot", "--format=docker"]
         never = ["--pull-never", "--network=host"]
-        of_build = _of_build(context, tag, arguments)
-        _logged([*self._environment, *base, *never, *options, *of_build], log)
+        given = _build_options(context, tag, arguments)
+        _run_logged([*self._environment, *base, *never, *options, *given], log)
 
     def close(self) -> None:
         """End the namespace; processes still running in it lose their network."""
@@ -177,7 +178,7 @@ def find_engine(work: Path) -> Docker | None:
     Args:
         work: Folder for podman's data.
     """
-    if answers("docker", "info"):
+    if succeeds("docker", "info"):
         return Docker()
     tools = ("podman", "buildah", "runc", "unshare", "nsenter")
     if all(shutil.which(tool) for tool in tools):
@@ -185,14 +186,14 @@ def find_engine(work: Path) -> Docker | None:
     return None
 
 
-def _of_build(context: Path, tag: str, arguments: Mapping[str, str]) -> list[str]:
+def _build_options(context: Path, tag: str, arguments: Mapping[str, str]) -> list[str]:
     given = [f"--build-arg={name}={value}" for name, value in arguments.items()]
     return [*given, f"--file={context}/docker/Dockerfile", f"--tag={tag}", str(context)]
 
 
-def _logged(command: Sequence[str], log: Path) -> None:
+def _run_logged(command: Sequence[str], log: Path) -> None:
     with log.open("w", encoding="utf-8") as stream:
         code = subprocess.call(command, stdout=stream, stderr=subprocess.STDOUT)
     if code:
         end = "\n".join(log.read_text(encoding="utf-8").splitlines()[-15:])
-        raise CheckError(f"the build ended with {code}; {log}:\n{end}")
+        raise CheckError(f"the build failed with exit code {code}; end of {log}:\n{end}")

@@ -1,9 +1,9 @@
-"""Copies pip's configuration and a base image of this machine, which a build cannot get.
+"""Makes pip's configuration and a base image of this machine available to a build.
 
-`lend_pip` writes the configuration of pip (certificates, indexes, folders of wheels) for use inside
-the build. `make_stand_in` makes a replacement of `python:3.11-slim-bookworm` where that image
-cannot be pulled: a minimal Debian of the release of this machine, with the Python that runs this
-file at /usr/local. It is enough to try the Dockerfile, and not for publication.
+`share_pip_config` writes the configuration of pip (certificates, indexes, folders of wheels) for
+use inside the build. `make_stand_in` makes a replacement of `python:3.11-slim-bookworm` if that
+image cannot be pulled: a minimal Debian of this machine's release, with the Python that runs this
+file at /usr/local. It is sufficient to test the Dockerfile, but must not be published.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 # Options that refer to paths of this machine only.
-_NOT_LENT = ("cache-dir", "log", "require-virtualenv")
+_NOT_SHARED = ("cache-dir", "log", "require-virtualenv")
 
 
-def lend_pip(target: Path) -> list[str]:
+def share_pip_config(target: Path) -> list[str]:
     """Write pip's configuration from its files and the environment to a single file.
 
     Args:
@@ -38,7 +38,7 @@ def lend_pip(target: Path) -> list[str]:
     for line in sorted(listed.splitlines(), key=lambda line: line.startswith(":env:")):
         name, _, value = line.partition("=")
         option = name.split(".", 1)[1]
-        if option not in _NOT_LENT:
+        if option not in _NOT_SHARED:
             options[option] = str(ast.literal_eval(value)).split()
     lines = [f"{option} = {' '.join(values)}\n" for option, values in options.items()]
     target.write_text("[global]\n" + "".join(lines), encoding="utf-8")
@@ -99,7 +99,7 @@ def _codename() -> str:
     release = Path("/etc/os-release").read_text(encoding="utf-8")
     found = re.search(r"^VERSION_CODENAME=(\w+)$", release, re.MULTILINE)
     if found is None:
-        raise SystemExit("expected Debian's name of this release in /etc/os-release, found none")
+        raise SystemExit("expected VERSION_CODENAME of Debian in /etc/os-release, found none")
     return found[1]
 
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from engine import CheckError, Docker, run
 
 USER = 10001
-# Programs that the service does not need, but that would help an attacker.
+# Programs that the service does not need and that would help an attacker.
 _COMPILERS = ("gcc", "cc", "g++", "ld", "as", "make")
 _GRACE_S = 30
-# The sizes of a test machine are not those of the image, and podman does not run its health checks
-# without systemd: the command of the health check is run from here.
+# Podman does not run health checks without systemd: their command is run from here.
 _OVERRIDE = """\
 services:
   service: {healthcheck: {disable: true}}
@@ -23,11 +22,14 @@ services:
 _QUESTION = {"text": "a big black moon left of a big spotted blue star", "k": 3}
 
 
-def contents(engine: Docker, image: str) -> str:
+def check_contents(engine: Docker, image: str) -> str:
     """Inspect the image from inside, with a read-only root.
 
+    Returns:
+        Summary for the report.
+
     Raises:
-        CheckError: If something differs from what is expected.
+        CheckError: If the image differs from what is expected.
     """
     inside = [*engine.command, "run", "--rm", "--read-only", "--network=none", "--cap-drop=ALL"]
     if engine.name == "podman":
@@ -47,18 +49,18 @@ def contents(engine: Docker, image: str) -> str:
         print(json.dumps(dict(uid=os.getuid(), compilers=found, written=written, packages=names)))
     """
     lines = "\n".join(line.removeprefix(" " * 8) for line in script.splitlines())
-    said = run([*inside, "--entrypoint=python", image, "-c", lines])
-    seen = json.loads(said.splitlines()[-1])
+    output = run([*inside, "--entrypoint=python", image, "-c", lines])
+    seen = json.loads(output.splitlines()[-1])
     _expect("user", USER, seen["uid"])
     _expect("compilers", [], seen["compilers"])
-    _expect("the root can be written", False, seen["written"])
+    _expect("writable root", False, seen["written"])
     unwanted = [name for name in seen["packages"] if name in ("pip", "pytest")]
-    _expect("packages of no use", [], unwanted)
+    _expect("unneeded packages", [], unwanted)
     return f"user {USER}, read-only root, no compiler, {len(seen['packages'])} packages"
 
 
-def up(engine: Docker, image: str, root: Path, work: Path, scenes: int) -> str:
-    """Start everything as on a new server, search, restart, and stop it.
+def check_service(engine: Docker, image: str, root: Path, work: Path, scenes: int) -> str:
+    """Start the service as on a new server, search, start it again, and stop it.
 
     Args:
         engine: Container engine that has the image.
@@ -67,11 +69,14 @@ def up(engine: Docker, image: str, root: Path, work: Path, scenes: int) -> str:
         work: Folder for the settings file.
         scenes: Number of scenes of the demo.
 
+    Returns:
+        Summary for the report.
+
     Raises:
-        CheckError: If something differs from what is expected.
+        CheckError: If the service does not behave as expected.
     """
     if engine.compose is None:
-        return "skipped, neither docker compose nor podman-compose is there"
+        return "skipped, neither docker compose nor podman-compose is installed"
     (work / "check.env").write_text(
         f"IMAGE={image}\nSCENES={scenes}\nPORT=18000\n", encoding="utf-8"
     )
@@ -96,13 +101,13 @@ def up(engine: Docker, image: str, root: Path, work: Path, scenes: int) -> str:
         page = _get(engine, "http://127.0.0.1:18000/")
         if "<html" not in page:
             raise CheckError(f"expected a page at /, got {page[:80]!r}")
-        again_s = _again(engine)
+        again_s = _start_again(engine)
         stop_s = _stop(engine, service)
     finally:
         run([*project, "down", "--volumes"], 120)
     return (
-        f"ready {ready_s:.0f} s after the start on nothing ({scenes} scenes drawn, trained on and "
-        f"indexed), {found} hits, the page is there, the second start did nothing twice "
+        f"ready {ready_s:.0f} s after the first start ({scenes} scenes drawn, trained on and "
+        f"indexed), {found} hits, the page is served, the second start repeated no work "
         f"({again_s:.0f} s), stopped in {stop_s:.1f} s with exit code 0"
     )
 
@@ -136,12 +141,14 @@ def _wait_until_ready(engine: Docker, container: str, image: str, timeout_s: flo
     while subprocess.call(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
         if _state(engine, container, "Status") != "running" or time.monotonic() > deadline:
             logs = run([*engine.command, "logs", "--tail=20", container])
-            raise CheckError(f"{container} is not ready after {timeout_s:.0f} s at most:\n{logs}")
+            raise CheckError(
+                f"{container} has stopped, or is not ready after {timeout_s:.0f} s:\n{logs}"
+            )
         time.sleep(1)
 
 
 def _get(engine: Docker, url: str, body: object = None) -> str:
-    """Send a request to the published port, from where it is published."""
+    """Send a request to the published port, from the namespace in which it is published."""
     script = (
         "import sys, urllib.request as u; "
         "d = sys.argv[2].encode() or None; "
@@ -160,8 +167,8 @@ def _search(engine: Docker) -> int:
     return len(answer["hits"])
 
 
-def _again(engine: Docker) -> float:
-    """Start the job again: it must find its work done."""
+def _start_again(engine: Docker) -> float:
+    """Start the indexing job again, which must not repeat its work; return the seconds it took."""
     job = _container(engine, "index")
     _expect("the job's exit code", "0", _state(engine, job, "ExitCode"))
     started = time.monotonic()
@@ -179,7 +186,9 @@ def _stop(engine: Docker, container: str) -> float:
     run([*engine.command, "stop", f"--time={_GRACE_S}", container], _GRACE_S + 30)
     took_s = time.monotonic() - started
     if took_s > _GRACE_S:
-        raise CheckError(f"expected it to stop within {_GRACE_S} s, it took {took_s:.0f} s")
+        raise CheckError(
+            f"expected {container} to stop within {_GRACE_S} s, it took {took_s:.0f} s"
+        )
     _expect("exit code", "0", _state(engine, container, "ExitCode"))
     return took_s
 

@@ -1,7 +1,7 @@
-"""Shrinks an image's packages: python slim.py cpu|gpu, with the Python they belong to.
+"""Shrinks an image's installed packages: python slim.py cpu|gpu, run by the image's Python.
 
-Removed is what no program of the image opens: headers, static libraries and tests. What Python
-compiles is written now, for the image is read-only when it runs.
+Headers, static libraries and tests are removed, because no program of the image opens them. The
+bytecode is compiled now, because the image is read-only when it runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 FOLDERS = ("tests", "include", "__pycache__", "torch/test")
 FILES = ("*.a", "*.h", "*.hpp", "*.cuh", "*.pxd", "*.pyx", "*.cmake")
 TORCH_PROGRAMS = ("bin/test_*", "bin/protoc*")
-# Hundreds of networks, of which a service loads two; these compile in a moment.
+# Hundreds of networks, of which a service loads two, which are compiled quickly when loaded.
 NOT_COMPILED = re.compile(r"/transformers/models/")
 
 
@@ -27,9 +27,10 @@ def check_torch(extra: str) -> None:
 
     found = torch.version.cuda
     if (found is None) != (extra == "cpu"):
+        built = "the build for CPUs" if found is None else f"CUDA {found}"
         wanted = "its build for CPUs" if extra == "cpu" else "its CUDA build"
         sys.exit(
-            f"expected torch {torch.__version__} in {wanted}, got CUDA {found}: "
+            f"expected torch {torch.__version__} in {wanted}, got {built}: "
             "see PIP_EXTRA_INDEX_URL in docker/Dockerfile"
         )
 
@@ -38,7 +39,7 @@ def shrink(packages: Path) -> None:
     """Remove files that only compilers and tests need."""
     for name in FOLDERS:
         for folder in list(packages.rglob(name)):
-            if folder.is_dir():  # one within another is gone already
+            if folder.is_dir():  # not already removed with its parent
                 shutil.rmtree(folder)
     for pattern in (*FILES, *(f"torch/{name}" for name in TORCH_PROGRAMS)):
         for file in list(packages.rglob(pattern)):
@@ -63,4 +64,5 @@ if __name__ == "__main__":
         rx=NOT_COMPILED,
         invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
-    print(f"{before} MiB, without headers and tests {after}, compiled {mebibytes(place)} MiB")
+    compiled = mebibytes(place)
+    print(f"packages: {before} MiB, {after} MiB without headers and tests, {compiled} MiB compiled")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -41,6 +42,7 @@ from aladin_network.config import (
     TowerConfig,
     TrunkConfig,
 )
+from aladin_network.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from aladin_network.model import AladinModel, text_encoder_class
 
 CAPTIONS = [
@@ -216,6 +218,27 @@ def serve_in_thread() -> Callable[..., AbstractContextManager[str]]:
                 assert not thread.is_alive()
 
     return run
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage while the tests are imported: nearly everything stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what is loaded by now from garbage collection: it stays until the end.
+
+    Every full collection would look through all modules and tests. The encoders are imported for
+    the same reason; nearly every file of tests builds some.
+    """
+    assert dict(IMAGE_ENCODERS) and dict(TEXT_ENCODERS)
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -46,8 +46,8 @@ from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.types import OTHER_TARGET_OF, TARGET_OF, Modality, Target
-from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer
+from benchmarks.lib.output import figures_parser, print_figures
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
 from benchmarks.lib.synthetic_sources import find_source
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
@@ -23,8 +22,8 @@ from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_network.scoring.scores import Encoding
 from benchmarks.engines.task import CANDIDATES, TOP, Task, best_of, fastest, open_photos
+from benchmarks.lib.small_collection import text_encoding
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, TOKEN_DIM, find_source
 
@@ -69,12 +68,7 @@ class AladinEngine:
     def search(self, task: Task, query: int, filtered: bool) -> Sequence[int]:
         """Find the `TOP` photos for a query, best first; only in its window if `filtered`."""
         window = task.windows[query]
-        words = torch.from_numpy(task.queries.words[query])
-        encoding = Encoding(
-            torch.from_numpy(task.queries.embeddings[query]).unsqueeze(0),
-            words.unsqueeze(0),
-            torch.ones(1, len(words), dtype=torch.bool),
-        )
+        encoding = text_encoding(task.queries.embeddings[query], task.queries.words[query])
         result = self._searcher.search(
             EncodedQuery(encoding, "text"),
             "images",

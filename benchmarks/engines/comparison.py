@@ -1,11 +1,12 @@
 """Comparison of two-stage search, raw FAISS and Qdrant on the same photos and queries.
 
-    python -m benchmarks.engines.comparison --items 10000 [--json] [--quick] [--plot FILE]
+    python -m benchmarks.engines.comparison --items 10000 [--json] [--quick]
 
-Each engine holds the same embeddings (256 values) and tokens (49 of 128 values a photo) and answers
-the same texts: the 100 nearest photos by their embeddings, of which the best 10 by late
-interaction, with their metadata. Parameters are chosen on other texts so that 0.99 of the exact
-nearest 100 are found. Engines take turns, 25 queries each, in one process and on one thread.
+Each engine stores the same embeddings (256 values) and tokens (49 of 128 values per photo) and
+answers the same texts: it retrieves the 100 nearest photos by their embeddings and returns the best
+10 of them by late interaction, with their metadata. Search parameters are chosen on other texts so
+that 0.99 of the exact nearest 100 are found. Engines take turns, 25 queries each, in one process
+and on one thread.
 
 aladin        this project: built and searched as a user would, with int8 tokens
 faiss         dense search alone
@@ -13,24 +14,22 @@ faiss_numpy   dense search, and MaxSim in NumPy over a mapped float32 array
 qdrant        qdrant-edge-py, Qdrant's engine in process, tokens in float32
 qdrant_8bit   the same, tokens in 8 bits
 
-build_s       on all processors; drawing the photos is left out
-disk_bytes    of the index; for faiss_numpy with the float32 tokens that it reads
-rss_bytes     by which opening and searching made the process grow, file pages included
-ann_recall    share of the exact nearest 100
-p50_ms ...    of a search; queries_per_s of one thread
+build_s       seconds on all processors, without drawing the photos
+disk_bytes    size of the index; for faiss_numpy including the float32 tokens that it reads
+rss_bytes     growth of the process by opening and searching, including pages of mapped files
+ann_recall    share of the exact nearest 100 that is found
+p50_ms ...    latency of a search; queries_per_s on one thread
 top_10        share of the exact top 10 by late interaction over float32 tokens
-filtered      the same with a filter that 1 photo in 1,000 passes, another one for every query
+filtered      the same with filters that 1 photo in 1,000 passes, a different one for each query
 
-Files are read ahead where an engine has a way to (`aladin serve --warm`; Qdrant does so unasked).
+Engines read their files in advance if they can (`aladin serve --warm`; Qdrant always does).
 
-Qdrant's lines need ``pip install qdrant-edge-py``; without it they are null. A hundred thousand
-photos need 12 GB below the folder of temporary files.
+Qdrant's lines require ``pip install qdrant-edge-py``; without it they are null. A hundred thousand
+photos need 12 GB in the folder of temporary files.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import tempfile
@@ -40,10 +39,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from aladin_index.ann import faiss
 from benchmarks.engines.compared import (
     AladinEngine,
     FaissEngine,
@@ -55,13 +52,15 @@ from benchmarks.engines.compared import (
     load_qdrant,
 )
 from benchmarks.engines.task import TOKENS, Engine, Task, draw_photos, make_task
-from benchmarks.lib.processes import in_fresh_process
+from benchmarks.lib.measuring import use_one_thread
+from benchmarks.lib.output import figures_parser, print_json, print_rows
+from benchmarks.lib.processes import in_fresh_process, status_bytes
+from benchmarks.lib.small_collection import folder_bytes
 
 _QUICK_ITEMS = 1000
 # Number of searches of one engine before the next has its turn. A busy machine then slows all of
 # them alike, and each finds the processor's caches as its own searches left them, as in a service.
 _BLOCK = 25
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Read when a process loads its libraries.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -70,24 +69,17 @@ QDRANT_TOKENS: dict[str, TokenForm] = {"qdrant": "float32", "qdrant_8bit": "8 bi
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--items", type=int, default=10_000, help="photos")
-    parser.add_argument("--queries", type=int, default=500, help="texts to measure with")
-    parser.add_argument("--source", type=Path, metavar="INDEX", help="of real photos")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quick", action="store_true", help="1,000 photos, a few seconds")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a PNG")
+    parser = figures_parser(__doc__, "1,000 photos, a few seconds")
+    parser.add_argument("--items", type=int, default=10_000, help="number of photos")
+    parser.add_argument("--queries", type=int, default=500, help="number of texts to search with")
+    parser.add_argument("--source", type=Path, metavar="INDEX", help="index of real photos")
     options = parser.parse_args()
     items, queries = (_QUICK_ITEMS, 30) if options.quick else (options.items, options.queries)
     figures = measure(items, queries, options.source)
     if options.json:
-        print(json.dumps(figures, indent=2))
+        print_json(figures)
     else:
         print_table(figures)
-    if options.plot is not None:
-        draw(figures, options.plot)
 
 
 def measure(items: int, queries: int, source: Path | None) -> dict[str, Any]:
@@ -118,8 +110,8 @@ def build_all(
     """Build the indexes of all installed engines; return the cost of each."""
     aladin = in_fresh_process(build_aladin, folder / "aladin", items, source)
     faiss_graph = in_fresh_process(build_faiss, folder / "faiss", photos)
-    aladin["disk_bytes"] = _bytes_below(folder / "aladin")
-    faiss_graph["disk_bytes"] = _bytes_below(folder / "faiss")
+    aladin["disk_bytes"] = folder_bytes(folder / "aladin")
+    faiss_graph["disk_bytes"] = folder_bytes(folder / "faiss")
     with_tokens = faiss_graph["disk_bytes"] + (photos / TOKENS).stat().st_size
     built = {
         "aladin": aladin,
@@ -133,7 +125,7 @@ def build_all(
         return built
     for name, form in QDRANT_TOKENS.items():
         built[name] = in_fresh_process(build_qdrant, folder / name, photos, form)
-        built[name]["disk_bytes"] = _bytes_below(folder / name)
+        built[name]["disk_bytes"] = folder_bytes(folder / name)
     return built
 
 
@@ -151,18 +143,20 @@ def search_all(
     folder: Path, names: list[str], queries: int, source: Path | None
 ) -> dict[str, dict[str, Any]]:
     """Search the engines in turn; return the figures of each."""
-    torch.set_num_threads(1)
-    faiss.omp_set_num_threads(1)
+    use_one_thread()
     task = make_task(folder / "photos", max(queries // 5, 10), queries, source)
     engines: dict[str, Engine] = {}
     figures: dict[str, dict[str, Any]] = {}
     for name in names:
-        before = _rss_bytes()
+        before = status_bytes("self", "VmRSS") or 0
         engines[name] = ENGINES[name](folder)
         engines[name].tune(task)
         for query in range(len(task.windows)):
             engines[name].search(task, query, False)
-        figures[name] = {"rss_bytes": _rss_bytes() - before, "settings": engines[name].settings()}
+        figures[name] = {
+            "rss_bytes": (status_bytes("self", "VmRSS") or 0) - before,
+            "settings": engines[name].settings(),
+        }
     times = {filtered: _time(engines, task, filtered) for filtered in (False, True)}
     for name, engine in engines.items():
         figures[name] |= {
@@ -215,12 +209,13 @@ def _answers(
 def print_table(figures: dict[str, Any]) -> None:
     """Print one line per engine, in Markdown."""
     print(f"{figures['items']:,} photos like {figures['source']}, {figures['queries']} texts\n")
-    columns = "p50 ms | p95 ms | queries/s | top 10"
-    print(f"| | settings | recall | {columns} | filtered: {columns} | build s | disk MB | RSS MB |")
-    print("|---" * 14 + "|")
+    timed = ["p50 ms", "p95 ms", "queries/s", "top 10"]
+    filtered = [f"filtered: {timed[0]}", *timed[1:]]
+    columns = ["", "settings", "recall", *timed, *filtered, "build s", "disk MB", "RSS MB"]
+    rows: list[list[str]] = []
     for name, line in figures["engines"].items():
         if line is None:
-            print(f"| {name} | not installed |" + " |" * 12)
+            rows.append([name, "not installed", *[""] * (len(columns) - 2)])
             continue
         cells = [name, line["settings"], f"{line['ann_recall']:.3f}"]
         for part in (line, line["filtered"]):
@@ -228,41 +223,8 @@ def print_table(figures: dict[str, Any]) -> None:
             cells += [f"{part['queries_per_s']:.0f}", f"{part['top_10']:.3f}"]
         cells += [f"{line['build_s']:.1f}"]
         cells += [f"{line[size] / 1e6:,.0f}" for size in ("disk_bytes", "rss_bytes")]
-        print("| " + " | ".join(cells) + " |")
-
-
-def draw(figures: dict[str, Any], file: Path) -> None:
-    """Plot the median of every engine, with a line up to its 95th percentile."""
-    # Imported here: only plots need it, and it takes a second.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    lines = {name: line for name, line in figures["engines"].items() if line is not None}
-    figure = Figure(figsize=(8, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    places = np.arange(len(lines))
-    for shift, label in ((-0.2, "all photos"), (0.2, "1 photo in 1,000 passes a filter")):
-        parts = [line["filtered"] if shift > 0 else line for line in lines.values()]
-        p50 = np.array([part["p50_ms"] for part in parts])
-        p95 = np.array([part["p95_ms"] for part in parts])
-        above = np.stack([np.zeros_like(p50), np.maximum(p95 - p50, 0)])
-        axes.bar(places + shift, p50, 0.38, yerr=above, capsize=3, label=label)
-    axes.set_xticks(places, list(lines))
-    axes.set_ylabel("ms a query, median and 95th percentile")
-    axes.set_title(f"{figures['items']:,} photos, 100 candidates re-ranked, one thread")
-    axes.legend()
-    figure.savefig(file, format="png", dpi=150)
-
-
-def _bytes_below(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _rss_bytes() -> int:
-    """Return the resident memory of this process, or 0 if the system does not report it."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * _PAGE_BYTES if status.exists() else 0
+        rows.append(cells)
+    print_rows(columns, rows)
 
 
 if __name__ == "__main__":

@@ -2,30 +2,31 @@
 
     python -m benchmarks.engines.engine_kills [--kills 20] [--replicas 3] [--quick] [--json]
 
-An index is pushed to a real Milvus server, and `aladin serve` runs as several replicas before it.
-Clients search all the time, from replica to replica as a balancer sends them: where one does not
-answer, or says 503, the next is asked. One more client adds photos. Then the engine and the
-replicas get SIGKILL in turns, and are started again as a service manager does it; nothing else is
-done. A kill is over when every replica is ready and has answered a search.
+An index is pushed to a real Milvus server, and several replicas of `aladin serve` search it.
+Clients search without a pause and use the replicas in turn, as a load balancer does: if one does
+not respond or responds with 503, the next one is tried. Another client adds photos. The database
+and the replicas are killed with SIGKILL alternately and started again, as a service manager does;
+nothing else intervenes. The next kill follows when every replica is ready and has answered a
+search.
 
-    kills_engine, kills_replica
-    right              searches answered with the hits and scores of the index of files
-    wrong              searches answered with anything else and no word of it: must be 0
-    degraded           of the right ones, those that say that they are of the first stage alone,
-                       and are what that says
-    refused            searches that every replica refused with 503 and Retry-After
-    failed             searches with any other answer, or none of any replica: must be 0
-    acknowledged       photos whose addition was answered with success
-    lost               of those, photos that are not there at the end: must be 0
-    not_recovered      kills after which a replica was not ready again within two minutes
-    recover_engine_s, recover_replica_s   from the kill on, median and most
+    kills_engine       kills of the database
+    kills_replica      kills of replicas
+    correct            searches answered with the hits and scores of the index in files
+    wrong              searches answered with anything else without reporting it; must be 0
+    degraded           correct answers of the first stage alone that are reported as such
+    rejected           searches that every replica rejected with 503 and Retry-After
+    failed             searches with another response, or with none from any replica; must be 0
+    acknowledged       photos whose addition was acknowledged
+    lost               acknowledged photos that are missing at the end; must be 0
+    not_recovered      kills after which a replica was not ready within two minutes
+    recover_engine_s   time to recover from a kill of the database, median and maximum
+    recover_replica_s  time to recover from a kill of a replica, median and maximum
+    unexpected         wrong and failed answers, at most ten
 """
 
 from __future__ import annotations
 
-import base64
 import http.client
-import io
 import itertools
 import json
 import os
@@ -40,7 +41,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.layout import EngineLocation
@@ -48,20 +48,23 @@ from aladin_index.generations.reader import open_index
 from aladin_index.open import connect
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_service.queries import TextQuery
 from aladin_service.search.encoder import QueryEncoder
+from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits
-from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer
+from benchmarks.lib.output import figures_parser, median_and_most, print_figures
+from benchmarks.lib.processes import wait_until
 from benchmarks.lib.service_process import ServiceProcess
+from benchmarks.lib.small_collection import photo_fields, random_png
 from benchmarks.service.swap_index import HITS, SwapIndex, some_texts
 
 _CLIENTS = 4
 _LONGEST_S, _LOOK_S, _QUIET_S, _PAUSE_S = 120.0, 0.05, 2.0, 0.02
 _ANSWER_S = 30.0
 # Minimum value of Retry-After.
-_REFUSED_S = 1.0
-# Float32, as the index in files is searched here: in bfloat16, scores differ in their last digits.
+_RETRY_S = 1.0
+_SHOWN_ANSWERS = 10
+# The index in files is searched with float32 here: in bfloat16, scores differ in the last digits.
 _SETTINGS = {"ALADIN_QUERY_PRECISION": "float32"}
 # Added photos lack this field, so the results do not depend on them.
 _FILTER = {"build": 1}
@@ -91,17 +94,22 @@ class _Counts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.right = self.wrong = self.degraded = self.refused = self.failed = 0
+        self.correct = self.wrong = self.degraded = self.rejected = self.failed = 0
         self.acknowledged: list[str] = []
-        self.odd: list[str] = []
+        self.unexpected: list[str] = []
 
-    def count(self, *names: str, odd: str | None = None) -> None:
-        """Count one request."""
+    def count(self, *names: str, unexpected: str | None = None) -> None:
+        """Count one request.
+
+        Args:
+            names: Names of the counters to increase.
+            unexpected: Answer to be shown, or None if it is an expected one.
+        """
         with self._lock:
             for name in names:
                 setattr(self, name, getattr(self, name) + 1)
-            if odd is not None and len(self.odd) < 10:
-                self.odd.append(odd)
+            if unexpected is not None and len(self.unexpected) < _SHOWN_ANSWERS:
+                self.unexpected.append(unexpected)
 
 
 def kill_engine_and_replicas(kills: int, replicas: int) -> dict[str, Any]:
@@ -139,17 +147,17 @@ def kill_engine_and_replicas(kills: int, replicas: int) -> dict[str, Any]:
     return {
         "kills_engine": (kills + 1) // 2,
         "kills_replica": kills // 2,
-        "right": counts.right,
+        "correct": counts.correct,
         "wrong": counts.wrong,
         "degraded": counts.degraded,
-        "refused": counts.refused,
+        "rejected": counts.rejected,
         "failed": counts.failed,
         "acknowledged": len(counts.acknowledged),
         "lost": len(lost),
         "not_recovered": kills - sum(map(len, recovered)),
-        "recover_engine_s": _median_and_most(recovered[0]),
-        "recover_replica_s": _median_and_most(recovered[1]),
-        "odd": counts.odd,
+        "recover_engine_s": median_and_most(recovered[0]),
+        "recover_replica_s": median_and_most(recovered[1]),
+        "unexpected": counts.unexpected,
     }
 
 
@@ -170,17 +178,17 @@ def _kill(server: MilvusServer, service: _Replicas, kills: int) -> tuple[list[fl
 
 
 def _wait_until_all_answer(service: _Replicas) -> bool:
-    deadline_s = time.monotonic() + _LONGEST_S
-    for replica in service.running:
-        while not (replica.is_ready() and _search(replica, "dogs run")[0] == 200):
-            if time.monotonic() > deadline_s:
-                return False
-            time.sleep(_LOOK_S)
-    return True
+    def all_answer() -> bool:
+        return all(
+            replica.is_ready() and _search(replica, "dogs run")[0] == 200
+            for replica in service.running
+        )
+
+    return wait_until(all_answer, _LONGEST_S, _LOOK_S)
 
 
 def _first_stage(index: SwapIndex, texts: Sequence[str]) -> dict[str, list[str]]:
-    """Return for each text the IDs that the first stage alone finds."""
+    """Return the IDs that the first stage alone finds for each text."""
     with open_index(index.root) as opened:
         searcher, encoder = TwoStageSearcher(opened), QueryEncoder(QueryLimits())
         options = SearchOptions(k=HITS, rerank=False)
@@ -205,32 +213,32 @@ def _search_on(
         if stop.is_set():
             return
         query = turn % len(texts)
-        status, said = 0, b""
+        status, body = 0, b""
         for _ in range(len(service.running)):
             replica = service.running[turn % len(service.running)]
-            status, said = _search(replica, texts[query])
+            status, body = _search(replica, texts[query])
             if status not in (0, 503):
                 break
             turn += 1
         if status == 200:
-            answer = json.loads(said)
+            answer = json.loads(body)
             found = [hit["id"] for hit in answer["hits"]]
             if "rerank_unavailable" in answer["degraded"] and found == unranked[texts[query]]:
-                counts.count("right", "degraded")
-            elif not answer["degraded"] and index.is_right(query, answer):
-                counts.count("right")
+                counts.count("correct", "degraded")
+            elif not answer["degraded"] and index.is_correct(query, answer):
+                counts.count("correct")
             else:
-                counts.count("wrong", odd=said.decode()[:300])
+                counts.count("wrong", unexpected=body.decode()[:300])
         elif status == 503:
-            counts.count("refused")
-            time.sleep(_REFUSED_S)
+            counts.count("rejected")
+            time.sleep(_RETRY_S)
         else:
-            counts.count("failed", odd=f"{status} {said.decode()[:300]}")
+            counts.count("failed", unexpected=f"{status} {body.decode()[:300]}")
         time.sleep(_PAUSE_S)
 
 
 def _search(replica: ServiceProcess, text: str) -> tuple[int, bytes]:
-    """Search once; the status is 0 if there was no answer."""
+    """Search once; the status is 0 if there was no response."""
     return _ask(replica, "POST", "/v1/search/images", {"text": text, "k": HITS, "filter": _FILTER})
 
 
@@ -239,13 +247,10 @@ def _add_on(service: _Replicas, counts: _Counts, stop: threading.Event) -> None:
     for number in itertools.count():
         if stop.is_set():
             return
-        pixels = random.integers(0, 256, (32, 32, 3), dtype=np.uint8)
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "PNG")
-        item = {"id": f"added {number}", "image": base64.b64encode(file.getvalue()).decode()}
+        item = photo_fields(f"added {number}", random_png(random, 32))
         replica = service.running[number % len(service.running)]
-        status, said = _ask(replica, "POST", "/v1/items/images", item)
-        if status == 201 and json.loads(said)["added"] == [item["id"]]:
+        status, body = _ask(replica, "POST", "/v1/items/images", item)
+        if status == 201 and json.loads(body)["added"] == [item["id"]]:
             counts.acknowledged.append(item["id"])
         time.sleep(_PAUSE_S)
 
@@ -256,27 +261,20 @@ def _is_there(service: _Replicas, item_id: str) -> bool:
 
 
 def _ask(replica: ServiceProcess, method: str, path: str, fields: Any = None) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", replica.port, timeout=_ANSWER_S)
+    """Send one request; the status is 0 if there was no response."""
     try:
-        body = None if fields is None else json.dumps(fields)
-        connection.request(method, path, body, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        return replica.ask(method, path, fields, timeout_s=_ANSWER_S)
     except (OSError, http.client.HTTPException):
         return 0, b""
-    finally:
-        connection.close()
-
-
-def _median_and_most(values: list[float]) -> list[float]:
-    return [round(float(np.median(values)), 1), round(max(values), 1)] if values else []
 
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
     parser = figures_parser(__doc__, "2 kills, 2 replicas")
-    parser.add_argument("--kills", type=int, default=20, help="of the engine and of replicas")
-    parser.add_argument("--replicas", type=int, default=3, help="of the service")
+    parser.add_argument(
+        "--kills", type=int, default=20, help="kills of the database and of replicas"
+    )
+    parser.add_argument("--replicas", type=int, default=3, help="replicas of the service")
     options = parser.parse_args()
     if options.quick:
         figures = kill_engine_and_replicas(2, 2)

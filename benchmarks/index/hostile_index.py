@@ -1,23 +1,22 @@
-"""Damages first-stage files: they may be refused or searched, but must not cause a crash.
+"""Damages first-stage files: they may be rejected or searched, but must not cause a crash.
 
     python -m benchmarks.index.hostile_index [--cases 100] [--quick] [--json]
 
-Builds a first stage of each kind, changes one byte of its file at a time, at random places and
-with the length as it was, and opens and searches each damaged file in a process of its own, as a
-service does with a new generation. Exits with 1 where a process has ended by a signal, hung, or met
-an error that is not the project's own.
+Builds a first stage of each kind, changes one random byte of its file at a time without changing
+its length, and opens and searches each damaged file in a separate process, as a service does with a
+new generation. Exits with 1 if a process was ended by a signal, hung, or failed with an error that
+is not one of the project's own.
 
-    KIND             name of FAISS's, e.g. IVF16,PQ32x4fs
-      sound          damaged files that were searched; most bytes are values of vectors
-      refused        with an error that names the file
-      ended          processes that a signal ended, by its name
-      unforeseen     processes that ended with another error than the project's own
+    KIND             FAISS factory string, e.g. IVF16,PQ32x4fs
+      searched       damaged files that could be searched; most bytes are values of vectors
+      rejected       damaged files rejected with an error that names the file
+      ended          processes ended by a signal, by its name
+      unforeseen     processes that failed with another error than the project's own
       hung           processes that took longer than 30 s
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import signal
@@ -34,10 +33,11 @@ from numpy.typing import NDArray
 from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.file import write_ann
-from aladin_index.ann.retrieval import retrieve
+from aladin_index.ann.first_stage import retrieve
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import NullProgress
-from benchmarks.lib.measuring import figures_parser, print_figures
+from benchmarks.lib.output import figures_parser, print_json
+from benchmarks.lib.small_collection import unit_rows
 
 KINDS = ("IVF16,PQ32x4fs", "IVF16,SQ8", "Flat", "HNSW16,Flat")
 _CASES, _QUICK_CASES = 100, 20
@@ -46,7 +46,7 @@ _QUERIES, _FOUND = 40, 100
 _LIMIT_S = 30.0
 # Memory that opening may allocate beyond what the process has: damaged lengths request more.
 _ROOM_BYTES = 2**30
-_REFUSED, _UNFORESEEN = 3, 4
+_REJECTED, _UNFORESEEN = 3, 4
 
 
 def attack(kind: str, cases: int, seed: int = 0) -> dict[str, Any]:
@@ -58,8 +58,7 @@ def attack(kind: str, cases: int, seed: int = 0) -> dict[str, Any]:
         seed: Seed of the random positions and bytes.
     """
     random = np.random.default_rng(seed)
-    vectors = random.standard_normal((_COUNT, _DIM)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = unit_rows(random.standard_normal((_COUNT, _DIM)))
     fates: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ann.faiss"
@@ -71,7 +70,7 @@ def attack(kind: str, cases: int, seed: int = 0) -> dict[str, Any]:
             changed[place] ^= int(random.integers(1, 256))
             path.write_bytes(changed)
             fates[_fate(path, vectors)] += 1
-    own = ("sound", "refused", "unforeseen", "hung")
+    own = ("searched", "rejected", "unforeseen", "hung")
     ended = {name: count for name, count in fates.items() if name not in own}
     return {**{name: fates[name] for name in own}, "ended": ended}
 
@@ -94,7 +93,7 @@ def _fate(path: Path, vectors: NDArray[np.float32]) -> str:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         return signal.Signals(-code).name
-    return {0: "sound", _REFUSED: "refused"}.get(code, "unforeseen")
+    return {0: "searched", _REJECTED: "rejected"}.get(code, "unforeseen")
 
 
 def _open_and_search(path: Path, vectors: NDArray[np.float32]) -> None:
@@ -105,16 +104,14 @@ def _open_and_search(path: Path, vectors: NDArray[np.float32]) -> None:
         limit = pages * resource.getpagesize() + _ROOM_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         ann = AnnIndex.open(path, 8, 3.0)
-        if (
-            ann.count,
-            ann.dim,
-        ) != vectors.shape:  # as `aladin_index.generations.reader.open_collection` compares
+        # As `aladin_index.generations.reader.open_collection` compares.
+        if (ann.count, ann.dim) != vectors.shape:
             raise IndexCorruptError(path, f"{ann.count} vectors of {ann.dim}")
         for query in vectors[:_QUERIES]:
             retrieve(ann, vectors, query, _FOUND)
         code = 0
     except IndexCorruptError:
-        code = _REFUSED
+        code = _REJECTED
     finally:
         os._exit(code)
 
@@ -123,12 +120,12 @@ def main() -> None:
     """Attack each kind and print the outcomes."""
     parser = figures_parser(__doc__, f"{_QUICK_CASES} of each kind")
     parser.add_argument("--cases", type=int, default=_CASES, help="of each kind")
-    arguments: argparse.Namespace = parser.parse_args()
+    arguments = parser.parse_args()
     faiss.omp_set_num_threads(1)  # a child has none of its parent's threads
     cases = _QUICK_CASES if arguments.quick else arguments.cases
     figures = {kind: attack(kind, cases) for kind in KINDS}
     if arguments.json:
-        print_figures(figures, as_json=True)
+        print_json(figures)
     else:
         for kind, told in figures.items():
             print(f"{kind}: {', '.join(f'{name} {count}' for name, count in told.items())}")

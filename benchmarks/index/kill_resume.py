@@ -2,28 +2,26 @@
 
     python -m benchmarks.index.kill_resume --kills 200 [--json] [--quick]
 
-A round begins with an empty folder, or with an index that has a generation already. A process
-builds there, dies by SIGKILL after a time between none and that of a whole build, is started again
-with --resume, dies again, until it comes to its end. Meanwhile another process opens the index and
-searches it over and over. Rounds follow each other until there were so many kills.
+A round begins with an empty folder, or with an index that already has a generation. A process
+builds there, is killed with SIGKILL after a random share of the time of a whole build, is started
+again with --resume and killed again, until a build completes. Another process opens and searches
+the index throughout. Rounds are repeated until the number of kills is reached.
 
 kills         builds that were killed
-identical     kills after which the resumed build came to an index that is, file by file and byte
-              by byte, that of a build which was left alone
-broken_reads  searches that met anything but the answer of the generation before, or that of the
-              new one from the moment it was live (or, in an empty folder, no index yet)
-reads         searches in all
-builds        builds that came to their end, one a round
-killed_while  what the killed builds were doing
+identical     kills after which the resumed build produced the same index, byte by byte in every
+              file, as an uninterrupted build
+broken_reads  searches with another answer than that of the previous generation, or of the new one
+              once it was live (or, in an empty folder, another error than a missing index)
+reads         searches
+builds        completed builds, one per round
+killed_while  phases in which builds were killed
 
-The builds are forked from one process that has imported everything: imports would take most of
-the time.
+The builds are forked from one process that has imported everything, because imports would take most
+of the time.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import random
 import shutil
@@ -37,9 +35,6 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from aladin_index.ann import faiss
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import (
@@ -56,7 +51,14 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import AladinError, IndexNotReadyError
 from aladin_network.inference import encode_texts
-from benchmarks.lib.small_collection import make_texts, save_small_network, write_photos
+from benchmarks.lib.measuring import use_one_thread
+from benchmarks.lib.output import figures_parser, print_figures
+from benchmarks.lib.small_collection import (
+    folder_content,
+    make_texts,
+    save_small_network,
+    write_photos,
+)
 
 _QUICK_KILLS = 4
 _PHOTOS, _QUICK_PHOTOS = 96, 32  # and half as many texts
@@ -144,7 +146,7 @@ class KilledBuilds:
         figures.reads += reads
         figures.broken_reads += len(breaks)
         figures.breaks += breaks
-        if _files(index) == _files(case.unbroken):
+        if folder_content(index) == folder_content(case.unbroken):
             figures.identical += kills
 
     def _killed(self, index: Path, seconds: float, resume: bool) -> bool:
@@ -162,7 +164,7 @@ class KilledBuilds:
     def _build(
         self, out: Path, images: list[ImageItem], texts: list[TextItem], resume: bool
     ) -> None:
-        _one_thread()
+        use_one_thread()  # a forked process has no other
         settings = replace(_SETTINGS, resume=resume)
         build_index(self._checkpoint, out, images, texts, settings)
 
@@ -213,7 +215,7 @@ def _read(index: Path, case: Case, stop: Event, sender: Connection) -> None:
 
 def _search(index: Path) -> tuple[int, Answer]:
     """Open the live generation and search it."""
-    _one_thread()
+    use_one_thread()  # a forked process has no other
     with open_index(index) as opened:
         query = encode_texts(opened.checkpoint.model, [_QUERY])
         result = TwoStageSearcher(opened).search(
@@ -235,21 +237,6 @@ def _stage(index: Path, case: Case) -> str:
     if (index / NEW_GENERATION).exists():
         return "writing the generation"
     return "encoding" if (index / BUILD).exists() else "listing"
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    """Read all files below a folder."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-def _one_thread() -> None:
-    """Limit computation to one thread: a forked process has no other."""
-    torch.set_num_threads(1)
-    faiss.omp_set_num_threads(1)
 
 
 def _run(function: Callable[..., Any], *arguments: object) -> Any:
@@ -285,24 +272,14 @@ def measure(kills: int, photos: int, seed: int) -> Figures:
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = figures_parser(__doc__, f"{_QUICK_KILLS} kills of a smaller build")
     parser.add_argument("--kills", type=int, default=200, help="builds to kill")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--quick", action="store_true", help=f"{_QUICK_KILLS} kills of a smaller build"
-    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the times of the kills")
     options = parser.parse_args()
     kills, photos = (_QUICK_KILLS, _QUICK_PHOTOS) if options.quick else (options.kills, _PHOTOS)
     figures = measure(kills, photos, options.seed)
     data = vars(figures) | {"killed_while": dict(figures.killed_while)}
-    if options.json:
-        print(json.dumps(data, indent=2))
-        return
-    for name, value in data.items():
-        print(f"{name:13} {value}")
+    print_figures(data, as_json=options.json)
 
 
 if __name__ == "__main__":

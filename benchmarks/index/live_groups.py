@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,11 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin_index.changes.writer import NewItems
-from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.generations.writer import describe_model, install_model, write_generation
+from aladin_index.generations.writer import write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
 from aladin_index.search.backend import EncodedQuery
@@ -30,10 +28,15 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
-from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.scoring.scores import Encoding
 from benchmarks.lib.processes import forked
-from benchmarks.lib.small_collection import small_model
+from benchmarks.lib.small_collection import (
+    new_index,
+    photo_row,
+    small_model,
+    text_encoding,
+    unit_rows,
+)
 
 # Every call changes a whole group: a reader that sees a part of a group sees half a call.
 GROUP_ITEMS = 3
@@ -60,21 +63,11 @@ class Made(NamedTuple):
 def make_group(group: int, version: int) -> Made:
     """Make the items of a group: the same at every call, different for every version."""
     random = np.random.default_rng([group, version])
-    embeddings = _unit(random.standard_normal((GROUP_ITEMS, _EMBEDDING_DIM)))
-    tokens = _unit(random.standard_normal((GROUP_ITEMS * _TOKENS, _TOKEN_DIM)))
+    embeddings = unit_rows(random.standard_normal((GROUP_ITEMS, _EMBEDDING_DIM)))
+    tokens = unit_rows(random.standard_normal((GROUP_ITEMS * _TOKENS, _TOKEN_DIM)))
     photos = [UploadedPhoto(random.bytes(200)) for _ in range(GROUP_ITEMS)]
     items = [
-        StoredItem(
-            row=place,
-            id=item_id,
-            uri=item_id,
-            path=photo.path,
-            text=None,
-            image_id=None,
-            width_px=32,
-            height_px=32,
-            metadata={"group": group, "version": version},
-        )
+        photo_row(place, item_id, {"group": group, "version": version}, path=photo.path)
         for place, (item_id, photo) in enumerate(zip(group_ids(group), photos, strict=True))
     ]
     return Made(items, embeddings, tokens, photos)
@@ -105,19 +98,12 @@ def build_groups(root: Path, groups: Mapping[int, int]) -> None:
         root: Folder of the index; new.
         groups: Groups with their versions.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        checkpoint = Path(folder) / "checkpoint"
-        save_checkpoint(checkpoint, small_model(_EMBEDDING_DIM, _TOKEN_DIM))
-        with disk_errors(root), only_builder(root):
-            model = describe_model(checkpoint, load_checkpoint(checkpoint).model_id)
-            install_model(root, checkpoint, model)
-            for group, version in groups.items():
-                for photo in make_group(group, version).photos:
-                    photo.write(root)
-            side = CollectionSource(
-                embedding_dim=_EMBEDDING_DIM, codec=_CODEC, parts=_parts(groups)
-            )
-            write_generation(root, {"images": side}, model, BuildSettings(), "live updates")
+    with new_index(root, small_model(_EMBEDDING_DIM, _TOKEN_DIM)) as model:
+        for group, version in groups.items():
+            for photo in make_group(group, version).photos:
+                photo.write(root)
+        side = CollectionSource(embedding_dim=_EMBEDDING_DIM, codec=_CODEC, parts=_parts(groups))
+        write_generation(root, {"images": side}, model, BuildSettings(), "live updates")
 
 
 def read_groups(index: SearchIndex) -> dict[str, Content]:
@@ -149,11 +135,8 @@ def read_groups(index: SearchIndex) -> dict[str, Content]:
 
 def some_query(random: np.random.Generator) -> Encoding:
     """Make a random text encoding."""
-    import torch
-
-    embedding = torch.from_numpy(_unit(random.standard_normal((1, _EMBEDDING_DIM))))
-    words = torch.from_numpy(_unit(random.standard_normal((3, _TOKEN_DIM))))
-    return Encoding(embedding, words.unsqueeze(0), torch.ones(1, 3, dtype=torch.bool))
+    embedding = unit_rows(random.standard_normal(_EMBEDDING_DIM))
+    return text_encoding(embedding, unit_rows(random.standard_normal((3, _TOKEN_DIM))))
 
 
 def _parts(groups: Mapping[int, int]) -> Iterator[EncodedPart]:
@@ -161,10 +144,6 @@ def _parts(groups: Mapping[int, int]) -> Iterator[EncodedPart]:
         made = make_group(group, version)
         lengths = np.full(GROUP_ITEMS, _TOKENS, dtype=np.int64)
         yield EncodedPart(made.items, made.embeddings, _CODEC.pack(made.tokens), lengths)
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 class GroupSearcher:

@@ -2,32 +2,31 @@
 
     python -m benchmarks.index.live_updates --kills 50 [--json] [--quick]
 
-A writer process adds, replaces and deletes groups of three photos at random, a call a group, and
-now and then compacts the index. It says over a pipe what it is about to do and what has returned:
-from then on a call is acknowledged. It is killed by SIGKILL at a random moment, the index is
-opened, and every item in it is compared, with its embedding, its tokens and the bytes of its photo.
-The next writer goes on with the index as it is. All the while another process searches.
+A writer process adds, replaces and deletes random groups of three photos, one group per call, and
+sometimes compacts the index. It reports over a pipe when a call begins and when it has returned,
+which acknowledges the call. It is killed with SIGKILL at a random time; the index is opened, and
+every item is compared with its expected embedding, tokens and photo. The next writer continues with
+the same index. Another process searches throughout.
 
-A call in which the writer was killed may be there, whole, for the kill may have fallen between its
-commit and its acknowledgement; or not at all.
+A call that was interrupted by a kill must be applied completely or not at all: the kill may have
+come between its commit and its acknowledgement.
 
 kills                 writers that were killed
 acknowledged          calls that returned
-acknowledged_lost     items that are not as the acknowledged calls left them
-unacknowledged_found  other items that neither the acknowledged calls nor a whole call in flight
-                      explain; those of half a call among them
-in_flight_applied     kills whose call in flight is there, whole
-in_flight             by kind of call, how many kills fell into one
-searches              of the other process, over all items
-broken_searches       of those that failed, or saw a part of a group or two versions of it
+acknowledged_lost     items that differ from the state after the acknowledged calls
+unacknowledged_found  other items that neither the acknowledged calls nor the complete interrupted
+                      call explain, for example those of half a call
+in_flight_applied     kills whose interrupted call was applied completely
+in_flight             number of kills by the kind of the interrupted call
+searches              searches over all items by the other process
+broken_searches       searches that failed, or found a part of a group or two versions of it
 
-Processes die, the machine does not: what a loss of power does is up to fsync, which every call
+Only processes are killed. Whether data survives a loss of power depends on fsync, which every call
 waits for before it returns.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -58,6 +57,7 @@ from benchmarks.index.live_groups import (
     new_group,
     read_groups,
 )
+from benchmarks.lib.output import figures_parser, print_figures
 from benchmarks.lib.processes import forked
 
 QUICK_KILLS, _BASE_GROUPS = 4, 40
@@ -104,23 +104,15 @@ class Figures:
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_KILLS} kills, some seconds")
+    parser = figures_parser(__doc__, f"{QUICK_KILLS} kills, some seconds")
+    parser.add_argument("--kills", type=int, default=50, help="writers to kill")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the changes and of the kills")
     options = parser.parse_args()
     torch.set_num_threads(1)  # threads do not outlive a fork
     with tempfile.TemporaryDirectory() as folder:
         kills = QUICK_KILLS if options.quick else options.kills
         figures = kill_writers(Path(folder) / "index", kills, options.seed)
-    if options.json:
-        print(json.dumps(asdict(figures), indent=2))
-    else:
-        for name, value in asdict(figures).items():
-            print(f"{name:<21} {value}")
+    print_figures(asdict(figures), as_json=options.json)
 
 
 def kill_writers(root: Path, kills: int, seed: int) -> Figures:

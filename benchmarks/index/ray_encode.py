@@ -1,26 +1,24 @@
-"""Encodes photos on one Ray node and on two with as many cores each, on this machine.
+"""Encodes photos on one Ray node, and on two with as many cores each, on this machine.
 
     python -m benchmarks.index.ray_encode [--photos 480] [--cpus 1] [--json]
 
-Each node gets cores of its own, so this takes a machine of twice --cpus cores with nothing else to
-do; what runs beside it counts against the two nodes more than against the one.
+Each node has its own cores, so this requires an idle machine with twice --cpus cores; other load
+slows the two nodes more than the one.
 
-alone      this process, on the cores of the first node
-one node   a worker on one node
-two nodes  a worker on each of two
-one killed the same, and one node is killed when a third of the photos is there
+alone       this process, on the cores of the first node
+one node    one worker on one node
+two nodes   one worker on each of two nodes
+one killed  the same, with one node killed when a third of the photos are encoded
 
-total_s    the whole build; with nodes also the start of their workers, which load torch
-work_s     what all photos would take at the rate since all workers were there
-ratio      of the work_s of one node
-identical  whether the index is, file by file and byte by byte, that of this process
-lost       workers that were lost
+total_s     seconds of the whole build; with nodes including the start of their workers
+work_s      seconds that all photos would take at the rate reached once all workers had started
+ratio       work_s divided by that of one node
+identical   whether the index equals that of this process, byte by byte in every file
+lost        workers that were lost
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import sys
@@ -48,10 +46,11 @@ from aladin_network.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.model import AladinModel
 from aladin_network.types import NullProgress
+from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.ray_nodes import RayNodes
-from benchmarks.lib.small_collection import write_photos
+from benchmarks.lib.small_collection import folder_content, random_model, write_photos
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,22 +105,28 @@ class Clock(NullProgress):
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--photos", type=int, default=480)
+    parser = figures_parser(__doc__)
+    parser.add_argument("--photos", type=int, default=480, help="photos to encode")
     parser.add_argument("--cpus", type=int, default=1, help="cores of each node")
-    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     rows = measure(given.photos, given.cpus)
     if given.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
+        print_json([asdict(row) for row in rows])
         return
-    print("             total_s   work_s   ratio   identical   lost")
-    for row in rows:
-        work = (
-            "       -       -" if row.work_s is None else f"{row.work_s:8.1f}{row.ratio or 1:8.2f}"
-        )
-        said = "yes" if row.identical else "NO"
-        print(f"{row.name:10}{row.total_s:10.1f} {work}{said:>12}{row.lost:7}")
+    print_rows(
+        ["", "total_s", "work_s", "ratio", "identical", "lost"],
+        [
+            [
+                row.name,
+                f"{row.total_s:.1f}",
+                "" if row.work_s is None else f"{row.work_s:.1f}",
+                "" if row.ratio is None else f"{row.ratio:.2f}",
+                "yes" if row.identical else "NO",
+                row.lost,
+            ]
+            for row in rows
+        ],
+    )
 
 
 def measure(photos: int, cpus: int) -> list[Row]:
@@ -177,22 +182,13 @@ def _build(
         total_s=total_s,
         work_s=None if kill else clock.work_s(),
         ratio=None,
-        identical=_content(out) == _content(folder / "alone"),
+        identical=folder_content(out) == folder_content(folder / "alone"),
         lost=clock.lost,
     )
 
 
-def _content(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def medium_model() -> AladinModel:
     """Make an untrained network that takes some hundredths of a second per photo."""
-    torch.manual_seed(0)
     layers = {
         "hidden_size": 384,
         "num_hidden_layers": 6,
@@ -214,8 +210,7 @@ def medium_model() -> AladinModel:
         alignment=AlignmentHeadConfig(dim=128),
         matching=MatchingHeadConfig(layers=1, heads=4, dim=256),
     )
-    tokenizer = text_encoder_class(config).learn_tokenizer(["two dogs run on the grass"], 400)
-    return AladinModel.create(config, tokenizer).eval()
+    return random_model(config, ["two dogs run on the grass"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Common parts of the benchmarks: command lines, output, and timing.
+"""Timing that holds on a machine with other load.
 
 Alternatives are timed in turn, so that other load on the machine slows all of them alike. A time is
 the smaller of wall-clock time and the process's own processor time: other processes inflate only
@@ -8,12 +8,9 @@ time for several threads on an idle machine. Searches are measured on one thread
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,32 +18,7 @@ from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
 
-
-def figures_parser(doc: str | None, quick: str) -> argparse.ArgumentParser:
-    """Make a parser of the options that all benchmarks have.
-
-    Args:
-        doc: Docstring of the module.
-        quick: Description of the quick form.
-    """
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quick", action="store_true", help=quick)
-    return parser
-
-
-def print_figures(figures: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print all figures as JSON, or one line for each that is a single value."""
-    if as_json:
-        print(json.dumps(figures, indent=2))
-        return
-    single = {name: value for name, value in figures.items() if not isinstance(value, list | dict)}
-    width = max(map(len, single), default=0)
-    for name, value in single.items():
-        shown = f"{value:.3f}" if isinstance(value, float) else value
-        print(f"{name:<{width}}  {shown}")
+_WARM_UP, _ROUNDS = 3, 5
 
 
 def time_in_turn(
@@ -79,9 +51,6 @@ def ratio(times: Mapping[str, NDArray[np.float64]], name: str, base: str) -> flo
     return float(np.median(times[name]) / np.median(times[base]))
 
 
-_WARM_UP, _ROUNDS = 3, 5
-
-
 class QuietTime:
     """Measured time of a block.
 
@@ -106,8 +75,8 @@ def quiet_time() -> Generator[QuietTime]:
 def quiet_times_s(run: Callable[[int], object], repetitions: int) -> NDArray[np.float64]:
     """Return the seconds that a function takes to compute on this thread.
 
-    A neighbour also empties the caches, which no clock leaves out. It comes and goes: of several
-    rounds the one with the least median is taken.
+    Other processes also evict this one's data from the caches, which no clock subtracts. Their load
+    varies, so the round with the smallest median is taken.
 
     Args:
         run: Function to time, called with the number of the repetition.
@@ -136,12 +105,17 @@ def quiet_median_s(run: Callable[[int], object], repetitions: int) -> float:
     return float(np.median(quiet_times_s(run, repetitions)))
 
 
+def use_one_thread() -> None:
+    """Limit torch and FAISS to one thread in this process, as the service does for a query."""
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+
+
 @contextmanager
 def one_thread() -> Generator[None]:
     """Limit torch and FAISS to one thread inside the block."""
     before = torch.get_num_threads(), faiss.omp_get_max_threads()
-    torch.set_num_threads(1)
-    faiss.omp_set_num_threads(1)
+    use_one_thread()
     try:
         yield
     finally:

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-_STATUS = Path("/proc/self/status")
 # Runs in the new process (Linux) and becomes the command: asks the kernel for a signal when the
 # thread that started the process ends (PR_SET_PDEATHSIG = 1), and restricts it to some cores. It is
 # not a `preexec_fn`, which would run Python in a fork of a process that may have other threads.
@@ -86,18 +85,15 @@ class ChildProcess(subprocess.Popen[bytes]):
         Args:
             ready: The condition.
             timeout_s: Seconds to wait at most.
-            look_s: Seconds between two looks.
+            look_s: Seconds between two checks.
 
         Raises:
-            RuntimeError: If the process ends before, or the time is over; with its last output.
+            RuntimeError: If the process ends first, or the time runs out; with its last output.
         """
-        deadline_s = time.monotonic() + timeout_s
-        while not ready():
-            if self.poll() is not None:
-                raise RuntimeError(f"ended with {self.returncode}:\n{self.output()[-5000:]}")
-            if time.monotonic() > deadline_s:
-                raise RuntimeError(f"not ready after {timeout_s:g} s:\n{self.output()[-5000:]}")
-            time.sleep(look_s)
+        if not wait_until(lambda: self.poll() is not None or ready(), timeout_s, look_s):
+            raise RuntimeError(f"not ready after {timeout_s:g} s:\n{self.output()[-5000:]}")
+        if self.poll() is not None:
+            raise RuntimeError(f"ended with {self.returncode}:\n{self.output()[-5000:]}")
 
     def stop(self, grace_s: float) -> int:
         """End the process with SIGTERM, and kill it with its children if that takes too long.
@@ -157,6 +153,40 @@ class Memory(NamedTuple):
     anonymous: int
 
 
+def wait_until(ready: Callable[[], bool], timeout_s: float, look_s: float) -> bool:
+    """Wait until a condition holds; return whether it did in time.
+
+    Args:
+        ready: The condition.
+        timeout_s: Seconds to wait at most.
+        look_s: Seconds between two checks.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not ready():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(look_s)
+    return True
+
+
+def status_bytes(pid: int | Literal["self"], name: str) -> int | None:
+    """Return a size from a process's status (Linux only).
+
+    Args:
+        pid: ID of the process, or "self" for this one.
+        name: Name in /proc/PID/status, for example "VmHWM", the largest resident memory so far.
+
+    Returns:
+        Bytes, or None if the process has ended or the system reports no such size.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    sizes = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
+    return 1024 * int(sizes[0]) if sizes else None
+
+
 def free_ports(count: int) -> list[int]:
     """Return ports of 127.0.0.1 that nothing listens on."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
@@ -168,11 +198,9 @@ def free_ports(count: int) -> list[int]:
 
 def peak_rss_bytes() -> int:
     """Return the largest resident memory that this process has had, mapped files included."""
-    if _STATUS.exists():
-        # getrusage would include the parent's memory at the moment of the fork.
-        for line in _STATUS.read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+    # getrusage would include the parent's memory at the moment of the fork.
+    if (largest := status_bytes("self", "VmHWM")) is not None:
+        return largest
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import io
 import sys
 import tempfile
 import threading
@@ -16,7 +14,6 @@ from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
-from PIL import Image
 
 from aladin_index.build.builder import build_index
 from aladin_service.http.app import create_app
@@ -24,7 +21,13 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
-from benchmarks.lib.small_collection import make_texts, save_small_network, write_photos
+from benchmarks.lib.small_collection import (
+    make_texts,
+    photo_fields,
+    random_png,
+    save_small_network,
+    write_photos,
+)
 from benchmarks.lib.source_tree import PACKAGES
 
 _ITEMS = 20
@@ -156,7 +159,8 @@ async def _record(index: Path, recorder: CallRecorder) -> RequestCalls:
                 return client.post("/v1/search/images", json={"text": _TEXTS[number]})
 
             def add(number: int) -> Awaitable[httpx.Response]:
-                body = {"id": f"added {number}", "image": _photo(number), "text": _TEXTS[number]}
+                photo = random_png(np.random.default_rng(100 + number), 64)
+                body = photo_fields(f"added {number}", photo) | {"text": _TEXTS[number]}
                 return client.post("/v1/items/images", json=body)
 
             return RequestCalls(await _warm(recorder, search), await _warm(recorder, add))
@@ -174,10 +178,3 @@ async def _warm(
         warm.append(recorder.stop())
         answer.raise_for_status()
     return min(warm, key=len)
-
-
-def _photo(seed: int) -> str:
-    pixels = np.random.default_rng(100 + seed).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
-    return base64.b64encode(file.getvalue()).decode()

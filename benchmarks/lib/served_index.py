@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,16 +21,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import open_index
-from aladin_index.generations.writer import describe_model, install_model, write_generation
+from aladin_index.generations.writer import write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import photo_of
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
-from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
@@ -43,10 +40,11 @@ from aladin_network.config import (
 )
 from aladin_network.files import atomic_folder
 from aladin_network.inference import encode_texts
-from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.types import TARGETS, Target
 from aladin_training.demo.scenes import draw_data_set
+from benchmarks.lib.small_collection import new_index, photo_row, random_model, text_row
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, stand_in_source
 
@@ -54,6 +52,7 @@ from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, 
 _FOLDER = Path("runs/benchmarks")
 _NAME = "served-index-2"
 _VOCABULARY, _PICTURE_PX, _TEXT_BATCH, _SAMPLE_PHOTOS = 4000, 384, 32, 1024
+_MOST_TEXTS, _MOST_PHOTOS, _MOST_IDS = 2000, 64, 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,19 +118,15 @@ def _make(partial: Path, home: Path, size: ServedSize) -> None:
     )
     lines = [json.loads(line) for line in data_file.read_text(encoding="utf-8").splitlines()]
     model = real_size_model([caption for line in lines for caption in line["captions"]], size)
-    checkpoint, root = partial / "checkpoint", partial / "index"
-    save_checkpoint(checkpoint, model)
+    root = partial / "index"
     root.mkdir()
-    with disk_errors(root), only_builder(root):
-        entry = describe_model(checkpoint, load_checkpoint(checkpoint).model_id)
-        install_model(root, checkpoint, entry)
+    with new_index(root, model) as entry:
         settings = BuildSettings()
         sides: dict[Target, CollectionSource] = {
             "images": _photo_side(lines, home / "data", size.photos, settings),
             "texts": _text_side(lines, model, settings),
         }
         write_generation(root, sides, entry, settings, size.name)
-    shutil.rmtree(checkpoint)  # the index has its own copy
 
 
 def real_size_model(captions: Sequence[str], size: ServedSize) -> AladinModel:
@@ -141,7 +136,6 @@ def real_size_model(captions: Sequence[str], size: ServedSize) -> AladinModel:
         captions: Captions that its vocabulary is learnt from.
         size: Size that gives the layers and the width of the text encoder.
     """
-    torch.manual_seed(0)
     trunk = TrunkConfig(width=256, layers=1, heads=4, feedforward=512)
     config = ModelConfig(
         image_encoder=ImageEncoderConfig(architecture={"model_type": "mobilenet_v2"}),
@@ -161,8 +155,7 @@ def real_size_model(captions: Sequence[str], size: ServedSize) -> AladinModel:
             layers=0, heads=4, pooling=("first", "mean", "max"), dim=EMBEDDING_DIM
         ),
     )
-    tokenizer = text_encoder_class(config).learn_tokenizer(captions, _VOCABULARY)
-    return AladinModel.create(config, tokenizer).eval()
+    return random_model(config, captions, _VOCABULARY)
 
 
 def _photo_side(
@@ -191,16 +184,14 @@ def _photo_parts(
         for number in range(row, row + len(batch.embeddings)):
             line = lines[number % len(lines)]
             items.append(
-                StoredItem(
-                    row=number,
-                    id=f"photo-{number}",
+                photo_row(
+                    number,
+                    f"photo-{number}",
+                    {"year": 2000 + number % 20, "number": number},
                     uri=f"album/{number}.jpg",
                     path=str(data / line["image"]),
                     text=line["captions"][0],
-                    image_id=None,
-                    width_px=_PICTURE_PX,
-                    height_px=_PICTURE_PX,
-                    metadata={"year": 2000 + number % 20, "number": number},
+                    size_px=(_PICTURE_PX, _PICTURE_PX),
                 )
             )
         lengths = np.full(len(items), REGIONS, dtype=np.int64)
@@ -225,40 +216,12 @@ def _text_side(
     tokens = torch.cat(words).numpy()
     codec = codec_for(settings.token_dtype, [tokens])
     items = [
-        StoredItem(
-            row=number,
-            id=f"text-{number}",
-            uri=None,
-            path=None,
-            text=caption,
-            image_id=f"photo-{place}",
-            width_px=None,
-            height_px=None,
-            metadata={"number": number},
-        )
+        text_row(number, caption, f"photo-{place}", {"number": number})
         for number, (place, caption) in enumerate(captions)
     ]
     lengths = np.array([len(each) for each in words], dtype=np.int64)
     part = EncodedPart(items, torch.cat(embeddings).numpy(), codec.pack(tokens), lengths)
     return CollectionSource(embedding_dim=EMBEDDING_DIM, codec=codec, parts=[part])
-
-
-def main() -> None:
-    """Make the index and print its location."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="a smaller one")
-    parser.add_argument("--text-encoder", choices=list(SIZES), default="minilm")
-    options = parser.parse_args()
-    print(find_served_index(None, quick=options.quick, text_encoder=options.text_encoder))
-
-
-if __name__ == "__main__":
-    main()
-
-
-_MOST_TEXTS, _MOST_PHOTOS, _MOST_IDS = 2000, 64, 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,3 +278,18 @@ def read_queries(path: Path) -> ServiceQueries:
     if not texts or not photos:
         raise SystemExit(f"{path}: expected captions and picture files to ask with")
     return ServiceQueries(texts=texts, photos=photos, ids=ids)
+
+
+def main() -> None:
+    """Make the index and print its location."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a smaller one")
+    parser.add_argument("--text-encoder", choices=list(SIZES), default="minilm")
+    options = parser.parse_args()
+    print(find_served_index(None, quick=options.quick, text_encoder=options.text_encoder))
+
+
+if __name__ == "__main__":
+    main()

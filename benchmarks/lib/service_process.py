@@ -25,8 +25,8 @@ class ServiceProcess:
         with ServiceProcess(index, ["--workers", "2"], {"ALADIN_MAX_BATCH": "8"}) as service:
             service.url, service.pids(), service.memory()
 
-    Enter it in a thread that lives as long: on Linux the kernel ends the service with that thread,
-    so that it does not outlive its caller.
+    The thread that enters it must live as long as the service: on Linux the kernel ends the service
+    with that thread, so that it does not outlive its caller.
 
     Attributes:
         url: Base URL such as http://127.0.0.1:40123, once entered.
@@ -117,24 +117,28 @@ class ServiceProcess:
         """Return whether /readyz responds with 200."""
         try:
             return self.ask("GET", "/readyz")[0] == 200
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
 
-    def ask(self, method: str, path: str, fields: Any = None) -> tuple[int, bytes]:
+    def ask(
+        self, method: str, path: str, fields: Any = None, *, timeout_s: float = _ASK_S
+    ) -> tuple[int, bytes]:
         """Send one request over a connection of its own.
 
         Args:
             method: HTTP method.
             path: Path of the request.
             fields: JSON value of its body, or None for a request without a body.
+            timeout_s: Seconds to wait for the service at most.
 
         Returns:
             Status and body of the response.
 
         Raises:
             OSError: If there is no response.
+            http.client.HTTPException: If the response is incomplete.
         """
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ASK_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
             body = None if fields is None else json.dumps(fields)
             connection.request(method, path, body, {"Content-Type": "application/json"})

@@ -1,18 +1,30 @@
-"""A small collection that is indexed in less than a second.
+"""Small collections: random photos and texts, untrained networks, and indexes made of them.
 
-It has random photos and texts, and an untrained network of a few thousand parameters.
+The smallest network has a few thousand parameters: its collections are indexed in less than a
+second.
 """
 
 from __future__ import annotations
 
+import base64
+import io
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_network.checkpoint import save_checkpoint
+from aladin_index.format.disk import disk_errors, only_builder
+from aladin_index.format.manifest import ModelEntry
+from aladin_index.generations.writer import describe_model, install_model
+from aladin_index.items.tables import StoredItem
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
@@ -24,6 +36,7 @@ from aladin_network.config import (
     TrunkConfig,
 )
 from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.scoring.scores import Encoding
 
 _WORDS = ["a", "red", "green", "blue", "dog", "bird", "boat", "runs", "flies", "by", "the", "sea"]
 _PHOTO_PX = 64
@@ -39,18 +52,16 @@ def small_model(
         token_dim: Size of a token.
         words: Words that its tokenizer knows.
     """
-    torch.manual_seed(0)
     trunk = TrunkConfig(width=16, layers=1, heads=2, feedforward=32)
+    layers = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     config = ModelConfig(
         image_encoder=ImageEncoderConfig(
             architecture={
                 "model_type": "vit",
                 "hidden_size": 24,
-                "num_hidden_layers": 1,
-                "num_attention_heads": 2,
-                "intermediate_size": 32,
                 "image_size": 32,
                 "patch_size": 8,
+                **layers,
             },
             preprocessing=ImagePreprocessing(height_px=32, width_px=32),
         ),
@@ -58,10 +69,8 @@ def small_model(
             architecture={
                 "model_type": "bert",
                 "hidden_size": 20,
-                "num_hidden_layers": 1,
-                "num_attention_heads": 2,
-                "intermediate_size": 32,
                 "max_position_embeddings": 64,
+                **layers,
             },
             max_tokens=32,
         ),
@@ -70,7 +79,21 @@ def small_model(
         alignment=AlignmentHeadConfig(dim=token_dim),
         matching=MatchingHeadConfig(layers=1, heads=2, dim=embedding_dim),
     )
-    tokenizer = text_encoder_class(config).learn_tokenizer([words], 400)
+    return random_model(config, [words])
+
+
+def random_model(
+    config: ModelConfig, captions: Sequence[str], vocabulary: int = 400
+) -> AladinModel:
+    """Make an untrained network, the same at every call.
+
+    Args:
+        config: Configuration of the network.
+        captions: Captions that its vocabulary is learnt from.
+        vocabulary: Maximum size of the vocabulary.
+    """
+    torch.manual_seed(0)
+    tokenizer = text_encoder_class(config).learn_tokenizer(captions, vocabulary)
     return AladinModel.create(config, tokenizer).eval()
 
 
@@ -86,12 +109,29 @@ def write_photos(folder: Path, count: int) -> list[ImageItem]:
     items: list[ImageItem] = []
     for number in range(count):
         path = folder / f"{number:04d}.png"
-        pixels = random.integers(0, 256, (_PHOTO_PX, _PHOTO_PX, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(path, compress_level=0)
+        path.write_bytes(random_png(random, _PHOTO_PX))
         metadata = {"number": number, "parity": ("even", "odd")[number % 2], "tags": ["a", "b"]}
         items.append(ImageItem(id=f"photo {number}", path=path, uri=path.name, metadata=metadata))
     items[count // 2].path.write_bytes(b"broken")
     return items
+
+
+def random_png(random: np.random.Generator, size_px: int) -> bytes:
+    """Make the file of a square photo of random pixels, which cannot be compressed.
+
+    Args:
+        random: Generator that the pixels are drawn with.
+        size_px: Width and height.
+    """
+    pixels = random.integers(0, 256, (size_px, size_px, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", compress_level=0)
+    return file.getvalue()
+
+
+def photo_fields(item_id: str, photo: bytes) -> dict[str, str]:
+    """Return the JSON body of a request that adds a photo to an index."""
+    return {"id": item_id, "image": base64.b64encode(photo).decode()}
 
 
 def make_texts(count: int) -> list[TextItem]:
@@ -101,3 +141,106 @@ def make_texts(count: int) -> list[TextItem]:
         TextItem(id=f"text {number}", text=" ".join(random.choice(_WORDS, 1 + number % 8)))
         for number in range(count)
     ]
+
+
+@contextmanager
+def new_index(root: Path, network: AladinModel) -> Generator[ModelEntry]:
+    """Lock the folder of a new index and install its network; generations are written inside.
+
+    Args:
+        root: Folder of the index; new.
+        network: Network of the index.
+
+    Yields:
+        Description of the network for manifests.
+    """
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        disk_errors(root),
+        only_builder(root),
+    ):
+        checkpoint = Path(folder) / "checkpoint"
+        save_checkpoint(checkpoint, network)
+        entry = describe_model(checkpoint, load_checkpoint(checkpoint).model_id)
+        install_model(root, checkpoint, entry)
+        yield entry
+
+
+def photo_row(
+    row: int,
+    item_id: str,
+    metadata: dict[str, Any],
+    *,
+    uri: str | None = None,
+    path: str | None = None,
+    text: str | None = None,
+    size_px: tuple[int, int] = (32, 32),
+) -> StoredItem:
+    """Return the stored data of a photo, without its encodings.
+
+    Args:
+        row: Position of the photo inside the generation.
+        item_id: ID of the photo.
+        metadata: Metadata of the photo.
+        uri: URI of the photo, or None for its ID.
+        path: Path of its file, or None if it has none.
+        text: Caption, or None if it has none.
+        size_px: Width and height.
+    """
+    return StoredItem(
+        row=row,
+        id=item_id,
+        uri=uri or item_id,
+        path=path,
+        text=text,
+        image_id=None,
+        width_px=size_px[0],
+        height_px=size_px[1],
+        metadata=metadata,
+    )
+
+
+def text_row(row: int, text: str, image_id: str, metadata: dict[str, Any]) -> StoredItem:
+    """Return the stored data of a photo's caption, without its encodings."""
+    return StoredItem(
+        row=row,
+        id=f"text-{row}",
+        uri=None,
+        path=None,
+        text=text,
+        image_id=image_id,
+        width_px=None,
+        height_px=None,
+        metadata=metadata,
+    )
+
+
+def text_encoding(embedding: NDArray[np.float32], words: NDArray[np.float32]) -> Encoding:
+    """Return the encoding of one text.
+
+    Args:
+        embedding: (d_match,) L2-normalised.
+        words: (words, d_align) L2-normalised.
+    """
+    return Encoding(
+        torch.from_numpy(embedding).unsqueeze(0),
+        torch.from_numpy(words).unsqueeze(0),
+        torch.ones(1, len(words), dtype=torch.bool),
+    )
+
+
+def unit_rows(vectors: NDArray[Any]) -> NDArray[np.float32]:
+    """Return vectors (..., dim) L2-normalised, as float32."""
+    unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return unit.astype(np.float32, copy=False)
+
+
+def folder_content(folder: Path) -> dict[str, bytes]:
+    """Read all files below a folder, by their paths from it."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the total size of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

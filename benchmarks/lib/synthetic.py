@@ -13,7 +13,6 @@ photos is built by the import of ready-made encodings.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -27,16 +26,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aladin_index.encode.read_ahead import StageSeconds
-from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
-from aladin_index.generations.writer import describe_model, install_model, write_generation
+from aladin_index.generations.writer import write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
-from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.types import Target
-from benchmarks.lib.small_collection import small_model
+from benchmarks.lib.small_collection import new_index, photo_row, small_model, text_row
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, Photos, Source
 
 # Principal directions are kept until they hold this share of the variance.
@@ -200,7 +197,7 @@ def write_synthetic_index(
     Args:
         root: Folder of the index; new.
         photos: Source of the photos.
-        count: number of photos.
+        count: Number of photos.
         settings: Settings of the first stage and of the tokens.
 
     Returns:
@@ -208,31 +205,26 @@ def write_synthetic_index(
         tokens into their stored form; "write" and "ann" are the writer's.
     """
     seconds = StageSeconds()
-    with tempfile.TemporaryDirectory() as folder:
-        checkpoint = Path(folder) / "checkpoint"
-        save_checkpoint(checkpoint, small_model(EMBEDDING_DIM, TOKEN_DIM))
-        with disk_errors(root), only_builder(root):
-            model = describe_model(checkpoint, load_checkpoint(checkpoint).model_id)
-            install_model(root, checkpoint, model)
-            first = next(iter(photos.photos(min(count, _CODEC_SAMPLE_PHOTOS))))
-            sample = first.tokens.reshape(-1, TOKEN_DIM)
-            texts = photos.queries(_TEXTS, count)
-            # As in a build, each collection is quantized using the queries of the other one.
-            codec = codec_for(settings.token_dtype, [sample], texts.words)
-            text_codec = codec_for(settings.token_dtype, texts.words, [sample])
-            sides: dict[Target, CollectionSource] = {
-                "images": CollectionSource(
-                    embedding_dim=EMBEDDING_DIM,
-                    codec=codec,
-                    parts=_photo_parts(photos, count, codec, seconds),
-                ),
-                "texts": CollectionSource(
-                    embedding_dim=EMBEDDING_DIM,
-                    codec=text_codec,
-                    parts=[_text_part(texts, text_codec)],
-                ),
-            }
-            write_generation(root, sides, model, settings, "synthetic", seconds=seconds)
+    with new_index(root, small_model(EMBEDDING_DIM, TOKEN_DIM)) as model:
+        first = next(iter(photos.photos(min(count, _CODEC_SAMPLE_PHOTOS))))
+        sample = first.tokens.reshape(-1, TOKEN_DIM)
+        texts = photos.queries(_TEXTS, count)
+        # As in a build, each collection is quantized using the queries of the other one.
+        codec = codec_for(settings.token_dtype, [sample], texts.words)
+        text_codec = codec_for(settings.token_dtype, texts.words, [sample])
+        sides: dict[Target, CollectionSource] = {
+            "images": CollectionSource(
+                embedding_dim=EMBEDDING_DIM,
+                codec=codec,
+                parts=_photo_parts(photos, count, codec, seconds),
+            ),
+            "texts": CollectionSource(
+                embedding_dim=EMBEDDING_DIM,
+                codec=text_codec,
+                parts=[_text_part(texts, text_codec)],
+            ),
+        }
+        write_generation(root, sides, model, settings, "synthetic", seconds=seconds)
     # The parts are generated while they are written.
     made = seconds.seconds["draw"] + seconds.seconds["pack"]
     seconds.add("write", -made)
@@ -257,17 +249,7 @@ def _photo_parts(
 
 def _text_part(texts: TextQueries, codec: TokenCodec) -> EncodedPart:
     items = [
-        StoredItem(
-            row=place,
-            id=f"text-{place}",
-            uri=None,
-            path=None,
-            text=f"a text for photo {photo}",
-            image_id=f"photo-{photo}",
-            width_px=None,
-            height_px=None,
-            metadata={},
-        )
+        text_row(place, f"a text for photo {photo}", f"photo-{photo}", {})
         for place, photo in enumerate(texts.photos.tolist())
     ]
     lengths = np.array([len(words) for words in texts.words], dtype=np.int64)
@@ -277,14 +259,12 @@ def _text_part(texts: TextQueries, codec: TokenCodec) -> EncodedPart:
 
 def synthetic_item(number: int) -> StoredItem:
     """Return the stored data of photo `number`, without its encodings."""
-    return StoredItem(
-        row=number,
-        id=f"photo-{number}",
+    return photo_row(
+        number,
+        f"photo-{number}",
+        {"year": 2000 + number % 20, "number": number, "city": "Pisa"},
         uri=f"album/{number}.jpg",
         path=f"/photos/album/{number}.jpg",
         text="two dogs run on the green grass",
-        image_id=None,
-        width_px=640,
-        height_px=480,
-        metadata={"year": 2000 + number % 20, "number": number, "city": "Pisa"},
+        size_px=(640, 480),
     )

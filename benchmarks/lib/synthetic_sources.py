@@ -21,6 +21,7 @@ from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TokenStore
 from aladin_network.errors import ConfigError
 from aladin_network.types import TokenDtype
+from benchmarks.lib.small_collection import unit_rows
 
 DEFAULT_SOURCE = Path("runs/flickr8k-index")
 EMBEDDING_DIM, TOKEN_DIM, GRID = 256, 128, 7
@@ -158,11 +159,11 @@ def stand_in_source() -> Source:
     noise = 0.7 * spectrum * normal(len(said), _STAND_IN_WORDS, dims)
     words = -0.11 * mean + 0.82 * alignment[-1] + 0.2 * (said[:, None] + noise) @ to_token
     captions = [
-        Caption(*caption) for caption in zip(_normalised(texts), _normalised(words), strict=True)
+        Caption(*caption) for caption in zip(unit_rows(texts), unit_rows(words), strict=True)
     ]
     return Source(
         name="statistical stand-in (no index of real photos at hand)",
-        photos=Photos(_normalised(embeddings), _on_grid(_normalised(regions))),
+        photos=Photos(unit_rows(embeddings), _on_grid(unit_rows(regions))),
         captions=[
             captions[start : start + _STAND_IN_CAPTIONS]
             for start in range(0, len(captions), _STAND_IN_CAPTIONS)
@@ -196,10 +197,6 @@ def _on_grid(regions: NDArray[np.float32]) -> NDArray[np.float32]:
     return F.normalize(tokens, dim=2).contiguous().numpy()
 
 
-def _normalised(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-
-
 def write_store(
     folder: Path, tokens: NDArray[np.float32], lengths: NDArray[np.int64], dtype: TokenDtype
 ) -> TokenStore:
@@ -224,6 +221,6 @@ def write_store(
 
 
 def unit_vectors(count: int, seed: int) -> NDArray[np.float32]:
-    """Draw random unit vectors, (count, dim)."""
-    vectors = np.random.default_rng(seed).standard_normal((count, TOKEN_DIM), dtype=np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    """Draw random unit vectors, (count, TOKEN_DIM)."""
+    random = np.random.default_rng(seed)
+    return unit_rows(random.standard_normal((count, TOKEN_DIM), dtype=np.float32))

@@ -6,20 +6,18 @@
 
 Each kind is built, calibrated on 200 captions as `aladin index tune` does, and measured on others:
 
-built_s         seconds to train and fill it, on all cores
-file_bytes      of the index; mapped, so this is the most of the memory that it can take
-open_ms         to open the file, whose pages are in the page cache
-search_width    chosen: nprobe or efSearch; null where everything is compared
-oversample      chosen: rows asked for, for each one wanted, that are compared exactly
-ann_recall      share of the exact nearest 100 that it finds
-search_ms       median of one query's first stage, one thread
-over_faiss      that, as a multiple of FAISS's own call with the same parameters
+built_s         seconds to train and fill the index, on all cores
+file_bytes      size of the index; it is mapped, so this is also the most memory that it can take
+open_ms         time to open the file, with its pages in the page cache
+search_width    chosen nprobe or efSearch; null if all vectors are compared
+oversample      chosen number of rows that are compared exactly, per requested row
+ann_recall      share of the exact nearest 100 that is found
+search_ms       median time of the first stage of one query, on one thread
+over_faiss      that time, divided by that of FAISS's own call with the same parameters
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import tempfile
 import time
@@ -28,21 +26,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
-from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.file import write_ann
-from aladin_index.ann.first_stages import ann_options
-from aladin_index.ann.retrieval import retrieve
+from aladin_index.ann.first_stage import retrieve
+from aladin_index.ann.first_stage_build import ann_options
 from aladin_index.ann.search_width import ann_recall, choose_search_width, lowest_true_scores
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.format.npy import map_npy
 from aladin_network.types import NullProgress
-from benchmarks.lib.measuring import ratio, time_in_turn
+from benchmarks.lib.measuring import one_thread, ratio, time_in_turn
+from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, find_source
 from benchmarks.search.searches import raw_parameters
@@ -57,14 +52,10 @@ _QUICK_ITEMS = 3000
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--items", type=int, default=100_000)
-    parser.add_argument(
-        "--factories", help="FAISS factory strings, with semicolons between; else a choice."
-    )
+    parser = figures_parser(__doc__, f"{_QUICK_ITEMS} items")
+    parser.add_argument("--items", type=int, default=100_000, help="number of photos")
+    parser.add_argument("--factories", help="FAISS factory strings, separated by semicolons")
     parser.add_argument("--source", type=Path, help="index of real photos to draw from")
-    parser.add_argument("--json", action="store_true", help="print JSON, not a table")
-    parser.add_argument("--quick", action="store_true", help=f"{_QUICK_ITEMS} items")
     options = parser.parse_args()
     items = _QUICK_ITEMS if options.quick else options.items
     factories = options.factories.split(";") if options.factories else _factories(items)
@@ -72,7 +63,7 @@ def main() -> None:
         lines = measure(Path(folder), items, factories, options.source)
     figures = {"items": items, "candidates": CANDIDATES, "factories": lines}
     if options.json:
-        print(json.dumps(figures, indent=2))
+        print_json(figures)
     else:
         print_table(figures)
 
@@ -107,7 +98,8 @@ def measure(
         open_ms = 1000 * (time.perf_counter() - started)
         line = {"factory": factory, "built_s": built_s, "file_bytes": path.stat().st_size}
         line |= {"open_ms": open_ms}
-        lines.append(line | _measure(opened, embeddings, asked, others, lowest, count))
+        with one_thread():
+            lines.append(line | _measure(opened, embeddings, asked, others, lowest, count))
     return lines
 
 
@@ -119,46 +111,39 @@ def _measure(
     lowest: NDArray[np.float32],
     count: int,
 ) -> dict[str, Any]:
-    torch_threads, faiss_threads = torch.get_num_threads(), faiss.omp_get_max_threads()
-    torch.set_num_threads(1)
-    faiss.omp_set_num_threads(1)
-    try:
-        chosen, curve = choose_search_width(
-            opened, embeddings, asked, count, _RECALL_WANTED, timed=True
-        )
-        ann = AnnIndex(opened.faiss_index, chosen.search_width, chosen.oversample)
-        entry = AnnEntry(
-            factory="",
-            search_width=chosen.search_width,
-            oversample=chosen.oversample,
-            recall=chosen.recall,
-            recall_at=count,
-            recall_queries=len(asked),
-        )
-        wanted = min(math.ceil(count * chosen.oversample), len(embeddings))
-        parameters = raw_parameters(opened.faiss_index, entry, wanted)
+    chosen, curve = choose_search_width(
+        opened, embeddings, asked, count, _RECALL_WANTED, timed=True
+    )
+    ann = AnnIndex(opened.faiss_index, chosen.search_width, chosen.oversample)
+    entry = AnnEntry(
+        factory="",
+        search_width=chosen.search_width,
+        oversample=chosen.oversample,
+        recall=chosen.recall,
+        recall_at=count,
+        recall_queries=len(asked),
+    )
+    wanted = min(math.ceil(count * chosen.oversample), len(embeddings))
+    parameters = raw_parameters(opened.faiss_index, entry, wanted)
 
-        def ours(turn: int) -> object:
-            return retrieve(ann, embeddings, others[turn % len(others)], count)
+    def ours(turn: int) -> object:
+        return retrieve(ann, embeddings, others[turn % len(others)], count)
 
-        def theirs(turn: int) -> object:
-            # A different query from the one of `ours`, whose lists would still be in the caches.
-            query = others[(turn + len(others) // 2) % len(others)][None]
-            return opened.faiss_index.search(query, wanted, params=parameters)
+    def theirs(turn: int) -> object:
+        # A different query from the one of `ours`, whose lists would still be in the caches.
+        query = others[(turn + len(others) // 2) % len(others)][None]
+        return opened.faiss_index.search(query, wanted, params=parameters)
 
-        times = time_in_turn({"ours": ours, "faiss": theirs}, _TIMED)
-        return {
-            "search_width": chosen.search_width,
-            "oversample": chosen.oversample,
-            "ann_recall": ann_recall(ann, embeddings, others, lowest, count),
-            "search_ms": float(np.median(times["ours"])),
-            "search_p95_ms": float(np.quantile(times["ours"], 0.95)),
-            "over_faiss": ratio(times, "ours", "faiss"),
-            "curve": [asdict(point) for point in curve],
-        }
-    finally:
-        torch.set_num_threads(torch_threads)
-        faiss.omp_set_num_threads(faiss_threads)
+    times = time_in_turn({"ours": ours, "faiss": theirs}, _TIMED)
+    return {
+        "search_width": chosen.search_width,
+        "oversample": chosen.oversample,
+        "ann_recall": ann_recall(ann, embeddings, others, lowest, count),
+        "search_ms": float(np.median(times["ours"])),
+        "search_p95_ms": float(np.quantile(times["ours"], 0.95)),
+        "over_faiss": ratio(times, "ours", "faiss"),
+        "curve": [asdict(point) for point in curve],
+    }
 
 
 def draw_embeddings(path: Path, photos: SyntheticPhotos, items: int) -> NDArray[np.float32]:
@@ -188,40 +173,25 @@ def _factories(items: int) -> list[str]:
 
 def print_table(figures: dict[str, Any]) -> None:
     """Print one line per kind of index."""
-    Console(width=120).print(_table(figures["items"], figures["factories"]))
-
-
-def _table(items: int, lines: list[dict[str, Any]]) -> Table:
-    table = Table(
-        title=f"{items:,} photos, the nearest {CANDIDATES} of a caption", title_justify="left"
-    )
-    for name in (
-        "factory",
-        "built s",
-        "MB",
-        "open ms",
-        "width",
-        "x",
-        "recall",
-        "ms",
-        "p95",
-        "/FAISS",
-    ):
-        table.add_column(name, justify="left" if name == "factory" else "right")
-    for line in lines:
-        table.add_row(
+    print(f"{figures['items']:,} photos, the nearest {CANDIDATES} of a caption\n")
+    columns = ["factory", "built s", "MB", "open ms", "width", "oversample"]
+    columns += ["recall", "ms", "p95", "/FAISS"]
+    rows = [
+        [
             line["factory"],
             f"{line['built_s']:.1f}",
             f"{line['file_bytes'] / 1e6:,.1f}",
             f"{line['open_ms']:.1f}",
-            "all" if line["search_width"] is None else str(line["search_width"]),
+            "all" if line["search_width"] is None else line["search_width"],
             f"{line['oversample']:g}",
             f"{line['ann_recall']:.4f}",
             f"{line['search_ms']:.3f}",
             f"{line['search_p95_ms']:.3f}",
             f"{line['over_faiss']:.3f}",
-        )
-    return table
+        ]
+        for line in figures["factories"]
+    ]
+    print_rows(columns, rows)
 
 
 if __name__ == "__main__":

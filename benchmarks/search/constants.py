@@ -33,7 +33,7 @@ import torch
 from PIL import Image
 
 from aladin_index.ann import faiss
-from aladin_index.plan.constants import (
+from aladin_index.capacity.constants import (
     PACKAGED_CONSTANTS,
     SCHEMA_VERSION,
     Constants,

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.capacity.constants import EngineConstants
+from aladin_index.capacity.costs import ANN_RECALL
 from aladin_index.engines.client import CollectionSchema, EngineClient, EngineItem, EngineQuery
 from aladin_index.engines.milvus.index_kinds import INDEX_KINDS
 from aladin_index.engines.milvus.rows import MATCH, CollectionForm, row_of
 from aladin_index.engines.push_files import NearestSoFar
 from aladin_index.format.layout import EngineLocation
 from aladin_index.open import connect
-from aladin_index.plan.constants import EngineConstants
-from aladin_index.plan.costs import ANN_RECALL
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
 from benchmarks.lib.measuring import one_thread, quiet_median_s, quiet_time, time_in_turn

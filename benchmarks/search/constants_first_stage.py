@@ -14,11 +14,11 @@ from scipy.optimize import nnls
 
 from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex, build_ann, training_vectors
-from aladin_index.ann.retrieval import exact_scores, found_by
+from aladin_index.ann.first_stage import exact_scores, found_by
 from aladin_index.ann.search_width import choose_search_width
+from aladin_index.capacity.constants import FirstStageConstants, SearchWidth
+from aladin_index.capacity.costs import ANN_RECALL
 from aladin_index.format.manifest import RecallPoint
-from aladin_index.plan.constants import FirstStageConstants, SearchWidth
-from aladin_index.plan.costs import ANN_RECALL
 from aladin_network.types import NullProgress
 from benchmarks.lib.measuring import one_thread, quiet_median_s, quiet_time
 from benchmarks.lib.synthetic import SyntheticPhotos

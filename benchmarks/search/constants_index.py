@@ -17,23 +17,30 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin_index.format.layout import ITEMS, generation_folder, live_generation
-from aladin_index.format.manifest import describe_files
-from aladin_index.format.npy import map_npy, write_npy
-from aladin_index.generations.reader import open_index
-from aladin_index.items.store import ItemStore
-from aladin_index.items.tables import write_items
-from aladin_index.plan.constants import (
+from aladin_index.capacity.constants import (
     FileConstants,
     FirstStageConstants,
     FormConstants,
     ProcessConstants,
     SearchConstants,
 )
-from aladin_index.plan.costs import align_s, build_s, first_stage_of, index_sizes, pack_s, search_s
-from aladin_index.plan.workload import Workload
+from aladin_index.capacity.costs import (
+    align_s,
+    build_s,
+    first_stage_of,
+    index_sizes,
+    pack_s,
+    search_s,
+)
+from aladin_index.capacity.workload import Workload
+from aladin_index.format.layout import ITEMS, generation_folder, live_generation
+from aladin_index.format.manifest import describe_files
+from aladin_index.format.npy import map_npy, write_npy
+from aladin_index.generations.reader import open_index
+from aladin_index.items.store import ItemStore
+from aladin_index.items.tables import write_items
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.tokens.alignment import alignment_with_candidates
+from aladin_index.tokens.maxsim import alignment_with_candidates
 from aladin_index.tokens.store import TokenStore, codec_for
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from benchmarks.lib.measuring import one_thread, quiet_median_s, quiet_time, quiet_times_s

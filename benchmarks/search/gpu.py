@@ -2,25 +2,24 @@
 
     python -m benchmarks.search.gpu --items 1000000 [--json] [--ann auto] [--keep DIR] [--quick]
 
-processor           FAISS and the kernel on one thread
-faiss on the card   the ANN's copy on the card; re-ranking on the processor
-torch on the card   exact search and re-ranking on the card
+processor          FAISS and the kernel on one thread
+faiss on the GPU   a copy of the first stage on the GPU; re-ranking on the processor
+torch on the GPU   exact search and re-ranking on the GPU
 
-start_s      to open the index: copying it, and the search that proves the engine
-retrieve_ms  of the first stage, 100 candidates, median
-rerank_ms    of the second
-search_ms    of the whole search, hits looked up; p95_ms of the same
-ann_recall   share of the exact nearest 100
-card_bytes   of the card's memory that opening took
+start_s      seconds to open the index, including its copy to the GPU and a search that verifies it
+retrieve_ms  median time of the first stage, 100 candidates
+rerank_ms    median time of the second stage
+search_ms    median time of the whole search, including the look-up of the hits
+p95_ms       95th percentile of the whole search
+ann_recall   share of the exact nearest 100 that is found
+gpu_bytes    memory of the GPU taken by opening the index
 
-Engines take turns, query by query. Without a card only the processor is measured, by FAISS and by
-torch, and a line says so.
+Engines take turns, query by query. Without a GPU only the processor is measured, by FAISS and by
+torch.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 import time
 from contextlib import ExitStack
@@ -30,11 +29,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from aladin_index.ann import faiss
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import FirstStageName
+from benchmarks.lib.measuring import use_one_thread
+from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.processes import in_fresh_process
 from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.lib.synthetic_sources import find_source
@@ -60,16 +60,12 @@ class Engine(NamedTuple):
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--items", type=int, default=100_000, help="photos")
+    parser = figures_parser(__doc__, "2,000 photos, a few seconds")
+    parser.add_argument("--items", type=int, default=100_000, help="number of photos")
     parser.add_argument("--ann", default="auto", help="auto, exact or a FAISS factory string")
-    parser.add_argument("--searches", type=int, default=300, help="timed, of each engine")
-    parser.add_argument("--source", type=Path, metavar="INDEX", help="of real photos")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="put the index here and keep it")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quick", action="store_true", help="2,000 photos, a few seconds")
+    parser.add_argument("--searches", type=int, default=300, help="timed searches of each engine")
+    parser.add_argument("--source", type=Path, metavar="INDEX", help="index of real photos")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="folder to keep the index in")
     options = parser.parse_args()
     items = QUICK_ITEMS if options.quick else options.items
     searches = 20 if options.quick else options.searches
@@ -81,7 +77,7 @@ def main() -> None:
         queries = SyntheticPhotos(find_source(options.source)).queries(searches, items, seed=1)
         figures = measure(root, queries)
     if options.json:
-        print(json.dumps(figures, indent=2))
+        print_json(figures)
     else:
         print_table(figures)
 
@@ -92,11 +88,11 @@ def engines() -> list[Engine]:
     found = [Engine("processor", processor, "faiss")]
     if not torch.cuda.is_available():
         return [*found, Engine("torch on the processor", processor, "torch")]
-    card = torch.device("cuda", 0)
+    gpu = torch.device("cuda", 0)
     return [
         *found,
-        Engine("faiss on the card", card, "faiss"),
-        Engine("torch on the card", card, "torch"),
+        Engine("faiss on the GPU", gpu, "faiss"),
+        Engine("torch on the GPU", gpu, "torch"),
     ]
 
 
@@ -108,19 +104,18 @@ def measure(root: Path, queries: TextQueries) -> dict[str, Any]:
         queries: Queries; run once to warm up, and once for the figures.
 
     Returns:
-        What the machine is, and the figures of each engine. The figures are null of an engine
-        that could not be proven, which leaves the processor to search.
+        Name of the GPU, number of photos, and figures of each engine; None for an engine whose
+        verification failed, so that the processor would search.
     """
-    torch.set_num_threads(1)
-    faiss.omp_set_num_threads(1)
-    card = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+    use_one_thread()
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
     with ExitStack() as stack:
         opened: dict[str, SearchIndex] = {}
         figures: dict[str, dict[str, float] | None] = {}
         for engine in engines():
             device = SearchDevice(engine.device, engine.first_stage)
             stack.callback(device.close)
-            before, started = _card_bytes(), time.perf_counter()
+            before, started = _gpu_bytes(), time.perf_counter()
             index = stack.enter_context(open_index(root, device=device))
             taken_s = time.perf_counter() - started
             # If an engine could not be verified, the index uses the stored ANN instead.
@@ -129,7 +124,7 @@ def measure(root: Path, queries: TextQueries) -> dict[str, Any]:
                 opened[engine.name] = index
                 figures[engine.name] = {
                     "start_s": taken_s,
-                    "card_bytes": _card_bytes() - before,
+                    "gpu_bytes": _gpu_bytes() - before,
                 }
             else:
                 figures[engine.name] = None
@@ -142,7 +137,7 @@ def measure(root: Path, queries: TextQueries) -> dict[str, Any]:
             recall = measure_recall(index.side("images").base, queries, _RECALL_QUERIES)
             figures[name] = (figures[name] or {}) | {"ann_recall": recall}
         items = opened["processor"].side("images").count
-    return {"card": card, "items": items, "engines": figures}
+    return {"gpu": gpu, "items": items, "engines": figures}
 
 
 def _in_turn(searches: dict[str, TextSearches], count: int) -> dict[str, dict[str, float]]:
@@ -163,7 +158,7 @@ def _in_turn(searches: dict[str, TextSearches], count: int) -> dict[str, dict[st
     }
 
 
-def _card_bytes() -> int:
+def _gpu_bytes() -> int:
     """Return how much of the GPU's memory is in use, by any library."""
     if not torch.cuda.is_available():
         return 0
@@ -173,18 +168,16 @@ def _card_bytes() -> int:
 
 def print_table(figures: dict[str, Any]) -> None:
     """Print one line per engine."""
-    if figures["card"] is None:
-        print("There is no card here that torch can use: only the processor was measured.")
-    else:
-        print(figures["card"])
+    print(figures["gpu"] or "torch finds no GPU here: only the processor was measured.")
     names = ("start_s", "retrieve_ms", "rerank_ms", "search_ms", "p95_ms", "ann_recall")
-    print(f"{figures['items']} photos | " + " | ".join((*names, "card MiB")))
+    rows: list[list[str]] = []
     for engine, values in figures["engines"].items():
         if values is None:
-            print(f"{engine} | cannot be used here, see the warning")
+            rows.append([engine, "not usable here, see the warning", *[""] * len(names)])
             continue
         cells = [f"{values[name]:.3f}" for name in names]
-        print(" | ".join((engine, *cells, f"{values['card_bytes'] / 2**20:.0f}")))
+        rows.append([engine, *cells, f"{values['gpu_bytes'] / 2**20:.0f}"])
+    print_rows([f"{figures['items']:,} photos", *names, "GPU MiB"], rows)
 
 
 if __name__ == "__main__":

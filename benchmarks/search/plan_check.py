@@ -1,13 +1,14 @@
 """Compares `aladin index plan` with measurements of real indexes of synthetic photos.
 
-    python -m benchmarks.search.plan_check [--items 10000 100000 1000000] [--out FILE] [--constants
-    FILE] python -m benchmarks.search.plan_check --figures SCALE.json ...
+    python -m benchmarks.search.plan_check [--items 10000 100000 1000000] [--out FILE]
+    [--constants FILE]
+    python -m benchmarks.search.plan_check --figures SCALE.json ...
 
-Runs `python -m benchmarks.search.scale` for each size, or reads what it printed with --json, and
-prints what was planned beside what was measured: disk and memory, the seconds to pack, write and
-index, p50 and p95 of searches. --out gets the measurements, as
-`index/aladin_index/plan/measurements.json` holds them: sizes that are not measured now stay in it.
-Exit status 1: a number is off by more than a quarter.
+Runs `python -m benchmarks.search.scale` for each size, or reads its JSON output, and prints planned
+and measured values side by side: disk and memory, seconds to pack, write and index, p50 and p95 of
+searches. The measurements are written to --out in the form of
+`index/aladin_index/capacity/measurements.json`, which keeps the sizes that are not measured now.
+The exit status is 1 if a planned value is off by more than a quarter.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aladin_index.plan.constants import (
+from aladin_index.capacity.constants import (
     PACKAGED_CONSTANTS,
     MeasuredRun,
     Measurements,
     read_constants,
     read_measurements,
 )
-from aladin_index.plan.plan import Compared, compare
+from aladin_index.capacity.plan import Compared, compare
 from aladin_network.config import dump_config
 from aladin_network.files import write_json
+from benchmarks.lib.output import print_rows
 from benchmarks.search.constants import this_machine
 from benchmarks.search.scale import effort_for, measure
 
@@ -42,10 +44,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--items", type=int, nargs="+", default=ITEMS)
-    parser.add_argument("--figures", type=Path, nargs="+", help="of benchmarks.search.scale --json")
-    parser.add_argument("--constants", type=Path, default=PACKAGED_CONSTANTS)
-    parser.add_argument("--out", type=Path, help="file of measurements")
+    parser.add_argument("--items", type=int, nargs="+", default=ITEMS, help="numbers of photos")
+    parser.add_argument(
+        "--figures", type=Path, nargs="+", help="output of benchmarks.search.scale --json"
+    )
+    parser.add_argument(
+        "--constants", type=Path, default=PACKAGED_CONSTANTS, help="file of constants"
+    )
+    parser.add_argument("--out", type=Path, help="file to write the measurements to")
     options = parser.parse_args()
     if options.figures is None:
         runs = [run_of(scale_figures(items)) for items in options.items]
@@ -102,13 +108,17 @@ def with_runs(before: Measurements, now: Measurements) -> Measurements:
 
 def print_table(compared: Sequence[Compared]) -> None:
     """Print planned and measured values side by side, in Markdown."""
-    print("| photos | | planned | measured | planned / measured |")
-    print("| ---: | --- | ---: | ---: | ---: |")
-    for each in compared:
-        print(
-            f"| {each.items:,} | {each.name} | {each.planned:.4g} | {each.measured:.4g} | "
-            f"{each.ratio:.2f} |"
-        )
+    rows = [
+        [
+            each.name,
+            f"{each.items:,}",
+            f"{each.planned:.4g}",
+            f"{each.measured:.4g}",
+            f"{each.ratio:.2f}",
+        ]
+        for each in compared
+    ]
+    print_rows(["", "photos", "planned", "measured", "planned / measured"], rows)
 
 
 if __name__ == "__main__":

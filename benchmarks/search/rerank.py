@@ -2,32 +2,30 @@
 
     python -m benchmarks.search.rerank [--json] [--quick] [--items 20000] [--repetitions 200]
 
-A text of 12 words, photos of 49 regions, tokens of 128 dimensions, one thread; the p50 of each at
+A text of 12 words, photos of 49 regions, tokens of 128 dimensions, one thread; the median time at
 100 and at 1,000 candidates. The alternatives are installable packages, each in its fastest form.
-All are timed in turn, repetition by repetition, so that other load on the machine slows all alike:
-ratios hold even where milliseconds do not. Every repetition has other candidates; the page cache is
-warm.
+All are timed in turn, repetition by repetition, so that other load on the machine slows all of them
+and ratios remain comparable. Every repetition has other candidates; the page cache is warm.
 
-`candidates.100|1000` holds, for each of `ours`, `torch_bf16`, `torch_f32`, `numpy` and
-`maxsim_cpu`, a `..._ms`:
+`candidates.100` and `candidates.1000` contain a `..._ms` for each of these:
 
-ours        the whole call on a memory-mapped int8 store: reads the scattered candidates, scores
-torch_bf16  one matrix product on the candidates' tokens, which lie ready one after the other in
-torch_f32   the form this engine likes best; getting them there is not counted. So the comparison
-numpy       is the hardest for ours: `ours_over_fastest` is ours over the fastest of these
-maxsim_cpu  the PyPI package maxsim-cpu, likewise; null where it is not installed
+ours        the whole call on a memory-mapped int8 store, including reading scattered candidates
+torch_bf16  one matrix product on tokens that are already gathered, contiguous and in bfloat16
+torch_f32   the same in float32
+numpy       the same with NumPy
+maxsim_cpu  the same with the PyPI package maxsim-cpu; null if it is not installed
 
-`more` holds the rest: `torch_f32_medium` with PyTorch's reduced precision, `torch_int8` of int8
-words and regions, ours on the other stored forms, our fallback in torch (`ours_torch`), all 1,000
-in two halves as two queries (`ours_two_queries`), and under `..._gathered` the engines where they
-have to get the candidates' tokens out of a mapped store in their own form first.
+`ours_over_fastest` is `ours` divided by the fastest alternative.
+
+`more` contains the others: `torch_f32_medium` with PyTorch's reduced precision, `torch_int8` with
+int8 words and regions, ours on the other stored forms, our fallback in torch (`ours_torch`), two
+queries with half of the candidates each (`ours_two_queries`), and as `..._gathered` the
+alternatives including the time to gather the candidates' tokens from a mapped store.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -42,14 +40,15 @@ from torch import Tensor
 
 from aladin_index.format.npy import map_npy, write_npy
 from aladin_index.kernel import load_kernel
-from aladin_index.tokens.alignment import (
+from aladin_index.tokens.maxsim import (
     alignment_of_queries,
     alignment_with_candidates,
     torch_alignment,
 )
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
-from benchmarks.lib.measuring import time_in_turn
+from benchmarks.lib.measuring import one_thread, time_in_turn
+from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.synthetic_sources import REGIONS, TOKEN_DIM, unit_vectors, write_store
 
 Score = Callable[[Any, Any], Any]
@@ -135,22 +134,15 @@ class Stores:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the measurements and print the results."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--items", type=int, default=20_000, help="photos in the store")
-    parser.add_argument("--repetitions", type=int, default=200)
-    parser.add_argument("--quick", action="store_true", help="a small store, few repetitions")
-    parser.add_argument("--json", action="store_true")
+    parser = figures_parser(__doc__, "a small store, few repetitions")
+    parser.add_argument("--items", type=int, default=20_000, help="number of photos in the store")
+    parser.add_argument("--repetitions", type=int, default=200, help="timed repetitions")
     options = parser.parse_args(arguments)
     items, repetitions = (1200, 5) if options.quick else (options.items, options.repetitions)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            report = measure(write_stores(Path(folder), items), items, repetitions)
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), tempfile.TemporaryDirectory() as folder:
+        report = measure(write_stores(Path(folder), items), items, repetitions)
     if options.json:
-        print(json.dumps(report, indent=2))
+        print_json(report)
     else:
         print_table(report)
 
@@ -306,13 +298,16 @@ def print_table(report: dict[str, Any]) -> None:
     """Print one line per engine, in Markdown."""
     print(f"{report['items']} photos, path {report['path']}, p50 of {report['repetitions']}, ms")
     columns = report["candidates"]
-    print("| | " + " | ".join(f"{count} candidates" for count in columns) + " |")
-    print("| --- |" + " ---: |" * len(columns))
     flat = [entry | entry["more"] for entry in columns.values()]
-    for name in flat[0]:
-        if name != "more":
-            cells = ("" if entry[name] is None else f"{entry[name]:.3f}" for entry in flat)
-            print(f"| {name.removesuffix('_ms')} | " + " | ".join(cells) + " |")
+    rows = [
+        [
+            name.removesuffix("_ms"),
+            *("" if entry[name] is None else f"{entry[name]:.3f}" for entry in flat),
+        ]
+        for name in flat[0]
+        if name != "more"
+    ]
+    print_rows(["", *(f"{count} candidates" for count in columns)], rows)
 
 
 if __name__ == "__main__":

@@ -3,30 +3,31 @@
     python -m benchmarks.search.scale --items 100000 [--json] [--tokens int8] [--ann auto] [--keep
     DIR]
 
-The photos are made from real encodings (see `benchmarks.lib.synthetic`), 49 regions each. Building
-and searching run in a process each, whose peak resident memory is that of the whole job: the first
-writes the index through the way of every import, the second does what a service does. Searches
-are text to images with ready-encoded texts, one at a time and on one thread unless said.
+The photos are made from real encodings (see `benchmarks.lib.synthetic`), 49 regions each. The index
+is built by one process and searched by another, so that the peak resident memory of each is
+measured. Searches are for photos by encoded texts, one at a time and on one thread unless noted.
 
-rss_bytes                  the larger of build_rss_bytes and search_rss_bytes, file pages included
-open_ms                    to open the index, its network included
-p50_ms, p95_ms             retrieve + rerank 100 candidates + look the hits up, pages warm
-ann_recall                 share of the exact nearest 100 that are candidates
-fidelity                   share of exhaustive alignment's top 10 in ours, with `candidates`, the
-                           fewest that keep 99 % on other queries
-retrieve_over_faiss        our first stage over FAISS's own with the same parameters: where more
-                           rows are asked for and compared exactly, over IndexRefineFlat; over
-                           what that refines alone, retrieve_over_faiss_unrefined
-exhaustive_over_two_stage  exhaustive alignment by the same kernel over retrieving and re-ranking
-                           `candidates`; two_stage_over_matching: 100 of them over retrieving
+rss_bytes                      the larger of build_rss_bytes and search_rss_bytes, including the
+                               pages of mapped files
+open_ms                        time to open the index, with its network
+p50_ms, p95_ms                 time to retrieve and re-rank 100 candidates and to look up the hits,
+                               with all pages in memory
+ann_recall                     share of the exact nearest 100 among the candidates
+candidates                     smallest number that keeps a fidelity of 0.99 on half of the queries
+fidelity                       share of the top 10 by exhaustive alignment among the hits with that
+                               number of candidates, on the other queries
+retrieve_over_faiss            time of the first stage, divided by that of FAISS with the same
+                               parameters, including its exact comparison (IndexRefineFlat)
+retrieve_over_faiss_unrefined  the same without FAISS's exact comparison
+exhaustive_over_two_stage      time of exhaustive alignment by the same kernel, divided by that of
+                               retrieving and re-ranking `candidates`
+two_stage_over_matching        time to retrieve and re-rank 100, divided by that to retrieve them
 
 A million photos with int8 tokens need 9 GB of disk below the folder of temporary files.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import tempfile
 from contextlib import nullcontext
@@ -35,7 +36,9 @@ from typing import Any
 
 from aladin_index.settings import BuildSettings
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
+from benchmarks.lib.output import figures_parser, print_json
 from benchmarks.lib.processes import in_fresh_process, peak_rss_bytes
+from benchmarks.lib.small_collection import folder_bytes
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
 from benchmarks.lib.synthetic_sources import find_source
 from benchmarks.search.searches import Effort, measure_search
@@ -48,22 +51,18 @@ _QUICK = Effort(
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--items", type=int, default=10_000, help="photos")
+    parser = figures_parser(__doc__, "2,000 photos, a few seconds")
+    parser.add_argument("--items", type=int, default=10_000, help="number of photos")
     parser.add_argument("--tokens", choices=TOKEN_DTYPES, default="int8")
     parser.add_argument("--ann", default="auto", help="auto, exact or a FAISS factory string")
-    parser.add_argument("--source", type=Path, metavar="INDEX", help="of real photos")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="put the index here and keep it")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quick", action="store_true", help="2,000 photos, a few seconds")
+    parser.add_argument("--source", type=Path, metavar="INDEX", help="index of real photos")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="folder to keep the index in")
     options = parser.parse_args()
     items = QUICK_ITEMS if options.quick else options.items
     effort = _QUICK if options.quick else effort_for(items)
     figures = measure(items, options.tokens, options.ann, effort, options.source, options.keep)
     if options.json:
-        print(json.dumps(figures, indent=2))
+        print_json(figures)
     else:
         print_table(figures)
 
@@ -118,7 +117,7 @@ def build(
         "source": made_from.name,
         "build_s": {stage: round(value, 2) for stage, value in seconds.items()},
         "build_rss_bytes": peak_rss_bytes(),
-        "disk_bytes": sum(path.stat().st_size for path in root.rglob("*") if path.is_file()),
+        "disk_bytes": folder_bytes(root),
     }
 
 

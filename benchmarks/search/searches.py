@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
-from aladin_index.ann.retrieval import exact_search, largest
+from aladin_index.ann.first_stage import exact_search, largest
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.generations.reader import open_index
 from aladin_index.search.backend import EncodedQuery
@@ -26,10 +26,10 @@ from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.tokens.alignment import alignment_with_all
-from aladin_network.scoring.scores import Encoding
-from benchmarks.lib.measuring import ratio, time_in_turn
+from aladin_index.tokens.maxsim import alignment_with_all
+from benchmarks.lib.measuring import ratio, time_in_turn, use_one_thread
 from benchmarks.lib.processes import peak_rss_bytes
+from benchmarks.lib.small_collection import text_encoding
 from benchmarks.lib.synthetic import TextQueries
 
 CANDIDATES = 100
@@ -54,12 +54,8 @@ class TextSearches:
         self.queries = queries
         self.words = [torch.from_numpy(words) for words in queries.words]
         self._encodings = [
-            Encoding(
-                torch.from_numpy(embedding).unsqueeze(0),
-                words.unsqueeze(0),
-                torch.ones(1, len(words), dtype=torch.bool),
-            )
-            for embedding, words in zip(queries.embeddings, self.words, strict=True)
+            text_encoding(embedding, words)
+            for embedding, words in zip(queries.embeddings, queries.words, strict=True)
         ]
 
     def search(self, turn: int, candidates: int) -> SearchAnswer:
@@ -161,8 +157,7 @@ def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str
         queries: Queries, as many as the largest number in `effort`.
         effort: Number of repetitions.
     """
-    torch.set_num_threads(1)  # as the HTTP service does: a query is one thread's work
-    faiss.omp_set_num_threads(1)
+    use_one_thread()
     started = time.perf_counter()
     with open_index(root) as index:
         open_ms = 1000 * (time.perf_counter() - started)

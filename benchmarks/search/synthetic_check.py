@@ -2,8 +2,8 @@
 
     python -m benchmarks.search.synthetic_check [--photos 1000] [--source INDEX]
 
-With as many synthetic photos as there are real ones every line should agree with the one beside
-it. With more, neighbours come closer, as they do in a larger collection.
+With as many synthetic photos as real ones, both columns should agree. With more photos, neighbours
+are closer, as in a larger collection.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.lib.output import print_rows
 from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.lib.synthetic_sources import Photos, Source, find_source
 
@@ -27,7 +28,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--photos", type=int, default=1000, help="synthetic photos; at most 20000")
-    parser.add_argument("--source", type=Path, metavar="INDEX", help="of real photos")
+    parser.add_argument("--source", type=Path, metavar="INDEX", help="index of real photos")
     options = parser.parse_args()
     source = find_source(options.source)
     synthetic = SyntheticPhotos(source)
@@ -38,9 +39,8 @@ def main() -> None:
         statistics(source.photos, real_queries(source)),
         statistics(made, synthetic.queries(_QUERIES, options.photos)),
     )
-    print("| | real: quantiles 5, 25, 50, 75, 95 % | synthetic |\n| --- | --- | --- |")
-    for name, real in columns[0].items():
-        print(f"| {name} | {_shown(real)} | {_shown(columns[1][name])} |")
+    rows = [[name, _shown(real), _shown(columns[1][name])] for name, real in columns[0].items()]
+    print_rows(["", "real: quantiles 5, 25, 50, 75, 95 %", "synthetic"], rows)
 
 
 def real_queries(source: Source) -> TextQueries:

@@ -2,23 +2,22 @@
 
     python -m benchmarks.search.token_forms --index INDEX [--candidates 100] [--json]
 
-INDEX has float16 tokens of both sides, and texts that know their photo (`image_id`). Every form
-packs the tokens of both sides; a query keeps its own, as a real one does. By form:
+INDEX has float16 tokens of photos and texts, and texts with the ID of their photo (`image_id`). The
+tokens of both collections are packed in every form; those of queries are not, as in a search. For
+each form:
 
-bytes_per_token      of a photo's token, its scale and centroid id included
-million_photos_gib   of a million photos of 49 tokens
-score_error          mean |score - float16's| of the pairs that are candidates
-two_stage_r1         percent, as served: candidates by the embeddings, ordered by the fusion
-loss                 of it against float16
+bytes_per_token      bytes of a photo's token, including its scale and centroid ID
+million_photos_gib   size of the tokens of a million photos with 49 tokens each
+score_error          mean absolute difference of a candidate's score from that of float16
+two_stage_r1         R@1 in percent: candidates by the embeddings, ordered by the fusion
+loss                 R@1 of float16, minus that of the form
 fidelity             share of the top 10 by exhaustive alignment that is in float16's top 10
 
-t2i: captions ask for photos; i2t: photos ask for captions.
+t2i: captions search photos; i2t: photos search captions.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,14 +27,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin_index.ann.retrieval import largest
+from aladin_index.ann.first_stage import largest
 from aladin_index.format.layout import MODEL, generation_folder, live_generation
-from aladin_index.tokens.alignment import alignment_with_all
 from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.maxsim import alignment_with_all
 from aladin_index.tokens.store import TokenStore
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.types import TOKEN_DTYPES, Direction, Modality, Target, TokenDtype
+from benchmarks.lib.output import figures_parser, print_json, print_rows
 
 _TOP = 10
 _PHOTOS, _TOKENS_A_PHOTO = 1_000_000, 49
@@ -98,20 +98,17 @@ class Search:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--index", type=Path, required=True)
-    parser.add_argument("--candidates", type=int, default=100)
-    parser.add_argument("--json", action="store_true")
+    parser = figures_parser(__doc__)
+    parser.add_argument("--index", type=Path, required=True, help="index to read")
+    parser.add_argument("--candidates", type=int, default=100, help="candidates of a query")
     options = parser.parse_args(arguments)
     lines = measure(options.index, options.candidates)
     if options.json:
-        print(json.dumps(lines, indent=2))
+        print_json(lines)
         return
     names = list(next(iter(lines.values())))
-    print("| form | " + " | ".join(names) + " |")
-    print("| --- |" + " ---: |" * len(names))
-    for dtype, line in lines.items():
-        print(f"| {dtype} | " + " | ".join(f"{line[name]:.5g}" for name in names) + " |")
+    rows = [[dtype, *(f"{line[name]:.5g}" for name in names)] for dtype, line in lines.items()]
+    print_rows(["form", *names], rows)
 
 
 def measure(root: Path, candidates: int) -> dict[TokenDtype, dict[str, float]]:

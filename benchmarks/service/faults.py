@@ -2,18 +2,19 @@
 
     python -m benchmarks.service.faults [--kills 20] [--quick] [--json]
 
-Kills: `aladin serve --workers 2` is searched by 16 clients while one of its worker processes gets
-SIGKILL, again and again.
+Kills: 16 clients search `aladin serve --workers 2` while its worker processes are killed with
+SIGKILL, one after the other.
 
     kills            workers killed
-    readiness_told   kills of which /readyz told, until another worker took jobs
-    answered         requests that were answered with 200
-    unanswered       requests without any answer
-    failed_running   requests that the killed worker ran: 503, code worker_died, with Retry-After
-    failed_waiting   all other requests that failed, which none may: what no worker had begun waits
-                     for another one
-    told_ms          from a kill to /readyz saying so, median and most
-    recover_ms       from a kill until all workers take jobs again, median and most
+    reported         kills that /readyz reported with 503 until a replacement took jobs
+    answered         requests answered with 200
+    unanswered       requests without a response
+    failed_running   requests that the killed worker was processing: 503 with code worker_died and
+                     Retry-After
+    failed_waiting   other failed requests; must be 0, because jobs that no worker has begun wait
+                     for another worker
+    report_ms        time from a kill until /readyz reports it, median and maximum
+    recover_ms       time from a kill until all workers take jobs again, median and maximum
 
 Full disk: see `benchmarks.service.full_disk`.
 """
@@ -28,9 +29,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks.lib.measuring import figures_parser, print_figures
+from benchmarks.lib.output import figures_parser, median_and_most, print_figures
+from benchmarks.lib.processes import wait_until
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.full_disk import fill_and_add
 from benchmarks.service.load_client import ClosedLoop, LoadResult, search_request, start_load
@@ -38,13 +38,13 @@ from benchmarks.service.swap_index import HITS, SwapIndex, some_texts
 
 _WORKERS, _CLIENTS = 2, 16
 _MAX_BATCH, _QUERY_THREADS = 4, 1
-# Load before the kill, and in total: a worker has recovered well before the end.
+# Seconds of load before the kill, and in total: a worker has recovered well before the end.
 _BEFORE_S, _LOAD_S = 0.5, 4.0
 _LOOK_S, _LONGEST_S = 0.002, 60.0
 _SETTINGS = {
     "ALADIN_MAX_BATCH": str(_MAX_BATCH),
     "ALADIN_QUERY_THREADS": str(_QUERY_THREADS),
-    "ALADIN_MAX_WAIT_MS": "60000",  # nothing is refused for lack of room
+    "ALADIN_MAX_WAIT_MS": "60000",  # no query is rejected because of overload
 }
 
 
@@ -52,9 +52,9 @@ class _Kills:
     """Accumulates the effects of the kills."""
 
     def __init__(self) -> None:
-        self.kills = self.readiness_told = 0
+        self.kills = self.reported = 0
         self.answered = self.unanswered = self.failed_running = self.failed_waiting = 0
-        self.told_ms: list[float] = []
+        self.report_ms: list[float] = []
         self.recover_ms: list[float] = []
 
     def add(self, result: LoadResult) -> None:
@@ -77,8 +77,8 @@ class _Kills:
         """Return the figures to print."""
         counts = {name: value for name, value in vars(self).items() if isinstance(value, int)}
         return counts | {
-            "told_ms": _median_and_most(self.told_ms),
-            "recover_ms": _median_and_most(self.recover_ms),
+            "report_ms": median_and_most(self.report_ms),
+            "recover_ms": median_and_most(self.recover_ms),
         }
 
 
@@ -111,56 +111,49 @@ def _kill_one(service: ServiceProcess, number: int, counts: _Kills) -> None:
     killed_s = time.perf_counter()
     counts.kills += 1
     if _wait_for_status(connection, 503):
-        counts.readiness_told += 1
-        counts.told_ms.append(1000 * (time.perf_counter() - killed_s))
+        counts.reported += 1
+        counts.report_ms.append(1000 * (time.perf_counter() - killed_s))
     if _wait_for_status(connection, 200):
         counts.recover_ms.append(1000 * (time.perf_counter() - killed_s))
     connection.close()
 
 
 def worker_pids(service: ServiceProcess) -> list[int]:
-    """Return the worker processes of a service, which the fork server has started."""
+    """Return the worker processes of a service, which its fork server has started."""
     forks = [pid for pid in service.pids() if b"multiprocessing.forkserver" in _command(pid)]
-    return sorted(forks)[1:]  # the server itself is older than those
+    return sorted(forks)[1:]  # the first one is the fork server
 
 
 def _command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:  # it ended meanwhile
+    except OSError:  # the process has ended
         return b""
 
 
 def _wait_for_load(service: ServiceProcess) -> None:
     """Wait until the load has started, and then for a short time."""
-    before = service.num_answered("/v1/search")
-    deadline_s = time.monotonic() + _LONGEST_S
-    while service.num_answered("/v1/search") < before + _CLIENTS and time.monotonic() < deadline_s:
-        time.sleep(_LOOK_S)
+    enough = service.num_answered("/v1/search") + _CLIENTS
+    wait_until(lambda: service.num_answered("/v1/search") >= enough, _LONGEST_S, _LOOK_S)
     time.sleep(_BEFORE_S)
 
 
 def _wait_for_status(connection: http.client.HTTPConnection, status: int) -> bool:
     """Poll /readyz until it responds with a status; return whether it did in time."""
-    deadline_s = time.monotonic() + _LONGEST_S
-    while time.monotonic() < deadline_s:
+
+    def has_status() -> bool:
         connection.request("GET", "/readyz")
         answer = connection.getresponse()
         answer.read()
-        if answer.status == status:
-            return True
-        time.sleep(_LOOK_S)
-    return False
+        return answer.status == status
 
-
-def _median_and_most(values: list[float]) -> list[float]:
-    return [round(float(np.median(values)), 1), round(max(values), 1)] if values else []
+    return wait_until(has_status, _LONGEST_S, _LOOK_S)
 
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
     parser = figures_parser(__doc__, "2 kills")
-    parser.add_argument("--kills", type=int, default=20, help="of workers")
+    parser.add_argument("--kills", type=int, default=20, help="workers to kill")
     options = parser.parse_args()
     figures = kill_workers(2 if options.quick else options.kills)
     figures["full_disk"] = fill_and_add()

@@ -1,24 +1,22 @@
 """A service with a full disk: it reports errors, loses nothing, and recovers with space.
 
-`benchmarks.service.faults` runs it. The index lies on a small disk of its own, in memory, which
-only this process and its children see; where the system does not permit that, the kernel refuses
-writes beyond a file size instead. Photos are added until the disk is full, searches are asked all
-along.
+`benchmarks.service.faults` runs it. The index is on a small disk in memory that only this process
+and its children see; if the system does not permit that, a limit of the file size makes writes fail
+instead. Photos are added, and searches sent, until the disk is full and beyond.
 
-    disk             how it was made full
-    acknowledged     photos that were added: each is there in the end
-    refused          photos that were refused for lack of room: none is there
-    codes            of the refusals: 507, cannot_write, and no other
-    searches_failed  of those asked while the disk was full
-    lost, half       acknowledged photos that are gone; refused ones that are there
-    added_again      of the refused photos, those that could be added when there was room
-    sound            whether every byte of the index is as it should be in the end
+    disk             how writes were made to fail
+    acknowledged     photos whose addition was acknowledged
+    rejected         photos that were rejected because the disk was full
+    codes            statuses and codes of the rejections: only 507 cannot_write
+    searches_failed  failed searches, sent while the disk was full and afterwards
+    lost             acknowledged photos that are missing
+    half             rejected photos that are in the index
+    added_again      rejected photos that could be added once there was space
+    valid            whether `aladin index verify` finds no fault in the final index
 """
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import os
 import resource
@@ -30,17 +28,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from aladin_index.generations.verify import verify_index
 from benchmarks.lib.service_process import ServiceProcess
+from benchmarks.lib.small_collection import photo_fields, random_png
 from benchmarks.service.swap_index import SwapIndex, some_texts
 
 _DISK_BYTES = 16 * 2**20
 # Space left for the photos, which take some 25 kB each with their data in the index.
 _ROOM_BYTES = 2 * 2**20
 _PHOTO_PX = 64
-_MOST_PHOTOS, _REFUSALS = 400, 5
+_MOST_PHOTOS, _REJECTIONS = 400, 5
 
 
 def fill_and_add() -> dict[str, Any]:
@@ -84,7 +82,7 @@ class _SmallFiles:
     name = f"files of at most {_ROOM_BYTES // 2**20} MiB"
 
     def fill(self, service: ServiceProcess) -> None:
-        """Refuse writes beyond a small size."""
+        """Make writes beyond a small size fail."""
         self._limit(service, _ROOM_BYTES)
 
     def make_room(self, service: ServiceProcess) -> None:
@@ -103,33 +101,33 @@ def _measure(folder: Path, disk: _SmallDisk | _SmallFiles) -> dict[str, Any]:
         client = _Client(service)
         disk.fill(service)
         acknowledged: list[str] = []
-        refused: dict[str, list[Any]] = {}
+        rejected: dict[str, list[Any]] = {}
         searches_failed = number = 0
-        while len(refused) < _REFUSALS and number < _MOST_PHOTOS:
+        while len(rejected) < _REJECTIONS and number < _MOST_PHOTOS:
             name, number = f"full-{number}", number + 1
             status, answer = client.add(name)
             if status == 201:
                 acknowledged.append(name)
             else:
-                refused[name] = [status, answer["error"]["code"]]
+                rejected[name] = [status, answer["error"]["code"]]
                 searches_failed += client.search() != 200
-        half = sum(client.is_there(name) for name in refused)
+        half = sum(client.is_there(name) for name in rejected)
         lost = sum(not client.is_there(name) for name in acknowledged)
         disk.make_room(service)
-        added_again = sum(client.add(name)[0] == 201 for name in refused)
-        lost += sum(not client.is_there(name) for name in (*acknowledged, *refused))
+        added_again = sum(client.add(name)[0] == 201 for name in rejected)
+        lost += sum(not client.is_there(name) for name in (*acknowledged, *rejected))
         searches_failed += client.search() != 200
     verify_index(index.root)
     return {
         "disk": disk.name,
         "acknowledged": len(acknowledged),
-        "refused": len(refused),
-        "codes": sorted({f"{status} {code}" for status, code in refused.values()}),
+        "rejected": len(rejected),
+        "codes": sorted({f"{status} {code}" for status, code in rejected.values()}),
         "searches_failed": searches_failed,
         "lost": lost,
         "half": half,
         "added_again": added_again,
-        "sound": True,  # or `verify_index` had raised
+        "valid": True,  # otherwise `verify_index` has raised
     }
 
 
@@ -139,12 +137,8 @@ class _Client:
         self._random = np.random.default_rng(0)
 
     def add(self, name: str) -> tuple[int, Any]:
-        """Add an incompressible photo."""
-        shape = (_PHOTO_PX, _PHOTO_PX, 3)
-        file = io.BytesIO()
-        Image.fromarray(self._random.integers(0, 256, shape, dtype=np.uint8)).save(file, "PNG")
-        photo = base64.b64encode(file.getvalue()).decode()
-        fields = {"id": name, "image": photo}
+        """Add an incompressible photo; return the status and the body of the response."""
+        fields = photo_fields(name, random_png(self._random, _PHOTO_PX))
         status, body = self._service.ask("POST", "/v1/items/images", fields)
         return status, json.loads(body)
 
@@ -153,7 +147,7 @@ class _Client:
         return self._service.ask("POST", "/v1/search/images", {"text": "two dogs run"})[0]
 
     def is_there(self, name: str) -> bool:
-        """Return whether an item of this name and its photo exist."""
+        """Return whether an item of this name exists, with its photo."""
         statuses = [
             self._service.ask("GET", f"/v1/items/images/{name}")[0],
             self._service.ask("GET", f"/v1/images/{name}?size=32")[0],

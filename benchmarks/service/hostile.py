@@ -3,33 +3,32 @@
     python -m benchmarks.service.hostile [--cases 10000] [--images 5000] [--workers 1] [--quick]
     [--json]
 
-Starts `aladin serve` on a copy of an index and sends it requests made from its own description,
-broken pictures and bombs, and paths that lead out of the index, in ten rounds of all three; each
-round is told on stderr. At the end it holds hundreds of connections with half a request and asks
-for /healthz meanwhile. Then JSON bodies that cost more than they weigh are sent to another service
-on the same copy.
+Starts `aladin serve` on a copy of an index and sends requests generated from its API description,
+broken pictures and decompression bombs, and paths that lead out of the index, in ten rounds of all
+three; a line on stderr reports each round. Then hundreds of connections with half a request are
+held while /healthz is requested. Finally, JSON bodies that are disproportionately costly are sent
+to another service on the same copy.
 
-    api_cases         requests to all routes, by schemathesis; half of them as described
+    api_cases         requests to all routes, by schemathesis; half of them valid
     images            broken pictures, each uploaded as a query and as a new item
     paths             attempts to read a file outside the index
-    held_connections  connections that were held with half a head or half a body
-    errors_5xx        answers of status 500 and more, 503 too, and connections that broke
-    hangs             requests without an answer for 30 s
-    undocumented      answers that the service's own description does not allow
-    leaks             answers with the content of a file outside the index
-    rss_growth_bytes  memory of all its processes after the last round, less that after the second:
-                      what the service takes when it first meets something of a kind, as buffers,
-                      caches and pools, it has by then. Both times nobody asks for twelve seconds,
-                      for the service gives back what is free every ten
-    rss_mb_by_round   that memory at the end of each round, without the rest
-    json              bodies sent, their peak of memory, how long the event loop stood still, and
-                      how much longer an item takes to add beside items with many fields; see
-                      benchmarks.service.hostile_json for what is a fault
-    statuses          number of answers of each status, by what was sent; 0: could not be sent
-    decoding          what costly photos do to a service of their own; see
+    held_connections  connections held with half a head or half a body
+    errors_5xx        responses with a status of 500 or more, 503 included, and failed connections
+    hangs             requests without a response for 30 s
+    undocumented      responses that the API description does not allow
+    leaks             responses with the content of a file outside the index
+    rss_growth_bytes  memory of all processes of the service after the last round, minus that after
+                      the second, when its buffers, caches and pools are filled; each is measured
+                      after twelve idle seconds, because the service frees memory every ten
+    rss_mb_by_round   memory at the end of each round, without the idle time
+    json              number of JSON bodies, their peak of memory, the longest stall of the event
+                      loop, and how much longer an addition takes beside items with many fields;
+                      the limits are in `benchmarks.service.hostile_json`
+    statuses          number of responses of each status by group; 0: could not be sent
+    decoding          effects of costly photos on a separate service; see
                       `benchmarks.service.hostile_decoding`
 
-Damaged files of an index have an attack of their own: `benchmarks.index.hostile_index`.
+`benchmarks.index.hostile_index` damages the files of an index.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode, checks
 from schemathesis.core.failures import Failure, FailureGroup
 
-from benchmarks.lib.measuring import figures_parser, print_figures
+from benchmarks.lib.output import figures_parser, print_figures
 from benchmarks.lib.served_index import find_served_index
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.hostile_decoding import attack_decoding
@@ -101,7 +100,7 @@ def send_api_cases(url: str, count: int, answers: Answers, *, seed_: int = 0) ->
                 strategy = operation.as_strategy(generation_mode=mode)
                 try:
                     done = _send(strategy, round_, session, url, answers, seed_ + sent)
-                except Unsatisfiable:  # whoever takes nothing cannot be asked wrongly
+                except Unsatisfiable:  # the operation takes no input that could be invalid
                     done = 0
                 sent += done
                 if done < round_:
@@ -135,7 +134,7 @@ def _send(
         try:
             answer = case.call(base_url=url, session=session, timeout=PATIENCE_S)
         except requests.Timeout:
-            answers.fault("hang", asked, f"nothing in {PATIENCE_S:g} s")
+            answers.fault("hang", asked, f"no response in {PATIENCE_S:g} s")
             return
         except (requests.RequestException, ValueError) as error:
             # Requests that HTTP cannot represent, such as a header of two lines, were not sent.
@@ -212,14 +211,14 @@ def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) 
                     (
                         send_api_cases(service.url, -(-cases // _ROUNDS), answers, seed_=seed),
                         send_images(service.url, -(-images // _ROUNDS), answers, seed=seed),
-                        send_paths("127.0.0.1", service.port, canary, copy, answers),
+                        send_paths(service.port, canary, copy, answers),
                     )
                 )
                 held.append(service.memory().rss)
                 if number + 1 in (_WARM_UP_ROUNDS, _ROUNDS):
                     at_rest.append(_memory_at_rest(service))
                 _tell(number, answers, held[-1], time.perf_counter() - started)
-            held_connections = send_held_connections("127.0.0.1", service.port, answers)
+            held_connections = send_held_connections(service.port, answers)
             if not service.is_ready():
                 answers.fault("server_error", "/readyz", "not ready at the end")
         json_figures = attack_json(copy, workers, body_bytes, answers)
@@ -245,8 +244,9 @@ def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) 
             group: {str(status): counts[status] for status in sorted(counts)}
             for group, counts in sorted(answers.statuses.items())
         },
-        faults=[f"{kind}: {asked} -> {told}" for kind, asked, told in answers.faults][
-            :_SHOWN_FAULTS
+        faults=[
+            f"{fault.kind}: {fault.asked} -> {fault.answer}"
+            for fault in answers.faults[:_SHOWN_FAULTS]
         ],
         decoding=decoding._asdict(),
     )
@@ -273,11 +273,13 @@ def _tell(number: int, answers: Answers, rss: int, seconds: float) -> None:
 
 def main() -> None:
     """Attack a service and print the outcome; exit with 1 if there is any fault."""
-    parser = figures_parser(__doc__, "a few hundred of each")
-    parser.add_argument("--index", type=Path, help="an index to serve a copy of")
-    parser.add_argument("--cases", type=int, default=_CASES)
-    parser.add_argument("--images", type=int, default=_IMAGES)
-    parser.add_argument("--workers", type=int, default=1)
+    parser = figures_parser(__doc__, "a few hundred of each kind")
+    parser.add_argument(
+        "--index", type=Path, help="index to serve a copy of; default: a synthetic one"
+    )
+    parser.add_argument("--cases", type=int, default=_CASES, help="generated requests")
+    parser.add_argument("--images", type=int, default=_IMAGES, help="broken pictures")
+    parser.add_argument("--workers", type=int, default=1, help="workers of the service")
     arguments = parser.parse_args()
     cases = _QUICK_CASES if arguments.quick else arguments.cases
     images = _QUICK_IMAGES if arguments.quick else arguments.images

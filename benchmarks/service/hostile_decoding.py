@@ -2,15 +2,15 @@
 
     python -m benchmarks.service.hostile_decoding [--index INDEX] [--json]
 
-A service of its own gets the attack; one that takes more than 3 GB is killed.
+A separate service is attacked; it is killed if it takes more than 3 GB of memory.
 
-    decode_peak_mb            most memory that the service's process has held
-    decode_health_s           longest that /healthz took while photos were decoded
-    decode_statuses           number of answers of each status to the large photos; 0: none came
-    withdrawn_thumbnail_s     time to a thumbnail after 12 clients asked for a photo that takes
-                              long to be written, and hung up
-    withdrawn_add_s           time to a new text after that; both are inf where the service was
-                              killed before, or did not answer within two minutes
+    decode_peak_mb         largest memory of the service's process
+    decode_health_s        longest response time of /healthz while photos are decoded
+    decode_statuses        number of responses of each status to the large photos; 0: no response
+    withdrawn_thumbnail_s  time to get a thumbnail after 12 clients have requested a photo that is
+                           slow to encode, and disconnected
+    withdrawn_add_s        time to add a text after that; both are inf if the service was killed, or
+                           did not respond within two minutes
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from typing import NamedTuple
 import httpx
 import numpy as np
 
-from benchmarks.lib.measuring import figures_parser, print_figures
+from benchmarks.lib.output import figures_parser, print_figures
+from benchmarks.lib.processes import status_bytes
 from benchmarks.lib.served_index import find_served_index
 from benchmarks.lib.service_process import ServiceProcess
 
@@ -110,15 +111,11 @@ class _Watch:
             thread.join()
 
     def _memory(self) -> None:
-        status = Path(f"/proc/{self._service.process.pid}/status")
         while not self._ended.wait(_LOOK_S):
-            try:
-                lines = status.read_text(encoding="ascii").splitlines()
-            except OSError:  # it has been killed
+            peak = status_bytes(self._service.process.pid, "VmHWM")
+            if peak is None:  # it has been killed
                 return
-            for line in lines:
-                if line.startswith("VmHWM:"):
-                    self.peak_mb = 1024 * int(line.split()[1]) // 10**6
+            self.peak_mb = peak // 10**6
             if self.peak_mb > _KILLED_MB:
                 self._service.process.kill()
 
@@ -202,7 +199,9 @@ def _hang_up(service: ServiceProcess) -> tuple[float, float]:
 def main() -> None:
     """Attack a service and print the outcome; exit with 1 if anything exceeds its bound."""
     parser = figures_parser(__doc__, "the same")
-    parser.add_argument("--index", type=Path, help="an index to serve a copy of")
+    parser.add_argument(
+        "--index", type=Path, help="index to serve a copy of; default: a synthetic one"
+    )
     arguments = parser.parse_args()
     figures = attack_decoding(find_served_index(arguments.index, quick=True))
     print_figures(figures._asdict(), as_json=arguments.json)

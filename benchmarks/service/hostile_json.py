@@ -1,13 +1,12 @@
 """Sends JSON bodies that are disproportionately costly; the service must keep responding.
 
 Each body is sent as large as a request may be, and in sizes that are within the limits of JSON, so
-that it is parsed and validated. The service has a limit of memory, and is asked whether
-it is up all the time.
+that it is parsed and validated. The memory of the service is limited, and /healthz is requested
+throughout.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import resource
 import statistics
@@ -17,8 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.lib.processes import status_bytes
 from benchmarks.lib.service_process import ServiceProcess
-from benchmarks.service.hostile_requests import Answers
+from benchmarks.service.hostile_requests import Answers, exchange
 from benchmarks.service.loop_stall import LoopStall
 
 BODY_BYTES = 24 * 2**20
@@ -91,7 +91,7 @@ def attack_json(index: Path, workers: int, body_bytes: int, answers: Answers) ->
         pids = service.pids()
         for pid in pids:
             _limit_memory(pid)
-        rest = sum(_status_bytes(pid, "VmRSS") for pid in pids)
+        rest = sum(status_bytes(pid, "VmRSS") or 0 for pid in pids)
         with LoopStall(service.port, pids) as stall:
             for attack, size in attacks:
                 send_attack(service.port, attack, size, answers)
@@ -102,7 +102,7 @@ def attack_json(index: Path, workers: int, body_bytes: int, answers: Answers) ->
                 ]
             for each in sent:
                 each.result()
-        peak_bytes = sum(_status_bytes(pid, "VmHWM") for pid in pids) - rest
+        peak_bytes = sum(status_bytes(pid, "VmHWM") or 0 for pid in pids) - rest
         _add_wide_items(service, answers)
         slowdown = _time_to_add(service, "after") / before_s
         if not service.is_ready():
@@ -191,21 +191,18 @@ def send_attack(port: int, attack: JsonAttack, body_bytes: int, answers: Answers
     """
     body = attack.body(body_bytes)
     asked = f"{attack.name}: POST {attack.path}, {len(body)} bytes"
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
-    try:
-        connection.request("POST", attack.path, body, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        told = answer.read()
-    except TimeoutError:
-        answers.fault("hang", asked, f"nothing in {_PATIENCE_S:g} s")
-    except (http.client.HTTPException, OSError) as error:
-        answers.fault("server_error", asked, repr(error))
-    else:
-        answers.answered("json", answer.status, asked, told)
-        if len(told) > MAX_ANSWER_BYTES:
-            answers.fault("large_answer", asked, f"{answer.status}, {len(told)} bytes")
-    finally:
-        connection.close()
+    received = exchange(
+        port,
+        "json",
+        asked,
+        lambda connection: connection.request(
+            "POST", attack.path, body, {"Content-Type": "application/json"}
+        ),
+        answers,
+        timeout_s=_PATIENCE_S,
+    )
+    if received is not None and len(received[1]) > MAX_ANSWER_BYTES:
+        answers.fault("large_answer", asked, f"{received[0]}, {len(received[1])} bytes")
 
 
 def _add_wide_items(service: ServiceProcess, answers: Answers) -> None:
@@ -213,8 +210,8 @@ def _add_wide_items(service: ServiceProcess, answers: Answers) -> None:
     for number in range(_WIDE_ITEMS):
         metadata = {f"field {number} {each}": each for each in range(_WIDE_FIELDS)}
         fields = {"id": f"hostile/wide/{number}", "text": "a dog", "metadata": metadata}
-        status, told = service.ask("POST", "/v1/items/texts?on_duplicate=replace", fields)
-        answers.answered("json", status, json.dumps(fields)[:100], told)
+        status, body = service.ask("POST", "/v1/items/texts?on_duplicate=replace", fields)
+        answers.answered("json", status, json.dumps(fields)[:100], body)
 
 
 def _time_to_add(service: ServiceProcess, name: str) -> float:
@@ -231,13 +228,6 @@ def _time_to_add(service: ServiceProcess, name: str) -> float:
 
 def _limit_memory(pid: int) -> None:
     """Limit the additional address space of a process, and reset its peak memory."""
-    most = _status_bytes(pid, "VmSize") + _LIMIT_BYTES
+    most = (status_bytes(pid, "VmSize") or 0) + _LIMIT_BYTES
     resource.prlimit(pid, resource.RLIMIT_AS, (most, most))
     Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def _status_bytes(pid: int, name: str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    raise ValueError(f"/proc/{pid}/status has no {name}")

@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -51,14 +52,14 @@ class Fault(NamedTuple):
     """A violation of the expected behaviour.
 
     Attributes:
-        kind: Kind of the fault: server_error, hang, undocumented or leak.
-        asked: Request that caused it.
-        told: Response of the service.
+        kind: Kind of the fault, for example server_error, hang, undocumented or leak.
+        asked: Description of the request that caused it.
+        answer: Description of the service's response.
     """
 
     kind: str
     asked: str
-    told: str
+    answer: str
 
 
 class Answers:
@@ -80,22 +81,21 @@ class Answers:
         if status >= 500:
             self.fault("server_error", asked, f"{status} {body[:300]!r}")
 
-    def fault(self, kind: str, asked: str, told: str) -> None:
+    def fault(self, kind: str, asked: str, answer: str) -> None:
         """Record a fault."""
         with self._lock:
-            self.faults.append(Fault(kind, asked, told))
+            self.faults.append(Fault(kind, asked, answer))
 
     def count(self, kind: str) -> int:
         """Return the number of faults of a kind."""
         return sum(fault.kind == kind for fault in self.faults)
 
 
-def send_paths(host: str, port: int, canary: Path, index: Path, answers: Answers) -> int:
+def send_paths(port: int, canary: Path, index: Path, answers: Answers) -> int:
     """Request a file outside the index, and a non-photo in it, in all spellings.
 
     Args:
-        host: Host of the service.
-        port: Port of the service.
+        port: Port of the service on 127.0.0.1.
         canary: Existing file whose content must not appear in any response.
         index: Folder of the served index; its manifests name the same things on every route.
         answers: Counter of the responses; one that contains the file's content is a fault.
@@ -106,25 +106,60 @@ def send_paths(host: str, port: int, canary: Path, index: Path, answers: Answers
     secret = canary.read_bytes()
     sent = 0
     for path in _paths(canary, index):
-        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
-        try:
-            # The path is sent as it is: other clients remove ".." from a path.
-            connection.putrequest("GET", path, skip_accept_encoding=True)
-            connection.endheaders()
-            answer = connection.getresponse()
-            body = answer.read()
-        except TimeoutError:
-            answers.fault("hang", path, f"nothing in {PATIENCE_S:g} s")
-        except (http.client.HTTPException, ConnectionError, ValueError) as error:
-            answers.answered("paths", 0, path, repr(error).encode())
-        else:
-            answers.answered("paths", answer.status, path, body)
+        received = exchange(port, "paths", path, partial(_get_verbatim, path), answers)
+        if received is not None:
+            status, body = received
             if secret in body or b'"generation_dir"' in body:
-                answers.fault("leak", path, f"{answer.status} {body[:100]!r}")
-        finally:
-            connection.close()
+                answers.fault("leak", path, f"{status} {body[:100]!r}")
         sent += 1
     return sent
+
+
+def _get_verbatim(path: str, connection: http.client.HTTPConnection) -> None:
+    """Request a path as it is; other clients remove ".." from it."""
+    connection.putrequest("GET", path, skip_accept_encoding=True)
+    connection.endheaders()
+
+
+def exchange(
+    port: int,
+    group: str,
+    asked: str,
+    send: Callable[[http.client.HTTPConnection], None],
+    answers: Answers,
+    *,
+    timeout_s: float = PATIENCE_S,
+) -> tuple[int, bytes] | None:
+    """Send one request over a new connection, and count its response or a fault.
+
+    Args:
+        port: Port of the service on 127.0.0.1.
+        group: Group that the response is counted in.
+        asked: Description of the request, for faults.
+        send: Function that sends the request.
+        answers: Counter of the responses.
+        timeout_s: Seconds after which a missing response is a hang.
+
+    Returns:
+        Status and body of the response, or None if there was none.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
+    try:
+        send(connection)
+        answer = connection.getresponse()
+        body = answer.read()
+    except (http.client.InvalidURL, ValueError) as error:  # HTTP cannot represent the request
+        answers.answered(group, 0, asked, repr(error).encode())
+    except TimeoutError:
+        answers.fault("hang", asked, f"no response in {timeout_s:g} s")
+    except (http.client.HTTPException, OSError) as error:
+        answers.fault("server_error", asked, repr(error))
+    else:
+        answers.answered(group, answer.status, asked, body)
+        return answer.status, body
+    finally:
+        connection.close()
+    return None
 
 
 def _paths(canary: Path, index: Path) -> Iterator[str]:
@@ -156,14 +191,13 @@ def _paths(canary: Path, index: Path) -> Iterator[str]:
 _PROBES, _PROBE_EVERY_S = 20, 0.1
 
 
-def send_held_connections(host: str, port: int, answers: Answers, *, held: int = _HELD) -> int:
+def send_held_connections(port: int, answers: Answers, *, held: int = _HELD) -> int:
     """Hold connections with half a head, then half a body, while requesting /healthz.
 
     The connections come from one address, then from three, as many from each of them.
 
     Args:
-        host: Address of the service, on this machine.
-        port: Port of the service.
+        port: Port of the service on 127.0.0.1.
         answers: Counts the answers to /healthz. Anything but 200 is a fault.
         held: Connections that are open at the same time.
 
@@ -177,29 +211,15 @@ def send_held_connections(host: str, port: int, answers: Answers, *, held: int =
                 for number in range(held):
                     source = (clients[number % len(clients)], 0)
                     connection = stack.enter_context(
-                        socket.create_connection((host, port), PATIENCE_S, source)
+                        socket.create_connection(("127.0.0.1", port), PATIENCE_S, source)
                     )
                     connection.sendall(part)
                     sent += 1
                 for _ in range(_PROBES):
                     asked = f"/healthz beside {held} connections with {part[:4]!r}..."
-                    _probe(host, port, asked, answers)
+                    exchange(port, "probes", asked, partial(_get_verbatim, "/healthz"), answers)
                     time.sleep(_PROBE_EVERY_S)
     return sent
-
-
-def _probe(host: str, port: int, asked: str, answers: Answers) -> None:
-    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
-    try:
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        answers.answered("probes", answer.status, asked, answer.read())
-    except TimeoutError:
-        answers.fault("hang", asked, f"nothing in {PATIENCE_S:g} s")
-    except (http.client.HTTPException, OSError) as error:
-        answers.fault("server_error", asked, repr(error))
-    finally:
-        connection.close()
 
 
 def send_images(url: str, count: int, answers: Answers, *, seed: int = 0) -> int:
@@ -262,7 +282,7 @@ def _send(
     try:
         answer = client.send(request)
     except httpx.TimeoutException:
-        answers.fault("hang", asked, f"nothing in {PATIENCE_S:g} s")
+        answers.fault("hang", asked, f"no response in {PATIENCE_S:g} s")
     except httpx.TransportError as error:
         answers.fault("server_error", asked, repr(error))
     else:

@@ -1,4 +1,4 @@
-"""A minimal HTTP/1.1 keep-alive connection with as little overhead as possible in Python."""
+"""Minimal HTTP/1.1 keep-alive connections with as little overhead as possible in Python."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Connection:
             # The service may close an idle connection at the moment when the request is sent.
             try:
                 return await self._send(request, *self._streams)
-            except _NothingCameError:
+            except _NoResponseError:
                 self.close()
         try:
             reader, writer = await asyncio.open_connection(
@@ -71,7 +71,7 @@ class Connection:
         self._streams = reader, writer
         try:
             return await self._send(request, reader, writer)
-        except _NothingCameError:
+        except _NoResponseError:
             self.close()
             raise ConnectionFailedError("closed before the answer") from None
 
@@ -89,12 +89,12 @@ class Connection:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError as error:
             if not error.partial:
-                raise _NothingCameError from None
+                raise _NoResponseError from None
             self.close()
             raise ConnectionFailedError("broke inside of the headers") from None
         except OSError:
-            raise _NothingCameError from None
-        except BaseException:  # withdrawn: what still comes must not be the next one's answer
+            raise _NoResponseError from None
+        except BaseException:  # cancelled: what still arrives must not answer the next request
             self.close()
             raise
         try:
@@ -117,5 +117,32 @@ class Connection:
         return answer._replace(body=body)
 
 
-class _NothingCameError(Exception):
+class ConnectionPool:
+    """Connections to one service, as many as requests are pending at the same time."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Create a pool without connecting."""
+        self._address = host, port
+        self._idle: list[Connection] = []
+
+    async def exchange(self, request: bytes) -> Answer:
+        """Send a request over an idle connection, or over a new one; return the response.
+
+        Raises:
+            ConnectionFailedError: If no complete response was received.
+        """
+        # The most recently used connection is the least likely to have been closed meanwhile.
+        connection = self._idle.pop() if self._idle else Connection(*self._address)
+        try:
+            return await connection.exchange(request)
+        finally:
+            self._idle.append(connection)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._idle:
+            connection.close()
+
+
+class _NoResponseError(Exception):
     """The connection was closed before the response began."""

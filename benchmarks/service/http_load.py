@@ -2,21 +2,21 @@
 
     python -m benchmarks.service.http_load [--index INDEX | --text-encoder NAME] [--json] [--quick]
 
-The service runs in processes of its own on this machine, the load comes from another process, and
-all of them share the processors. No query is remembered: the cache of encodings is off.
+The service, the load generator and the measured pipeline run in separate processes of this machine
+and share its processors. The cache of encoded queries is disabled.
 
-overhead_p50_ms     one query at a time over HTTP, minus the same query encoded, retrieved and
-                    re-ranked in a process that does nothing else; asked in turn, so that a busy
-                    machine slows both, medians
-overhead_own_p50_ms the same against the parts that the answers themselves tell of
-saturation_ratio    queries a second that a closed loop gets out of the service, over those of the
-                    same pipeline called in a loop; each at its best: workers, sizes of batches and
-                    clients of the one, processes, threads and sizes of batches of the other
-overload_p99_ratio  an open loop at twice the measured capacity: 99th percentile of the accepted
-                    queries, from their planned moments, over the median of one query at a time
-rejected_at_once    of the queries that were not accepted, the share that was answered 429 with
-                    Retry-After within 50 ms of its planned moment
-memory_ratio        of the service, after the overload over before
+overhead_p50_ms     median latency of one query at a time over HTTP, minus that of the same query
+                    encoded, retrieved and re-ranked in another process; measured in turn, so that
+                    other load slows both
+overhead_own_p50_ms the same, minus the time of the stages that the responses report
+saturation_ratio    queries per second of the service in a closed loop, divided by those of the same
+                    pipeline called in a loop; each with its best parameters (numbers of workers and
+                    clients, batch sizes; numbers of processes and threads)
+overload_p99_ratio  99th percentile of the accepted queries of an open loop at twice the measured
+                    capacity, from their planned times, divided by the median of one query at a time
+rejected_at_once    share of the queries that were not accepted that was answered with 429 and
+                    Retry-After within 50 ms of the planned time
+memory_ratio        memory of the service after the overload, divided by that before
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from typing import Any
 
 import numpy as np
 
-from aladin_service.queries import PhotoQuery, TextQuery
+from aladin_service.search.job import PhotoQuery, TextQuery
 from aladin_service.settings import ServiceSettings
-from benchmarks.lib.measuring import figures_parser, print_figures
+from benchmarks.lib.output import figures_parser, print_figures
 from benchmarks.lib.served_index import SIZES, ServiceQueries, find_served_index, read_queries
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.load_client import ClosedLoop, OpenLoop, run_load, search_request
@@ -87,7 +87,7 @@ QUICK = Effort(
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Queries per second in one of the measured variants."""
+    """Queries per second in one of the measured variants, which `how` describes."""
 
     how: str
     per_s: float
@@ -202,7 +202,7 @@ def _closed_loops(
         p50, p99 = np.percentile(result.latency_ms[result.ok], (50, 99))
         how = (
             f"workers {workers}, batches up to {max_batch}, {clients} clients: "
-            f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, {(~result.ok).mean():.1%} refused"
+            f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, {(~result.ok).mean():.1%} rejected"
         )
         rates.append(Rate(how=how, per_s=result.ok_per_s))
     return rates
@@ -265,20 +265,20 @@ def _most(rates: list[Rate]) -> float:
 def print_rates(figures: dict[str, Any]) -> None:
     """Print the rate of each variant."""
     for name in ("service", "pipeline", "photo_service", "photo_pipeline"):
-        print(f"\n{name.replace('_', 's, ')}: queries a second")
+        print(f"\n{name.replace('_', 's, ')}: queries per second")
         for rate in figures[f"{name}_rates"]:
             print(f"{rate['per_s']:8.1f}  {rate['how']}")
 
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
-    parser = figures_parser(__doc__, "some seconds, a smaller index")
-    parser.add_argument("--index", type=Path, help="to be served; default: one that is made")
+    parser = figures_parser(__doc__, "some seconds, with a smaller index")
+    parser.add_argument("--index", type=Path, help="index to serve; default: a synthetic one")
     parser.add_argument(
         "--text-encoder",
         choices=list(SIZES),
         default="bert-base",
-        help="whose size that of the made index has; default: bert-base, ALADIN's own",
+        help="text encoder whose size the synthetic index uses; default: bert-base, ALADIN's own",
     )
     options = parser.parse_args()
     index = find_served_index(options.index, quick=options.quick, text_encoder=options.text_encoder)

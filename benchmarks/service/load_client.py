@@ -2,16 +2,17 @@
 
     requests = [search_request("images", {"text": "a dog"}), ...]
     with start_load(OpenLoop(url, requests, seconds=30, rate_per_s=200)) as load:
-        ...  # whatever is to happen meanwhile
+        ...  # anything that runs meanwhile
         result = load.result()
 
-A closed loop is n clients of which each asks, waits for the answer and asks again: what the service
-can carry. An open loop is users who do not know of each other: requests leave at moments that are
-fixed beforehand (a Poisson process), whatever became of those before, and time counts from the
-planned moment: a service that stalls is charged for all that should have been asked meanwhile.
+In a closed loop each of n clients sends a request as soon as the previous one is answered, which
+measures the service's capacity. In an open loop users are independent of each other: requests are
+sent at the times of a Poisson process, fixed in advance, whether or not earlier ones are answered.
+Latency counts from the planned time, so a service that stalls is charged for all requests planned
+meanwhile.
 
-Load is lean on purpose: the client shares the machine's processors with the service. Requests are
-bytes made beforehand, an answer is looked at for its status and its length alone.
+The client shares the machine's processors with the service, so it does little work: requests are
+formatted in advance, and only the status and the headers of a response are parsed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.lib.processes import ChildProcess
-from benchmarks.service.http_connection import Answer, Connection, ConnectionFailedError
+from benchmarks.service.http_connection import Answer, ConnectionFailedError, ConnectionPool
 
 # Called with the position of a request in the plan and its response; returns a description of a
 # fault, or None. Its module is imported by the load process, so it must not be the one that was
@@ -123,13 +124,13 @@ class LoadResult(NamedTuple):
     """Outcome of each request, in the order in which they were started.
 
     Attributes:
-        request: (n,) its place in the plan.
-        planned_s: (n,) when it should have left, counted from the start; in a closed loop, when
-            it left.
-        sent_s: (n,) when it left.
-        ended_s: (n,) when its answer was whole.
+        request: (n,) position in the plan's requests.
+        planned_s: (n,) planned time of sending, counted from the start; in a closed loop, the
+            actual one.
+        sent_s: (n,) time of sending.
+        ended_s: (n,) time at which the response was complete.
         status: (n,) HTTP status of each response; 0 if there was none.
-        retry_after: (n,) whether the answer had such a header.
+        retry_after: (n,) whether the response had the header Retry-After.
         answers: Response to each request, or None if there was none; empty unless responses were
             kept.
         faults: Descriptions of faults: broken connections and messages of the validator.
@@ -223,8 +224,7 @@ class _Exchanges:
     def __init__(self, plan: ClosedLoop | OpenLoop) -> None:
         self._plan = plan
         parts = urlsplit(plan.url)
-        self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
-        self._idle: list[Connection] = []
+        self._connections = ConnectionPool(parts.hostname or "127.0.0.1", parts.port or 80)
         self._rows: list[tuple[int, float, float, float, int, bool]] = []
         self._answers: list[Answer | None] = []
         self._faults: list[str] = []
@@ -247,16 +247,13 @@ class _Exchanges:
             The response, or None if there was none.
         """
         place = number % len(self._plan.requests)
-        # The most recently used connection: it is the least likely to have been closed meanwhile.
-        connection = self._idle.pop() if self._idle else Connection(*self._address)
         sent_s = self.now_s()
         try:
-            answer = await connection.exchange(self._plan.requests[place])
+            answer = await self._connections.exchange(self._plan.requests[place])
         except ConnectionFailedError as error:
             answer = None
             self._fault(f"request {place}: {error}")
         ended_s = self.now_s()
-        self._idle.append(connection)
         status = 0 if answer is None else answer.status
         retry_after = answer is not None and answer.header(b"retry-after") is not None
         planned_s = sent_s if planned_s is None else planned_s
@@ -271,8 +268,7 @@ class _Exchanges:
 
     def result(self) -> LoadResult:
         """Close the connections and return the recorded outcomes."""
-        for connection in self._idle:
-            connection.close()
+        self._connections.close()
         columns = np.array(self._rows, dtype=np.float64).reshape(-1, 6)
         order = np.argsort(columns[:, 1], kind="stable")
         place, planned_s, sent_s, ended_s, status, retry_after = columns[order].T

@@ -31,7 +31,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from benchmarks.lib.measuring import figures_parser, print_figures
+from benchmarks.lib.output import figures_parser, print_figures
 from benchmarks.lib.served_index import find_served_index, read_queries
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.page_states import LOOKS, STATES, Asked, open_look, visit
@@ -240,7 +240,7 @@ def write_asked(folder: Path, words: str, photo: bytes) -> Asked:
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
     parser = figures_parser(__doc__, "some seconds, a smaller index, two of the states")
-    parser.add_argument("--index", type=Path, help="to be served; default: one that is made")
+    parser.add_argument("--index", type=Path, help="index to serve; default: a synthetic one")
     parser.add_argument("--words", help="to be searched for in the states; default: a caption")
     parser.add_argument("--screenshots", type=Path, help="folder for a picture of each state")
     options = parser.parse_args()

@@ -24,8 +24,7 @@ import torch
 
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import AladinError
-from aladin_service.queries import Query
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.search.job import Answered, Query, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
 from benchmarks.lib.measuring import time_in_turn

@@ -2,18 +2,18 @@
 
     python -m benchmarks.service.soak --minutes 60 [--index INDEX] [--workers N] [--json] [--quick]
 
-A copy of the index is served by its own process. What the mixed traffic of
-`benchmarks.service.soak_traffic` can carry is measured first, by clients that ask without a pause;
-then steps leave at random moments, 70 % of that many a second: texts, photos, items, batches,
-evidence, thumbnails, additions and deletions, faulty requests, and clients that hang up. Every
-minute a line on stderr says how it goes.
+A separate process serves a copy of the index. Its capacity for the mixed traffic of
+`benchmarks.service.soak_traffic` is measured first, by clients that send requests without a pause.
+Then requests are sent at random times, 70 % of that number per second: searches by text, photo and
+item, batches, evidence, thumbnails, additions and deletions, invalid requests, and clients that
+disconnect. A line on stderr reports the progress every minute.
 
-rss_ratio        memory at the end over that after the first five minutes (of a shorter soak, after
-                 a third of it), medians of a minute each. Of all processes of the service, a page
-                 that several of them map counted once (PSS)
-anonymous_ratio  the same without the pages of files: what the processes allocated themselves
-errors           answers with a status that was not due, 5xx above all, and connections that broke
-refused          requests that were answered 429: the moments are random, some come together
+rss_ratio        memory at the end, divided by that after the first five minutes, or after a third
+                 of a shorter soak; medians of one minute each. Memory of all processes of the
+                 service, with a page that several of them map counted once (PSS)
+anonymous_ratio  the same without the pages of files: the memory that the processes allocated
+errors           responses with an unexpected status, 5xx for example, and failed connections
+rejected         requests answered with 429; random times bring some of them close together
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.lib.measuring import figures_parser, print_figures
+from benchmarks.lib.output import figures_parser, print_figures
 from benchmarks.lib.served_index import find_served_index, read_queries
 from benchmarks.lib.service_process import Memory, ServiceProcess
-from benchmarks.service.http_connection import Connection, ConnectionFailedError
+from benchmarks.service.http_connection import ConnectionFailedError, ConnectionPool
 from benchmarks.service.load_client import ClosedLoop, run_load
 from benchmarks.service.soak_traffic import SoakTraffic, Step
 
@@ -42,7 +42,7 @@ _WARM_S, _SETTLE_SHARE = 300.0, 1 / 3
 _QUICK_S = 4.0
 _CAPACITY_CLIENTS, _CAPACITY_S, _QUICK_CAPACITY_S = 8, 15.0, 1.0
 _CAPACITY_STEPS = 2000
-_LOOKS = 6  # at the memory, a minute
+_LOOKS = 6  # memory samples per minute
 _FAULTS_KEPT = 20
 
 
@@ -52,7 +52,7 @@ class Minute:
 
     minute: int
     requests: int
-    refused: int
+    rejected: int
     errors: int
     p50_ms: float
     p99_ms: float
@@ -70,7 +70,7 @@ class Figures:
     capacity_per_s: float
     rate_per_s: float
     requests: int = 0
-    refused: int = 0
+    rejected: int = 0
     errors: int = 0
     rss_ratio: float = 0.0
     anonymous_ratio: float = 0.0
@@ -88,14 +88,14 @@ class _Users:
 
     def __init__(self, url: str) -> None:
         self._address = ("127.0.0.1", int(url.rpartition(":")[2]))
-        self._idle: list[Connection] = []
+        self._connections = ConnectionPool(*self._address)
         self.statuses: Counter[tuple[str, int]] = Counter()
         self.latencies_ms: list[float] = []
         self.errors = 0
         self.faults: list[str] = []
 
     @property
-    def refused(self) -> int:
+    def rejected(self) -> int:
         """Number of steps that were answered with 429."""
         return sum(count for (_, status), count in self.statuses.items() if status == 429)
 
@@ -109,14 +109,12 @@ class _Users:
         if step.hang_up:
             await self._hang_up(step)
             return
-        connection = self._idle.pop() if self._idle else Connection(*self._address)
         try:
-            answer = await connection.exchange(step.request)
+            answer = await self._connections.exchange(step.request)
         except ConnectionFailedError as error:
             self.statuses[step.kind, 0] += 1
             self._fault(f"{step.kind}: {error}")
             return
-        self._idle.append(connection)
         self.latencies_ms.append(1000 * (time.perf_counter() - planned_s))
         self.statuses[step.kind, answer.status] += 1
         if answer.status not in step.expected and answer.status != 429:
@@ -136,8 +134,7 @@ class _Users:
 
     def close(self) -> None:
         """Close the connections."""
-        for connection in self._idle:
-            connection.close()
+        self._connections.close()
 
     def _fault(self, what: str) -> None:
         self.errors += 1
@@ -202,7 +199,7 @@ async def _load(
             planned_s += float(random.exponential(1 / figures.rate_per_s))
     await watch
     users.close()
-    figures.refused, figures.errors, figures.faults = users.refused, users.errors, users.faults
+    figures.rejected, figures.errors, figures.faults = users.rejected, users.errors, users.faults
     figures.requests = users.statuses.total()
     for (kind, status), count in sorted(users.statuses.items()):
         figures.statuses.setdefault(kind, {})[str(status) if status else "none"] = count
@@ -227,12 +224,12 @@ async def _watch(
             next_s += sample_s / _LOOKS
             await asyncio.sleep(max(0.0, next_s - time.perf_counter()))
             memory.append(await asyncio.to_thread(service.memory))
-        now = Counter(requests=users.statuses.total(), refused=users.refused, errors=users.errors)
+        now = Counter(requests=users.statuses.total(), rejected=users.rejected, errors=users.errors)
         took_ms, users.latencies_ms = np.array(users.latencies_ms or [np.nan]), []
         line = Minute(
             minute=minute + 1,
             requests=now["requests"] - before["requests"],
-            refused=now["refused"] - before["refused"],
+            rejected=now["rejected"] - before["rejected"],
             errors=now["errors"] - before["errors"],
             p50_ms=float(np.percentile(took_ms, 50)),
             p99_ms=float(np.percentile(took_ms, 99)),
@@ -246,18 +243,19 @@ async def _watch(
 
 def _minute_text(line: Minute) -> str:
     return (
-        f"{line.minute:3d}  {line.requests:6d} requests  {line.refused:4d} refused  "
+        f"{line.minute:3d}  {line.requests:6d} requests  {line.rejected:4d} rejected  "
         f"{line.errors:3d} errors  p50 {line.p50_ms:6.1f} ms  p99 {line.p99_ms:7.1f} ms  "
-        f"memory {line.pss_bytes / 2**20:7.1f} MiB, {line.anonymous_bytes / 2**20:7.1f} its own"
+        f"memory {line.pss_bytes / 2**20:7.1f} MiB, "
+        f"anonymous {line.anonymous_bytes / 2**20:7.1f} MiB"
     )
 
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
-    parser = figures_parser(__doc__, f"{_QUICK_S:g} s, a smaller index")
+    parser = figures_parser(__doc__, f"{_QUICK_S:g} s, with a smaller index")
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--index", type=Path, help="to be served; default: one that is made")
-    parser.add_argument("--workers", type=int, default=1, help="processes that encode and search")
+    parser.add_argument("--index", type=Path, help="index to serve; default: a synthetic one")
+    parser.add_argument("--workers", type=int, default=1, help="worker processes of the service")
     options = parser.parse_args()
     index = find_served_index(options.index, quick=options.quick)
     seconds = _QUICK_S if options.quick else 60 * options.minutes

@@ -1,4 +1,4 @@
-"""Simulated users of a soak test: mostly searches, sometimes other or faulty requests."""
+"""Simulated users of a soak test: mostly searches, sometimes other or invalid requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.lib.served_index import ServiceQueries
 from benchmarks.service.load_client import http_request, search_request
 
 _OK = frozenset({200})
-# Fraction of the texts that many users search for, such as a page's examples; the rest is new.
+# Fraction of the searches with popular texts, such as the examples of a page; other texts are new.
 _POPULAR_SHARE, _POPULAR = 0.3, 50
 _BATCH = 8
 _SIZES_PX = (64, 128, 256)
@@ -65,8 +65,8 @@ class SoakTraffic:
         Args:
             only_reading: Exclude writes and disconnects.
         """
-        left_out = ("write", "hang up") if only_reading else ()
-        names = [name for name in self._kinds if name not in left_out]
+        excluded = ("write", "hang up") if only_reading else ()
+        names = [name for name in self._kinds if name not in excluded]
         weights = [self._kinds[name][0] for name in names]
         return self._kinds[self._random.choices(names, weights)[0]][1]()
 
@@ -124,7 +124,7 @@ class SoakTraffic:
                 (422, search_request("images", {"text": "a dog", "k": 0})),
                 (422, search_request("images", {"text": "a dog", "colour": "red"})),
                 (422, http_request("POST", "/v1/search/images", b'{"text": ')),
-                (404, search_request("images", {"id": "nobody"})),
+                (404, search_request("images", {"id": "no-such-item"})),
                 (404, http_request("GET", "/v1/nothing")),
                 (415, search_request("images", {"image": "AAAA"})),
                 (415, http_request("POST", "/v1/search/images", b"a dog", "text/plain")),
@@ -134,7 +134,7 @@ class SoakTraffic:
 
     def _hang_up(self) -> Step:
         whole = self._random.choice((self._text, self._photo))().request
-        if self._random.random() < 0.3:  # in the middle of its own request
+        if self._random.random() < 0.3:  # within the request
             whole = whole[: self._random.randrange(1, len(whole))]
         return Step("hang up", whole, hang_up=True)
 
@@ -144,7 +144,7 @@ class SoakTraffic:
         self._written += 1
         item_id = f"soak-{number}"
         if is_deletion:
-            # 404 if the addition before was refused.
+            # 404 if the addition was rejected.
             return Step("write", http_request("DELETE", f"/v1/items/images/{item_id}"), (200, 404))
         data = base64.b64encode(self._random.choice(self._queries.photos)).decode()
         body = json.dumps({"id": item_id, "image": data}).encode()

@@ -3,51 +3,53 @@
     python -m benchmarks.service.swap [--swaps 100] [--queries 50000] [--workers 2] [--quick]
     [--json]
 
-Starts `aladin serve` and has another process search it without a pause, while generations of every
-kind are published: other items, another tuning, an item added and folded in, the one before made
-live again. Now and then a broken one is published, which has to be refused.
+Starts `aladin serve`, which another process searches without a pause while new generations are
+published: with other items, with another tuning, with an added item compacted, and by a rollback.
+After every fifth of them a broken generation is published, which the service has to reject.
 
-    queries, swaps  asked, and taken over
-    failed          answers other than 200, and none at all
-    mixed           answers whose hits are not those of the generation that they name, which an
-                    independent reader of that generation has found
-    stale           requests sent after a generation was live and answered from the one before
-    broken          unsound generations published: none may be answered from, each has to be told
-    not_told        of those, that /readyz did not tell within ten seconds
-    p50_ms, p99_ms  of the queries
-    memory_*_bytes  of all processes of the service, shared pages counted once
+    queries         queries sent
+    swaps           valid generations published
+    failed          responses with a status other than 200, and missing responses
+    mixed           responses whose hits differ from those that an independent reader finds in the
+                    generation that the response names
+    stale           requests sent after a generation was live, but answered from the previous one
+    broken          invalid generations published; none may answer a query
+    not_reported    of those, generations that /readyz did not report within ten seconds
+    p50_ms, p99_ms  latency of the queries
+    memory_*_bytes  memory of all processes of the service, shared pages counted once
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.lib.measuring import figures_parser, print_figures
+from benchmarks.lib.output import figures_parser, print_figures
+from benchmarks.lib.processes import wait_until
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.load_client import ClosedLoop, LoadResult, search_request, start_load
 from benchmarks.service.swap_index import HITS, SwapIndex, some_texts
 
 _CLIENTS = 4
-# Longer than any run, which the number of queries ends.
+# Longer than any run, which ends with its last query.
 _LONGEST_S = 3600.0
-_TOLD_S = 10.0
+_REPORT_S = 10.0
 # Maximum time between two swaps.
 _PROGRESS_S = 60.0
+_LOOK_S = 0.02
 # Number of valid generations between two broken ones.
 _BROKEN_AFTER = 5
-# Nothing is refused because of overload, so every failure counts. In bfloat16, an answer depends on
-# the texts that are encoded together with it, and could match no generation for that reason.
+# No query is rejected because of overload, so every failure counts. In bfloat16, a score depends on
+# the texts that are encoded in the same batch, so it could differ from that of every generation.
 _SETTINGS = {"ALADIN_MAX_WAIT_MS": "60000", "ALADIN_QUERY_PRECISION": "float32"}
 
 
 class Figures(NamedTuple):
-    """The figures to print."""
+    """Figures to print; see the docstring of the module."""
 
     queries: int
     swaps: int
@@ -55,7 +57,7 @@ class Figures(NamedTuple):
     mixed: int
     stale: int
     broken: int
-    not_told: int
+    not_reported: int
     seconds: float
     p50_ms: float
     p99_ms: float
@@ -96,21 +98,21 @@ class _Swapper:
         swaps: Number of valid generations that were published.
         stale: Number of answers from a generation that was no longer live when they were requested.
         broken: Number of invalid generations that were published.
-        not_told: Number of those that the service did not report.
+        not_reported: Number of those that the service did not report in time.
     """
 
     def __init__(self, index: SwapIndex, service: ServiceProcess, text: str) -> None:
         self._index = index
         self._service = service
         self._search = {"text": text, "k": 1}
-        self.swaps = self.stale = self.broken = self.not_told = 0
+        self.swaps = self.stale = self.broken = self.not_reported = 0
 
     def run(self, swaps: int, queries: int) -> None:
         """Publish generations, spread over the queries."""
         kinds = [
             self._index.rebuild,
             self._index.tune,
-            lambda: self._index.add_and_compact(self._service.url),
+            lambda: self._index.add_and_compact(self._service),
             self._index.roll_back,
         ]
         while self.swaps < swaps:
@@ -124,21 +126,16 @@ class _Swapper:
                 self._publish_broken()
 
     def _publish_broken(self) -> None:
-        sound = self._index.publish_broken()
+        valid = self._index.publish_broken()
         self.broken += 1
-        deadline_s = time.monotonic() + _TOLD_S
-        while not self._ask("GET", "/readyz").get("refused"):
-            if time.monotonic() > deadline_s:
-                self.not_told += 1
-                break
-            time.sleep(0.02)
-        self._index.repair(sound)
+        self.not_reported += not wait_until(
+            lambda: bool(self._ask("GET", "/readyz").get("refused")), _REPORT_S, _LOOK_S
+        )
+        self._index.repair(valid)
 
     def _wait_for_answers(self, count: float) -> None:
         """Wait until the service has answered a number of requests, with a timeout."""
-        deadline_s = time.monotonic() + _PROGRESS_S
-        while self._service.num_answered() < count and time.monotonic() < deadline_s:
-            time.sleep(0.02)
+        wait_until(lambda: self._service.num_answered() >= count, _PROGRESS_S, _LOOK_S)
 
     def _ask(self, method: str, path: str, fields: Any = None) -> dict[str, Any]:
         return json.loads(self._service.ask(method, path, fields)[1])
@@ -152,7 +149,7 @@ def _figures(
         if answer is not None and answer.status == 200:
             content = json.loads(answer.body)
             generations.add(content["generation"])
-            mixed += not index.is_right(place, content)
+            mixed += not index.is_correct(place, content)
     latency_ms = result.latency_ms
     return Figures(
         queries=len(result.status),
@@ -161,7 +158,7 @@ def _figures(
         mixed=mixed,
         stale=swapper.stale,
         broken=swapper.broken,
-        not_told=swapper.not_told,
+        not_reported=swapper.not_reported,
         seconds=round(float(result.ended_s.max()), 1),
         p50_ms=round(float(np.percentile(latency_ms, 50)), 2),
         p99_ms=round(float(np.percentile(latency_ms, 99)), 2),
@@ -174,9 +171,9 @@ def _figures(
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
     parser = figures_parser(__doc__, "6 swaps, 3000 queries")
-    parser.add_argument("--swaps", type=int, default=100, help="sound generations to publish")
-    parser.add_argument("--queries", type=int, default=50_000, help="asked meanwhile")
-    parser.add_argument("--workers", type=int, default=2, help="of the service")
+    parser.add_argument("--swaps", type=int, default=100, help="valid generations to publish")
+    parser.add_argument("--queries", type=int, default=50_000, help="queries to send meanwhile")
+    parser.add_argument("--workers", type=int, default=2, help="workers of the service")
     options = parser.parse_args()
     swaps, queries = (6, 3000) if options.quick else (options.swaps, options.queries)
     figures = measure(swaps, queries, options.workers)._asdict()

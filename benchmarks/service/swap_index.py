@@ -1,17 +1,12 @@
-"""The index whose generations `benchmarks.service.swap` publishes, and the right answers.
+"""The index whose generations `benchmarks.service.swap` publishes, and its correct answers.
 
-Its photos are made up, its network is small and untrained: what counts is that every generation has
-other hits for the same query, and that they can be known.
+Its encodings are random and its network is small and untrained: every generation has different hits
+for the same query, and they are known.
 """
 
 from __future__ import annotations
 
-import base64
-import io
-import json
 import shutil
-import tempfile
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -19,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from aladin_index.format.disk import disk_errors, only_builder, remove_folder
 from aladin_index.format.layout import (
@@ -36,23 +30,24 @@ from aladin_index.generations.collection_writer import CollectionSource, Encoded
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
-from aladin_index.generations.writer import (
-    describe_model,
-    install_model,
-    publish_generation,
-    write_generation,
-)
-from aladin_index.items.tables import StoredItem
+from aladin_index.generations.writer import publish_generation, write_generation
 from aladin_index.measure.tune import TuneOptions, tune_index
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
-from aladin_network.checkpoint import load_checkpoint, save_checkpoint
-from aladin_service.queries import TextQuery
 from aladin_service.search.encoder import QueryEncoder
+from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits
-from benchmarks.lib.small_collection import small_model
+from benchmarks.lib.service_process import ServiceProcess
+from benchmarks.lib.small_collection import (
+    new_index,
+    photo_fields,
+    photo_row,
+    random_png,
+    small_model,
+    unit_rows,
+)
 
 WORDS = "two small dogs run on the green grass a man rides red motorcycle in street"
 HITS = 5
@@ -86,21 +81,16 @@ class SwapIndex:
 
         Args:
             root: Folder of the new index.
-            queries: Texts whose right answers have to be known.
+            queries: Texts whose correct answers are recorded.
         """
         self.root = root
         self._queries = queries
         self._random = np.random.default_rng(0)
-        # For each generation, the right answers of each query, in each state of the generation.
+        # For each generation, the correct answers of each query, in each state of the generation.
         self._truths: dict[int, list[list[list[_Hit]]]] = {}
         self._builds = self._adds = 0
-        with tempfile.TemporaryDirectory() as folder:
-            checkpoint = Path(folder) / "checkpoint"
-            save_checkpoint(checkpoint, small_model(_EMBEDDING_DIM, _TOKEN_DIM, WORDS))
-            with disk_errors(root), only_builder(root):
-                model = describe_model(checkpoint, load_checkpoint(checkpoint).model_id)
-                install_model(root, checkpoint, model)
-                self._write(model)
+        with new_index(root, small_model(_EMBEDDING_DIM, _TOKEN_DIM, WORDS)) as model:
+            self._write(model)
         self.learn()
 
     @property
@@ -119,20 +109,13 @@ class SwapIndex:
         at = int(self._random.integers(1, 10))
         tune_index(self.root, TuneOptions(at=at, num_queries=20, max_candidates=200))
 
-    def add_and_compact(self, url: str) -> None:
+    def add_and_compact(self, service: ServiceProcess) -> None:
         """Add a photo through the service, then compact the changes into a new generation."""
         self._adds += 1
-        pixels = self._random.integers(0, 256, (32, 32, 3), dtype=np.uint8)
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "PNG")
-        photo = base64.b64encode(file.getvalue()).decode()
-        body = json.dumps({"id": f"added-{self._adds}", "image": photo}).encode()
-        request = urllib.request.Request(
-            f"{url}/v1/items/images", body, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            added = json.load(answer)
-        assert added["added"] == [f"added-{self._adds}"]
+        item = photo_fields(f"added-{self._adds}", random_png(self._random, 32))
+        status, answer = service.ask("POST", "/v1/items/images", item)
+        if status != 201:
+            raise SystemExit(f"expected status 201 for an addition, got {status}: {answer!r}")
         self.learn()
         compact_index(self.root, keep=2)
 
@@ -169,7 +152,7 @@ class SwapIndex:
             remove_folder(self.root, generation_folder(self.root, broken))
 
     def learn(self) -> None:
-        """Record the right answers of the live generation in its current state."""
+        """Record the correct answers of the live generation in its current state."""
         with open_index(self.root) as index:
             searcher, encoder = TwoStageSearcher(index), QueryEncoder(QueryLimits())
             options = SearchOptions(k=HITS)
@@ -179,7 +162,7 @@ class SwapIndex:
             truth = [[_Hit(hit.id, hit.score) for hit in hits] for hits in answers]
             self._truths.setdefault(index.generation, []).append(truth)
 
-    def is_right(self, query: int, answer: dict[str, Any]) -> bool:
+    def is_correct(self, query: int, answer: dict[str, Any]) -> bool:
         """Return whether an answer has the hits of the generation that it names.
 
         Args:
@@ -198,22 +181,9 @@ class SwapIndex:
 
     def _parts(self) -> Iterator[EncodedPart]:
         names = [f"photo-{self._builds}-{number}" for number in range(_PHOTOS)]
-        items = [
-            StoredItem(
-                row=row,
-                id=name,
-                uri=name,
-                path=None,
-                text=None,
-                image_id=None,
-                width_px=32,
-                height_px=32,
-                metadata={"build": self._builds},
-            )
-            for row, name in enumerate(names)
-        ]
-        embeddings = _unit(self._random.standard_normal((_PHOTOS, _EMBEDDING_DIM)))
-        tokens = _unit(self._random.standard_normal((_PHOTOS * _TOKENS, _TOKEN_DIM)))
+        items = [photo_row(row, name, {"build": self._builds}) for row, name in enumerate(names)]
+        embeddings = unit_rows(self._random.standard_normal((_PHOTOS, _EMBEDDING_DIM)))
+        tokens = unit_rows(self._random.standard_normal((_PHOTOS * _TOKENS, _TOKEN_DIM)))
         lengths = np.full(_PHOTOS, _TOKENS, dtype=np.int64)
         yield EncodedPart(items, embeddings, _CODEC.pack(tokens), lengths)
 
@@ -229,7 +199,3 @@ def _agree(hits: list[_Hit], truth: list[_Hit]) -> bool:
         and (hit.id in right or abs(hit.score - truth[-1].score) < _TOLERANCE)
         for hit, expected in zip(hits, truth, strict=True)
     )
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)

@@ -3,12 +3,12 @@
     python -m benchmarks.training.detector [--photo FILE] [--classifier FOLDER] [--rounds 5]
     [DETECTOR ...]
 
-What a photo costs a query before the network of regions runs, decoding left out, beside what the
-`hf` image encoder of the same classifier costs, which sees a grid of cells and needs no detector.
-All take turns on one thread, so that a neighbour on the machine slows them alike: the ratios hold
-even where the milliseconds do not. DETR and YOLOS have the sizes of facebook/detr-resnet-50 and
-hustvl/yolos-tiny and random weights: that says what they cost, and nothing of how well they see.
-The windows, and detectors that are named, have their own weights.
+The time to detect the regions of a decoded query photo is compared with that of the `hf` image
+encoder of the same classifier, which needs no detector because its regions are the cells of a grid.
+All take turns on one thread, so that other load on the machine slows all of them and ratios remain
+comparable. DETR and YOLOS have the sizes of facebook/detr-resnet-50 and hustvl/yolos-tiny with
+random weights: this shows their cost, and nothing about their quality. The windows, and the
+detectors given as arguments, have trained weights.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from aladin_network.encoders.base import ImageEncoder
 from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.photos.decoding import read_image
 from benchmarks.lib.measuring import ratio, time_in_turn
+from benchmarks.lib.output import print_rows
 
 _BASE = "grid of cells"
 _SIZE = {"shortest_edge": 800, "longest_edge": 1333}
@@ -46,11 +47,15 @@ _SIZE = {"shortest_edge": 800, "longest_edge": 1333}
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("detectors", nargs="*", help="more of them, as --detector takes them")
-    parser.add_argument("--photo", type=Path, help="a photo; else 500 x 375 px of noise")
-    parser.add_argument("--classifier", default="encoders/mobilenet_v2_1.0_224")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("detectors", nargs="*", help="further detectors, in the form of --detector")
+    parser.add_argument("--photo", type=Path, help="a photo; default: noise of 500 x 375 px")
+    parser.add_argument(
+        "--classifier", default="encoders/mobilenet_v2_1.0_224", help="folder of it"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="timed repetitions")
     options = parser.parse_args()
     torch.set_num_threads(1)
     photo = read_image(options.photo) if options.photo else _noise()
@@ -66,12 +71,16 @@ def main() -> None:
         runs[name] = partial(_detect, detector, photo)
     times = time_in_turn(runs, options.rounds, warm_up=1)
     print(f"{photo.width} x {photo.height} px, one thread, medians of {options.rounds} turns")
-    print("| what | regions | ms a photo | ratio |")
-    print("| --- | ---: | ---: | ---: |")
-    for name, of_name in times.items():
-        regions = encoder.num_tokens if name == _BASE else len(detectors[name].detect(photo))
-        times_as_long = ratio(times, name, _BASE)
-        print(f"| {name} | {regions} | {np.median(of_name):.0f} | {times_as_long:.1f} |")
+    rows = [
+        [
+            name,
+            encoder.num_tokens if name == _BASE else len(detectors[name].detect(photo)),
+            f"{np.median(each_ms):.0f}",
+            f"{ratio(times, name, _BASE):.1f}",
+        ]
+        for name, each_ms in times.items()
+    ]
+    print_rows(["detector", "regions", "ms per photo", "ratio"], rows)
 
 
 @torch.inference_mode()

@@ -4,15 +4,13 @@
     python -m benchmarks.training.step_memory --batch 1024 --chunks 32 128 --device cuda
 
 A network with random weights (ViT of 6 layers, BERT of 3) takes steps on random photos and texts.
-Kept: the bytes that autograd holds for the backward pass, at their most, counted in this process;
-on a GPU also the most memory that the step had allocated. Ratios are to the step that keeps the
-whole graph, of the same run.
+"Kept" is the largest number of bytes that autograd keeps for the backward pass; on a GPU, the
+largest memory allocated by the step is measured, too. Ratios are relative to the step of the same
+run that keeps the whole graph.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -31,12 +29,13 @@ from aladin_network.config import (
     TextEncoderConfig,
 )
 from aladin_network.encoders.base import TextBatch
-from aladin_network.model import AladinModel, text_encoder_class
 from aladin_training.batches.batch import Batch
 from aladin_training.config.stage import StageConfig, TaskConfig
 from aladin_training.parallel.numerics import loss_scaler
 from aladin_training.step import compute_gradients
 from aladin_training.tasks.joint import JointTask
+from benchmarks.lib.output import figures_parser, print_json, print_rows
+from benchmarks.lib.small_collection import random_model
 
 _ROUNDS = 3
 _WORDS = 20
@@ -150,12 +149,12 @@ def _task() -> JointTask:
         alignment=AlignmentHeadConfig(dim=64),
         matching=MatchingHeadConfig(layers=1, heads=4),
     )
-    tokenizer = text_encoder_class(config).learn_tokenizer(["a red circle on the grass"], 100)
+    model = random_model(config, ["a red circle on the grass"], vocabulary=100).train()
     tasks = {
         "alignment": TaskConfig(loss="triplet"),
         "distillation": TaskConfig(loss="listnet"),
     }
-    return JointTask(AladinModel.create(config, tokenizer), StageConfig(name="s", tasks=tasks))
+    return JointTask(model, StageConfig(name="s", tasks=tasks))
 
 
 def _batch(size: int) -> Batch:
@@ -173,25 +172,26 @@ def _batch(size: int) -> Batch:
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--batch", type=int, default=128, help="photos a step")
-    parser.add_argument("--chunks", type=int, nargs="+", default=[8, 32])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser = figures_parser(__doc__)
+    parser.add_argument("--batch", type=int, default=128, help="photos per step")
+    parser.add_argument("--chunks", type=int, nargs="+", default=[8, 32], help="chunk sizes")
+    parser.add_argument("--device", default="cpu", help="device of torch")
     options = parser.parse_args()
     rows = measure(options.batch, options.chunks, torch.device(options.device))
     if options.json:
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
         return
-    print("chunk     kept MiB   ratio   step ms   ratio")
-    for row in rows:
-        kept, step_ms = row["kept_bytes"] / 2**20, 1000 * row["step_s"]
-        print(
-            f"{row['chunk']:>5}  {kept:>11.1f}  {row['kept_ratio']:>6.2f}  {step_ms:>8.0f}"
-            f"  {row['time_ratio']:>6.2f}"
-        )
+    cells = [
+        [
+            row["chunk"],
+            f"{row['kept_bytes'] / 2**20:.1f}",
+            f"{row['kept_ratio']:.2f}",
+            f"{1000 * row['step_s']:.0f}",
+            f"{row['time_ratio']:.2f}",
+        ]
+        for row in rows
+    ]
+    print_rows(["chunk", "kept MiB", "ratio", "step ms", "ratio"], cells)
 
 
 if __name__ == "__main__":

@@ -2,22 +2,20 @@
 
     python -m benchmarks.training.streaming [--photos 512] [--batch 64] [--passes 9] [--json]
 
-decoded     photos that are in memory already are decoded and preprocessed, by all threads
-in place    batches of random photos, each read where it lies in its tar
-streamed    batches of photos that come front to back, through a shuffle buffer of four batches
-resumed     the second half of a streamed epoch, whose first half is passed over
+decoded     decodes and preprocesses photos that are already in memory, on all threads
+in place    makes batches of random photos, each read at its position in a tar file
+streamed    makes batches of photos read in order, through a shuffle buffer of four batches
+resumed     makes the batches of the second half of a streamed epoch, skipping the first half
 
-Each makes batches of the same photos, of 500 x 375 pixels, for an encoder that is trained; there is
-no network. They take turns, pass by pass: the ratio to "decoded" is of medians, and holds where the
-photos a second do not.
+All make batches of the same photos of 500 x 375 pixels for an encoder that is trained; no network
+runs. They take turns, pass by pass, so that other load on the machine slows all of them and the
+ratios of medians remain comparable.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import io
-import json
 import tarfile
 import tempfile
 from collections.abc import Callable, Generator
@@ -38,9 +36,10 @@ from aladin_training.batches.dataset import PairDataset, PlannedBatches
 from aladin_training.batches.items import PLAIN, THREADS
 from aladin_training.batches.plan import BatchPlan
 from aladin_training.data import read_records
-from aladin_training.streaming.stream import PhotoStream, open_stream
 from aladin_training.streaming.streamed_batches import StreamedBatches
+from aladin_training.streaming.tar_stream import PhotoStream, open_stream
 from benchmarks.lib.measuring import time_in_turn
+from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.small_collection import small_model
 
 _SIZE_PX = (500, 375)
@@ -50,23 +49,19 @@ _PHOTOS_A_TAR = 100
 
 def main() -> None:
     """Run the measurements, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--photos", type=int, default=512)
-    parser.add_argument("--batch", type=int, default=64, help="photos a batch")
-    parser.add_argument("--passes", type=int, default=9, help="timed, over all photos")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser = figures_parser(__doc__)
+    parser.add_argument("--photos", type=int, default=512, help="number of photos")
+    parser.add_argument("--batch", type=int, default=64, help="photos per batch")
+    parser.add_argument("--passes", type=int, default=9, help="timed passes over all photos")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         write_tars(Path(folder), options.photos)
         rates = measure(Path(folder), options.batch, options.passes)
     if options.json:
-        print(json.dumps(rates, indent=2))
+        print_json(rates)
         return
-    print(f"{'':10} {'photos/s':>10} {'of decoded':>10}")
-    for name, rate in rates.items():
-        print(f"{name:10} {rate:10.0f} {rate / rates['decoded']:10.2f}")
+    rows = [[name, f"{rate:.0f}", f"{rate / rates['decoded']:.2f}"] for name, rate in rates.items()]
+    print_rows(["", "photos/s", "ratio to decoded"], rows)
 
 
 def write_tars(folder: Path, photos: int) -> None:
@@ -85,7 +80,7 @@ def write_tars(folder: Path, photos: int) -> None:
 
 
 def measure(folder: Path, batch_size: int, passes: int) -> dict[str, float]:
-    """Return photos per second by what is measured.
+    """Return photos per second for each measurement.
 
     Args:
         folder: Folder of tar files.

@@ -15,15 +15,11 @@ import typer
 from typer.core import TyperGroup
 
 from aladin_service.commands import (
-    calibrate,
-    compare,
     convert,
     demo,
     evaluate,
     index,
     key,
-    mine,
-    prepare,
     regions,
     search,
     serve,
@@ -83,15 +79,15 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
-app.command("mine")(mine.mine)
-app.command("compare")(compare.compare)
+app.command("mine")(train.mine)
+app.command("compare")(train.compare)
 app.command("evaluate")(evaluate.evaluate)
-app.command("calibrate")(calibrate.calibrate)
+app.command("calibrate")(evaluate.calibrate)
 app.add_typer(convert.app, name="convert")
 app.add_typer(index.app, name="index")
 app.add_typer(regions.app, name="regions")
 app.command("search")(search.search)
-app.command("prepare")(prepare.prepare)
+app.command("prepare")(demo.prepare)
 app.command("serve")(serve.serve)
 app.add_typer(key.app, name="key")
 

@@ -23,7 +23,7 @@ from aladin_network.calibration.calibration import (
 from aladin_network.calibration.features import LogisticModel, Term
 from aladin_network.checkpoint import read_model_id
 from aladin_service.http.app import create_app
-from aladin_service.intake.sources import image_items, text_items
+from aladin_service.item_sources import image_items, text_items
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, expect
 
-from aladin_service.keys.keys_file import add_key
+from aladin_service.keys_file import add_key
 from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser

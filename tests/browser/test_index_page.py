@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from aladin_service.keys.keys_file import add_key
+from aladin_service.keys_file import add_key
 from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from aladin_service.keys.keys_file import add_key
+from aladin_service.keys_file import add_key
 from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser

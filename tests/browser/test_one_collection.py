@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from aladin_index.build.builder import build_index
-from aladin_service.intake.sources import image_items
+from aladin_service.item_sources import image_items
 from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser

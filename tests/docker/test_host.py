@@ -1,4 +1,4 @@
-"""The configuration of pip that a build takes from the machine."""
+"""The configuration of pip that a build uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 
-def test_options_and_the_places_that_they_name_are_lent(
+def test_options_and_the_paths_that_they_name_are_shared(
     program: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheels, index, certificate = tmp_path / "wheels", tmp_path / "index", tmp_path / "ca.pem"
@@ -28,14 +28,16 @@ def test_options_and_the_places_that_they_name_are_lent(
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     for name in ("PIP_CERT", "PIP_DEFAULT_TIMEOUT", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
-    target = tmp_path / "lent.conf"
-    mounts = program("host").lend_pip(target)
-    lent = configparser.ConfigParser()
-    lent.read(target)
-    assert lent["global"]["timeout"] == "9"
-    assert lent["global"]["find-links"] == str(wheels)
-    assert lent["global"]["extra-index-url"] == f"file://{index}/simple https://example.org/simple"
-    assert "cache-dir" not in lent["global"]
+    target = tmp_path / "shared.conf"
+    mounts = program("host").share_pip_config(target)
+    shared = configparser.ConfigParser()
+    shared.read(target)
+    assert shared["global"]["timeout"] == "9"
+    assert shared["global"]["find-links"] == str(wheels)
+    assert (
+        shared["global"]["extra-index-url"] == f"file://{index}/simple https://example.org/simple"
+    )
+    assert "cache-dir" not in shared["global"]
     # An index's pages name packages beside them.
     assert {f"{each}:{each}:ro" for each in (wheels, index, certificate)} <= set(mounts)
     assert f"{target}:/etc/pip.conf:ro" in mounts

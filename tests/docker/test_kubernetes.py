@@ -20,7 +20,7 @@ from aladin_service.cli import app
 from aladin_service.http.access.control import NEEDED
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.access.proxies import TrustedProxies
-from aladin_service.keys.keys_file import add_key
+from aladin_service.keys_file import add_key
 from aladin_service.settings import ServiceSettings
 
 Tree = dict[str, Any]

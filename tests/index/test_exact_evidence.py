@@ -13,7 +13,7 @@ import pytest
 
 from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import ChangesWriter, NewItems
-from aladin_index.encode.add import AddSettings, add_items
+from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import open_index
 from aladin_index.search.backend import EncodedQuery

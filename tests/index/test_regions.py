@@ -16,7 +16,7 @@ import torch
 from aladin_index.build.builder import build_index
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.add import AddSettings, add_items
+from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.exchange.exporter import export_index
 from aladin_index.exchange.importer import import_index

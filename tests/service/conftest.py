@@ -25,7 +25,7 @@ from aladin_network.calibration.calibration import Calibration, write_calibratio
 from aladin_network.checkpoint import read_model_id
 from aladin_network.types import Progress
 from aladin_service.http.app import create_app
-from aladin_service.intake.sources import image_items, text_items
+from aladin_service.item_sources import image_items, text_items
 from aladin_service.measure.calibrate import CalibrateOptions
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings

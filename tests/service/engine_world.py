@@ -26,7 +26,7 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.search.encoder import QueryEncoder
 from aladin_service.settings import QueryLimits, ServiceSettings
-from aladin_service.work.live_index import LiveIndex
+from aladin_service.work.hot_swap import LiveIndex
 from aladin_service.work.sources import EngineAccess
 from aladin_service.work.worker import Worker
 from aladin_service.work.workers import ThreadWorkers

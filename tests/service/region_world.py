@@ -30,7 +30,7 @@ from aladin_network.config import (
 from aladin_network.encoders.transformers_model import quiet
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet, with_geometry
-from aladin_service.intake.sources import image_items, text_items
+from aladin_service.item_sources import image_items, text_items
 from aladin_training.data.regions import open_regions
 from tests.aladin.detectors.small_detr import small_detr
 

@@ -8,8 +8,8 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import Target
-from aladin_service.queries import Query
 from aladin_service.search.encoder import QueryEncoder
+from aladin_service.search.job import Query
 from aladin_service.settings import QueryLimits
 
 

@@ -12,7 +12,7 @@ import aladin_training.loop
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import ConfigError, StaleNegativesError
 from aladin_network.types import NullProgress
-from aladin_training.batches.offline import OfflineNegatives
+from aladin_training.batches.offline_negatives import OfflineNegatives
 from aladin_training.batches.plan import BatchRows
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.stage import OfflineNegativesConfig

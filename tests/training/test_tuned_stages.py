@@ -21,7 +21,7 @@ from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.types import NullProgress
 from aladin_training.batches.batch import Batch
-from aladin_training.batches.offline import OfflineNegatives
+from aladin_training.batches.offline_negatives import OfflineNegatives
 from aladin_training.batches.plan import BatchPlan, BatchRows
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.stage import (

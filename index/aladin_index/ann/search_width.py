@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.retrieval import found_by
+from aladin_index.ann.first_stage import found_by
 from aladin_index.format.manifest import RecallPoint
 from aladin_network.types import Progress
 

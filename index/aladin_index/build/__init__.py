@@ -1,1 +1,1 @@
-"""Creation of a generation: builds, merges, and their common writer."""
+"""Builds of a new generation: planning, resuming, encoding in shards."""

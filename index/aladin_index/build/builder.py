@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aladin_index.ann.first_stages import check_first_stages
+from aladin_index.ann.first_stage_build import check_first_stages
 from aladin_index.build.catalogue import Catalogue, collection_source, listed
-from aladin_index.build.plan import (
+from aladin_index.build.resume import (
     BuildPlan,
     begin,
     discard,

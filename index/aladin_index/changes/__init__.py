@@ -1,1 +1,1 @@
-"""Additions to and deletions from a generation; compaction and rollback."""
+"""Additions to and deletions from the live generation, stored beside it."""

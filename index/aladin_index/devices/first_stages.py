@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.retrieval import with_margin
+from aladin_index.ann.first_stage import with_margin
 from aladin_index.items.selection import Selection
 
 T = TypeVar("T")
@@ -195,7 +195,7 @@ class GpuAnn:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.ann.retrieval.FirstStage`.
+        """Find near rows, see `aladin_index.ann.first_stage.FirstStage`.
 
         Raises:
             OwnerFailedError: If the graphics card has failed.
@@ -240,7 +240,7 @@ class TorchExact:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.ann.retrieval.FirstStage`.
+        """Find near rows, see `aladin_index.ann.first_stage.FirstStage`.
 
         Raises:
             RuntimeError: If the device has failed.

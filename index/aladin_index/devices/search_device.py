@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.ann import faiss
-from aladin_index.ann.retrieval import FirstStage, score_rows
+from aladin_index.ann.first_stage import FirstStage, score_rows
 from aladin_index.devices.first_stages import FaissCard, GpuAnn, TorchExact
 from aladin_index.items.selection import Selection
 from aladin_index.search.live_collection import StoredCollection
-from aladin_index.tokens.alignment import SecondStage, split_items
+from aladin_index.tokens.maxsim import SecondStage, split_items
 from aladin_index.tokens.store import TokenStore
 from aladin_network.scoring.scores import maxsim
 from aladin_network.types import DeviceName, FirstStageName, Modality
@@ -84,7 +84,7 @@ class GuardedFirstStage:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.ann.retrieval.FirstStage`."""
+        """Find near rows, see `aladin_index.ann.first_stage.FirstStage`."""
         return self._health.guard(
             partial(self._on_device.search, query, count, allowed),
             partial(self._spare.search, query, count, allowed),
@@ -106,7 +106,7 @@ class GuardedSecondStage:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, see `aladin_index.tokens.alignment.SecondStage`."""
+        """Score items by late interaction, see `aladin_index.tokens.maxsim.SecondStage`."""
         return self._health.guard(
             partial(self._on_device.align, query, modality, rows),
             partial(self._spare.align, query, modality, rows),
@@ -118,7 +118,7 @@ class GuardedSecondStage:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`."""
+        """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`."""
         return self._health.guard(
             partial(self._on_device.similarities, query, modality, rows),
             partial(self._spare.similarities, query, modality, rows),
@@ -166,7 +166,7 @@ class TorchAlignment:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, see `aladin_index.tokens.alignment.SecondStage`.
+        """Score items by late interaction, see `aladin_index.tokens.maxsim.SecondStage`.
 
         Raises:
             RuntimeError: If the device has failed.
@@ -189,7 +189,7 @@ class TorchAlignment:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens on the CPU, see `aladin_index.tokens.alignment.SecondStage`."""
+        """Compare tokens on the CPU, see `aladin_index.tokens.maxsim.SecondStage`."""
         del modality  # the product of float32 tokens is the same from either side
         block = self._tokens.read(rows)
         similarity = (query.float().cpu() @ block.values.T).numpy()

@@ -17,8 +17,8 @@ from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Ordered, SecondStageQuery
-from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_index.tokens.maxsim import alignment_with_candidates, token_similarities
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import InputError
 from aladin_network.types import Modality, Target
@@ -160,7 +160,7 @@ class EngineCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`."""
+        """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`."""
         store = self._token_store(rows)
         return token_similarities(query, modality, store, np.arange(store.count, dtype=np.int64))
 

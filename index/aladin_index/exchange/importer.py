@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aladin_index.ann.first_stages import check_first_stages
-from aladin_index.build.plan import fingerprint_of
+from aladin_index.ann.first_stage_build import check_first_stages
+from aladin_index.build.resume import fingerprint_of
 from aladin_index.encode.source_items import PhotoPlaces
 from aladin_index.exchange.arrays import (
     StoredTokens,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aladin_index.ann.first_stages import check_first_stages
+from aladin_index.ann.first_stage_build import check_first_stages
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import MODEL, NEW_CATALOGUE, generation_folder
 from aladin_index.format.manifest import DIGEST

@@ -26,7 +26,7 @@ from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
 from aladin_index.items.store import ItemStore
 from aladin_index.search.live_collection import LiveCollection, StoredCollection
-from aladin_index.tokens.alignment import TokenAlignment
+from aladin_index.tokens.maxsim import TokenAlignment
 from aladin_index.tokens.store import TokenStore
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import (

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from aladin_index.ann.first_stages import build_first_stages
+from aladin_index.ann.first_stage_build import build_first_stages
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import (

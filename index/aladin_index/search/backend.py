@@ -160,7 +160,7 @@ class Collection(Protocol):
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see
-        `aladin_index.tokens.alignment.alignment_with_candidates`.
+        `aladin_index.tokens.maxsim.alignment_with_candidates`.
 
         Raises:
             EngineUnavailableError: If the tokens are currently unavailable.
@@ -173,7 +173,7 @@ class Collection(Protocol):
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`.
+        """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`.
 
         Raises:
             EngineUnavailableError: If the tokens are currently unavailable.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
-from aladin_index.ann.retrieval import FirstStage, exact_search, retrieve
+from aladin_index.ann.first_stage import FirstStage, exact_search, retrieve
 from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
@@ -23,7 +23,7 @@ from aladin_index.items.selection import Selection
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Ordered, SecondStageQuery
-from aladin_index.tokens.alignment import (
+from aladin_index.tokens.maxsim import (
     SecondStage,
     alignment_with_candidates,
     token_similarities,
@@ -204,7 +204,7 @@ class LiveCollection:
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see
-        `aladin_index.tokens.alignment.alignment_with_candidates`."""
+        `aladin_index.tokens.maxsim.alignment_with_candidates`."""
         if self.changes is None:
             return self.base.second_stage.align(query, modality, rows)
         scores = np.empty(len(rows), dtype=np.float32)
@@ -222,7 +222,7 @@ class LiveCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`."""
+        """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`."""
         if self.changes is None:
             return self.base.second_stage.similarities(query, modality, rows)
         built = rows < self.base.entry.count

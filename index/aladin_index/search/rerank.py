@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin_index.search.retrieval import AlignScorer, Found, Ranking, ValidSearch
+from aladin_index.search.candidates import AlignScorer, Found, Ranking, ValidSearch
 from aladin_network.errors import EngineUnavailableError
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Direction

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
+from aladin_index.search.candidates import Found, Ranking, ValidSearch, retrieve, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
-from aladin_index.search.retrieval import Found, Ranking, ValidSearch, find_unknown_fields, retrieve
 from aladin_network.calibration.calibration import Calibration, Unreliable
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
@@ -26,7 +26,7 @@ from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, T
 _DEFAULTS = SearchOptions()
 
 
-class _Moments(NamedTuple):
+class _Times(NamedTuple):
     """End times of the steps of a search, by `time.monotonic`."""
 
     received_s: float
@@ -110,8 +110,8 @@ class TwoStageSearcher:
         ranked = rerank(search, found, self._clock)
         verdict = judge(search, found, ranked)
         ranked_s = time.monotonic()
-        moments = _Moments(received_s or began_s, began_s, retrieved_s, ranked_s)
-        return self._present(search, found, ranked, verdict, moments)
+        times = _Times(received_s or began_s, began_s, retrieved_s, ranked_s)
+        return self._present(search, found, ranked, verdict, times)
 
     def _validate(
         self, query: EncodedQuery, target: Target, options: SearchOptions, received_s: float
@@ -124,9 +124,8 @@ class TwoStageSearcher:
         collection = self.index.side(target, parsed)
         calibration = self.index.manifest.calibration
         _check(query, options, collection, calibration, is_crossing=is_crossing)
-        direction = DIRECTION_OF[modality]
-        fusion, encoding = self._fusions[direction], query.encoding
-        tokens = encoding.tokens[0][encoding.mask[0]].detach().float().cpu()
+        fusion = self._fusions[DIRECTION_OF[modality]]
+        tokens = query.encoding.tokens[0][query.encoding.mask[0]].detach().float().cpu()
         aligns = is_crossing and collection.entry.token_count > 0
         timeout_ms = options.timeout_ms
         return ValidSearch(
@@ -137,12 +136,12 @@ class TwoStageSearcher:
             candidates=options.candidates or self._candidates[target],
             filter=parsed,
             collection=collection,
-            embedding=encoding.embedding[0].detach().float().cpu().numpy(),
+            embedding=query.encoding.embedding[0].detach().float().cpu().numpy(),
             tokens=tokens,
             second_stage=SecondStageQuery(tokens, modality) if aligns else None,
             is_crossing=is_crossing,
             reranks=options.rerank and aligns,
-            direction=direction,
+            direction=DIRECTION_OF[modality],
             fusion=fusion,
             weight=fusion.weight if options.fusion is None else float(options.fusion),
             calibration=calibration if is_crossing else None,
@@ -150,12 +149,7 @@ class TwoStageSearcher:
         )
 
     def _present(
-        self,
-        search: ValidSearch,
-        found: Found,
-        ranked: RankedPage,
-        verdict: Verdict,
-        moments: _Moments,
+        self, search: ValidSearch, found: Found, ranked: RankedPage, verdict: Verdict, times: _Times
     ) -> SearchAnswer:
         """Look up and explain the hits, and make the answer."""
         ranking = ranked.ranking.take(verdict.kept)
@@ -163,16 +157,10 @@ class TwoStageSearcher:
         degraded = [] if ranked.degraded is None else [ranked.degraded]
         if verdict.filter_ignored:
             degraded.append("min_probability")
-        evidence, model = None, self.index.checkpoint.model
-        explained_s = time.monotonic()
+        evidence, looked_up_s = None, time.monotonic()
         if search.options.explain and ranking.align is not None:
-            try:
-                evidence = evidence_of_items(
-                    model, search.query, search.modality, search.collection, items
-                )
-            except EngineUnavailableError:
-                degraded.append("evidence_unavailable")
-        explain_s = time.monotonic() - explained_s
+            evidence = self._explain(search, items, degraded)
+        explain_s = time.monotonic() - looked_up_s
         hits = _hits(search, ranking, verdict, items, evidence)
         return SearchAnswer(
             hits=hits if search.options.sort is None else search.options.in_order(hits),
@@ -185,17 +173,28 @@ class TwoStageSearcher:
             no_match=verdict.no_match,
             probabilities_reliable=verdict.reliable,
             unreliable_because=verdict.unreliable_because,
-            unknown_fields=find_unknown_fields(self.index, search, found, hits)
+            unknown_fields=unknown_fields(self.index, search, found, hits)
             if found.is_empty or search.options.sort is not None
             else [],
             took_ms=TookMs(
                 decode=search.query.decode_ms,
                 encode=search.query.encode_ms,
-                retrieve=1000 * (moments.retrieved_s - moments.began_s),
-                rerank=1000 * (moments.ranked_s - moments.retrieved_s + explain_s),
-                total=1000 * (time.monotonic() - moments.received_s),
+                retrieve=1000 * (times.retrieved_s - times.began_s),
+                rerank=1000 * (times.ranked_s - times.retrieved_s + explain_s),
+                total=1000 * (time.monotonic() - times.received_s),
             ),
         )
+
+    def _explain(
+        self, search: ValidSearch, items: list[StoredItem], degraded: list[str]
+    ) -> list[list[Evidence]] | None:
+        """Find the evidence of the hits, or note in `degraded` that the engine is unavailable."""
+        model, query = self.index.checkpoint.model, search.query
+        try:
+            return evidence_of_items(model, query, search.modality, search.collection, items)
+        except EngineUnavailableError:
+            degraded.append("evidence_unavailable")
+            return None
 
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
         """Look an item up by its id, among the images first.

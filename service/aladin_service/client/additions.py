@@ -9,14 +9,18 @@ from typing import Any
 from aladin_network.errors import InputError
 from aladin_network.types import OnDuplicate, Target
 from aladin_service.client.answers import Added
-from aladin_service.client.calls import Call, content_body, form_body, read_as
-from aladin_service.client.pictures import (
+from aladin_service.client.calls import (
+    Call,
     PictureSource,
     can_be_sent_again,
+    content_body,
+    form_body,
+    given_files,
     json_list_chunks,
     picture_bytes,
+    read_as,
 )
-from aladin_service.client.retries import Again
+from aladin_service.client.connection import Again
 
 
 @dataclass(frozen=True)
@@ -145,8 +149,7 @@ def _target(item: NewItem) -> Target:
 def _files(item: NewItem) -> dict[str, PictureSource]:
     if not isinstance(item, NewPhoto):
         return {}
-    given = {"image": item.image, "regions": item.regions}
-    return {name: source for name, source in given.items() if source is not None}
+    return given_files(item.image, item.regions)
 
 
 def _sent_bytes(item: NewItem, unknown: int) -> int:

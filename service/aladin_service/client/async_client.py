@@ -23,6 +23,7 @@ from aladin_service.client.answers import Added, Deleted, Item, LiveIndexInfo
 from aladin_service.client.calls import (
     Call,
     Photo,
+    PictureSource,
     delete_call,
     explain_call,
     index_call,
@@ -34,13 +35,11 @@ from aladin_service.client.connection import (
     ADD_BYTES,
     ADD_ITEMS,
     BATCH_QUERIES,
-    after_answer,
-    after_error,
+    Attempts,
+    RetryPolicy,
     connection_settings,
     patience,
 )
-from aladin_service.client.pictures import PictureSource
-from aladin_service.client.retries import Attempts, RetryPolicy
 from aladin_service.client.searches import (
     Outcome,
     Search,
@@ -323,9 +322,9 @@ class AsyncAladinClient:
             try:
                 response = await self._attempt(call, attempts.left_s)
             except httpx.RequestError as error:
-                wait_s = after_error(attempts, error)
+                wait_s = attempts.wait_s_after_error(error)
             else:
-                wait_s = after_answer(attempts, response)
+                wait_s = attempts.wait_s_after_answer(response)
                 if wait_s is None:
                     return call.read(response)
             await asyncio.sleep(wait_s)

@@ -14,14 +14,17 @@ from aladin_index.search.results import SearchAnswer
 from aladin_network.types import Target
 from aladin_service.client.calls import (
     Call,
+    PictureSource,
+    again_with,
     content_body,
     foreign_answer,
     form_body,
+    given_files,
     json_body,
+    json_list_chunks,
     read_as,
 )
 from aladin_service.client.connection import ErrorDetail, error_of
-from aladin_service.client.pictures import PictureSource, can_be_sent_again, json_list_chunks
 from aladin_service.client_errors import ServiceError
 
 
@@ -74,8 +77,7 @@ class Search(SearchOptions):
 
     def files(self) -> dict[str, PictureSource]:
         """Return the given files, by field."""
-        given = {"image": self.image, "regions": self.regions}
-        return {name: source for name, source in given.items() if source is not None}
+        return given_files(self.image, self.regions)
 
 
 _DEFAULT = Search()
@@ -91,7 +93,7 @@ def search_call(search: Search) -> Call[SearchAnswer]:
         method="POST",
         path=f"v1/search/{search.target}",
         read=read_as(SearchAnswer),
-        again="always" if all(map(can_be_sent_again, files.values())) else "never",
+        again=again_with(files.values()),
         body=form_body(fields, files) if files else json_body(fields),
     )
 
@@ -113,7 +115,7 @@ def batch_call(searches: Sequence[Search]) -> Call[list[Outcome]]:
         method="POST",
         path="v1/search/batch",
         read=read,
-        again="always" if all(map(can_be_sent_again, files)) else "never",
+        again=again_with(files),
         body=content_body(
             lambda: json_list_chunks(
                 "queries",

@@ -27,6 +27,7 @@ from aladin_service.client.answers import Added, Deleted, Item, LiveIndexInfo
 from aladin_service.client.calls import (
     Call,
     Photo,
+    PictureSource,
     delete_call,
     explain_call,
     index_call,
@@ -38,13 +39,11 @@ from aladin_service.client.connection import (
     ADD_BYTES,
     ADD_ITEMS,
     BATCH_QUERIES,
-    after_answer,
-    after_error,
+    Attempts,
+    RetryPolicy,
     connection_settings,
     patience,
 )
-from aladin_service.client.pictures import PictureSource
-from aladin_service.client.retries import Attempts, RetryPolicy
 from aladin_service.client.searches import (
     Outcome,
     Search,
@@ -319,9 +318,9 @@ class AladinClient:
             try:
                 response = self._attempt(call, attempts.left_s)
             except httpx.RequestError as error:
-                wait_s = after_error(attempts, error)
+                wait_s = attempts.wait_s_after_error(error)
             else:
-                wait_s = after_answer(attempts, response)
+                wait_s = attempts.wait_s_after_answer(response)
                 if wait_s is None:
                     return call.read(response)
             time.sleep(wait_s)

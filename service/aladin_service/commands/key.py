@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from aladin_service.api_key import SCOPES, ApiKey, Scope
 from aladin_service.commands.options import JsonOption
-from aladin_service.keys.api_key import SCOPES, ApiKey, Scope
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -76,7 +76,7 @@ def add(
     Out: the key on stdout, only this once: FILE stores a digest of it.
     """
     from aladin_network.errors import ConfigError
-    from aladin_service.keys.keys_file import add_key
+    from aladin_service.keys_file import add_key
 
     if rate is not None and not 0 < rate < float("inf"):
         raise ConfigError(f"--rate: expected a number above 0, got {rate}")
@@ -97,7 +97,7 @@ def list_keys(keys: KeysOption, as_json: JsonOption = False) -> None:
     In: FILE. Out: names, scopes, rates and creation times of the keys on stdout. The keys
     themselves cannot be listed.
     """
-    from aladin_service.keys.keys_file import read_keys
+    from aladin_service.keys_file import read_keys
 
     known = read_keys(keys)
     if as_json:
@@ -121,7 +121,7 @@ def remove(name: NameArgument, keys: KeysOption) -> None:
 
     In: FILE. Out: FILE without the key; a running service refuses it within a second.
     """
-    from aladin_service.keys.keys_file import remove_key
+    from aladin_service.keys_file import remove_key
 
     remove_key(keys, name)
     typer.echo(f"the key {name!r} is removed", err=True)

@@ -26,7 +26,6 @@ from aladin_service.commands.search_drawing import (
     draw_there,
     write_drawing,
 )
-from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 
 if TYPE_CHECKING:
     from aladin_index.devices.search_device import SearchDevice
@@ -173,7 +172,7 @@ def search(
     and the cosine there. If the index's calibration may judge the query, also each hit's
     probability, and whether there is any match. With --out the evidence is also drawn into a file.
     """
-    from aladin_service.reports.search_text import answer_lines
+    from aladin_service.reports.tables import answer_lines
 
     if url is not None:
         index, text = None, _only_word(index, text)
@@ -252,6 +251,7 @@ def _search_here(
     from aladin_index.open import open_backend
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_service.search.encoder import QueryEncoder
+    from aladin_service.search.job import PhotoQuery
     from aladin_service.settings import QueryLimits, engine_options
 
     with (
@@ -276,6 +276,8 @@ def _search_here(
 def _query(
     text: str | None, image: Path | None, regions: Path | None, item_id: str | None
 ) -> PairQuery:
+    from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
+
     if text is not None:
         return TextQuery(text)
     if regions is not None:

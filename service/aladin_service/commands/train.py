@@ -1,4 +1,4 @@
-"""``aladin train``."""
+"""``aladin train``, ``mine`` and ``compare``: training runs, their negatives, their comparison."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ from typing import Annotated
 import typer
 
 from aladin_network.errors import ReportedElsewhereError
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, ScoreName
+from aladin_service.commands.options import (
+    DataArgument,
+    RegionLabelsOption,
+    RegionsOption,
+    SplitOption,
+    chosen_split,
+    opened_regions,
+)
 from aladin_service.commands.progress import stderr_progress
-from aladin_service.failures import exit_code
+from aladin_service.failures import JOB_FAILED, exit_code
+from aladin_training.config.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS
 
 
 def train(
@@ -65,3 +74,114 @@ def silence() -> Generator[Progress]:
         yield NullProgress()
     finally:
         logging.disable(logging.NOTSET)
+
+
+def mine(
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="Folder of the network that scores.")
+    ],
+    data: DataArgument,
+    out: Annotated[Path, typer.Option("--out", help="File of the negatives; safetensors.")],
+    split: SplitOption = "train",
+    score: Annotated[ScoreName, typer.Option("--score", help="Score to mine by.")] = "matching",
+    texts: Annotated[
+        int, typer.Option("--texts", min=1, help="Captions to keep for each photo.")
+    ] = NUM_TEXTS,
+    images: Annotated[
+        int, typer.Option("--images", min=1, help="Photos to keep for each caption.")
+    ] = NUM_IMAGES,
+    memory_mb: Annotated[
+        int, typer.Option("--memory-mb", min=1, help="Maximum MiB of scores held in memory.")
+    ] = 512,
+    cache: Annotated[
+        Path, typer.Option("--cache", help="Folder for the outputs of frozen encoders.")
+    ] = Path(FEATURE_CACHE),
+    regions: RegionsOption = None,
+    region_labels: RegionLabelsOption = None,
+) -> None:
+    """Find the hardest negatives of every training photo and caption, for offline sampling.
+
+    In: CHECKPOINT, and the photos and captions of DATA. Out: in the file --out, for each photo
+    the captions and for each caption the photos that score highest and do not belong to it; the
+    path of the file is printed on stdout. An existing file with the same content is kept; a file
+    mined from other data, by another network or with other settings is never replaced.
+    """
+    from aladin_network.files import check_writable
+    from aladin_training.mining.miner import mine_file
+
+    check_writable("--out", out)
+    store = opened_regions(regions, region_labels)
+    with stderr_progress() as progress:
+        mine_file(
+            checkpoint,
+            data,
+            chosen_split(split),
+            out,
+            cache=cache.expanduser(),
+            score=score,
+            num_texts=texts,
+            num_images=images,
+            memory_budget_bytes=memory_mb * 2**20,
+            progress=progress,
+            regions=store,
+        )
+    typer.echo(str(out))
+
+
+def compare(
+    recipes: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RECIPE...",
+            help='Recipes, or folders of recipes (files starting with "_" are ignored).',
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the comparison; a partial one is continued.")
+    ],
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each recipe.")] = 3,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline", metavar="NAME", help="Recipe to compare with. [default: the first]"
+        ),
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="Split to evaluate on.")] = "val",
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Runs to train in parallel.")] = 1,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a value in every recipe; repeatable."
+        ),
+    ] = None,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
+    ] = False,
+    no_step_times: Annotated[
+        bool, typer.Option("--no-step-times", help="Do not time a training step of each recipe.")
+    ] = False,
+) -> None:
+    """Train recipes with several seeds and report the gain of each.
+
+    In: RECIPEs and the data sets they name. Missing runs are trained in the folder --out, and
+    interrupted ones continued; a stage that several runs start with is trained once. Out:
+    report.md and report.html in --out, and the path of the former on stdout. A failed run does not
+    stop the others: it is named in the report and on stderr, and the exit code is 1.
+    """
+    from aladin_training.comparison.compare import compare as compare_plan
+    from aladin_training.comparison.plan import load_plan
+
+    plan = load_plan(recipes, seeds, out, split, baseline, overrides or [])
+    with stderr_progress() as progress:
+        result = compare_plan(
+            plan,
+            jobs=jobs,
+            train=not report_only,
+            step_times=not no_step_times,
+            progress=progress,
+        )
+    typer.echo(str(result.markdown))
+    for label, reason in result.failures.items():
+        typer.echo(f"error: {label}: {reason}", err=True)
+    if result.failures:
+        raise typer.Exit(JOB_FAILED)

@@ -24,7 +24,7 @@ from aladin_service.evidence.drawing import draw_page
 from aladin_service.evidence.layout import PHOTO_PX, lay_out
 from aladin_service.evidence.png import ExplainedPair, write_png
 from aladin_service.photos.photo_bytes import PhotoGoneError, photo_version, served_photo
-from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
+from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 
 PairQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery
 

@@ -12,31 +12,27 @@ from fastapi import FastAPI
 from aladin_service.http.access.control import AccessControl, AnswerHeaders
 from aladin_service.http.access.policy import AccessPolicy, make_policy
 from aladin_service.http.error_responses import install_error_handlers
-from aladin_service.http.limits import BodyLimit, OverloadGate
+from aladin_service.http.middleware import BodyLimit, OverloadGate, RequestContext
 from aladin_service.http.openapi import (
     OPENAPI_TAGS,
     complete_document,
     describe_access,
     operation_id,
 )
-from aladin_service.http.request_context import RequestContext
 from aladin_service.http.routes import (
     batch,
-    explain,
     health,
-    images,
     index,
     items,
     knn_service,
     page,
+    pictures,
     search,
-    slow_queries,
 )
-from aladin_service.http.routes import metrics as metrics_router
-from aladin_service.http.state import ServiceState
-from aladin_service.intake.photo_fetcher import PhotoFetcher
+from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import Tracing
+from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 
@@ -105,14 +101,11 @@ def create_app(
     for router in (
         search.router,
         batch.router,
-        explain.router,
         knn_service.router,
         items.router,
-        images.router,
+        pictures.router,
         index.router,
-        slow_queries.router,
         health.router,
-        metrics_router.router,
         page.router,
     ):
         app.include_router(router)

@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from aladin_network.errors import InputError
 from aladin_service.http.error_responses import MAX_FAULTS
 from aladin_service.http.errors import ContentTypeError, JsonTooLargeError
-from aladin_service.http.state import ServiceState
+from aladin_service.http.shared_state import ServiceState
 
 # Smaller bodies are parsed faster than a task is passed to another thread.
 _LARGE_BYTES = 256 * 2**10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -52,9 +53,9 @@ from aladin_service.http.errors import (
     UnknownHostError,
     WorkersMissingError,
 )
-from aladin_service.intake.photo_fetcher import ImageUrlFailedError, ImageUrlRefusedError
 from aladin_service.observe.logs import CURRENT_REQUEST
 from aladin_service.photos.photo_bytes import PhotoGoneError
+from aladin_service.photos.photo_fetcher import ImageUrlFailedError, ImageUrlRefusedError
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,6 +70,10 @@ _MAX_COUNTED = 1000
 
 # No answer was sent, as the client had disconnected: nginx's status code, which is never sent.
 HUNG_UP = 499
+
+# Matches where an absolute path begins: not inside a word, an address or a relative path.
+_PATH_START = re.compile(r"(?<![\w./:~-])/(?=[^\s/])")
+_PLACE_IN_FILE = re.compile(r"@\d+$")
 
 # Errors raised by the framework itself.
 _FRAMEWORK_CODES = {404: "unknown_route", 405: "method_not_allowed"}
@@ -128,6 +133,25 @@ def _cut(text: str, most: int, end: int = 0) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most - end - 1]}…{text[len(text) - end :]}"
+
+
+def without_paths(reason: str) -> str:
+    """Remove absolute paths from the reason why an item was skipped.
+
+    A path may have spaces and colons, so it is taken to reach up to the last slash of the text;
+    of a reason that begins with the path of its file, the file's name is removed as well.
+
+    Args:
+        reason: Reason as a build recorded it, e.g. ``/data/a b.jpg: not an image``.
+    """
+    start = _PATH_START.search(reason)
+    if start is None:
+        return reason
+    begin, end = start.start(), reason.rindex("/") + 1
+    name, colon, rest = reason[end:].partition(": ")
+    if begin == 0 and colon:
+        return rest
+    return reason[:begin] + _PLACE_IN_FILE.sub("", name) + colon + rest
 
 
 class Failure(NamedTuple):

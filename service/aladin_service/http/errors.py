@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aladin_network.errors import AladinError, InputError, OverloadedError
-from aladin_service.keys.api_key import Scope
+from aladin_service.api_key import Scope
 
 # Seconds after which some uploads are likely to have finished.
 _ROOM_S = 1.0

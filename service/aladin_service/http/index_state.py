@@ -12,7 +12,8 @@ from aladin_index.generations.history import GenerationRecord
 from aladin_network.calibration.measures import CalibrationFigures
 from aladin_network.types import Target
 from aladin_service.client.answers import CalibratedOn, UnreliableDirections
-from aladin_service.work.index_report import IndexReport, without_paths
+from aladin_service.http.error_responses import without_paths
+from aladin_service.work.jobs import IndexReport
 
 Standing = Literal["live", "refused", "earlier", "rolled back"]
 

@@ -24,7 +24,7 @@ from aladin_service.http.access.policy import make_policy
 from aladin_service.http.access.proxies import ForwardedClient, TrustedProxies
 from aladin_service.http.app import create_app
 from aladin_service.http.connections import PROBE_PLACES, bounded_protocol
-from aladin_service.http.state import ServiceState
+from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import open_tracing
 from aladin_service.settings import ServiceSettings, read_settings

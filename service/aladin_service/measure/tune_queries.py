@@ -15,7 +15,7 @@ from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
 from aladin_network.scoring.scores import Encoding, concatenate
 from aladin_network.types import Modality
-from aladin_service.intake.sources import image_items, text_items
+from aladin_service.item_sources import image_items, text_items
 from aladin_training.batches.items import check_regions
 from aladin_training.data.records import ignore_skipped
 from aladin_training.data.regions import RegionStore

@@ -22,7 +22,7 @@ from prometheus_client import (
 )
 
 from aladin_index.engines.guard import CallError, EngineCall
-from aladin_service.search.job import Answered, QueueName
+from aladin_service.search.job import QUEUE_NAMES, Answered, QueueName
 
 # Stages of a search, in order; "queue" lasts from the request until a slot takes it.
 STAGES = ("queue", "decode", "encode", "retrieve", "rerank", "total")
@@ -140,10 +140,9 @@ class Metrics:
             registry=self.registry,
         )
         # Looking up a label costs more than counting.
-        queues: tuple[QueueName, ...] = get_args(QueueName)
         self._stage_s = {stage: stage_s.labels(stage) for stage in STAGES}
-        self._batch = {queue: batch.labels(queue) for queue in queues}
-        self._waiting = {queue: waiting.labels(queue) for queue in queues}
+        self._batch = {queue: batch.labels(queue) for queue in QUEUE_NAMES}
+        self._waiting = {queue: waiting.labels(queue) for queue in QUEUE_NAMES}
         self._match, self._no_match = judged.labels("match"), judged.labels("no_match")
         self._hits, self._misses = cache.labels("hit"), cache.labels("miss")
 

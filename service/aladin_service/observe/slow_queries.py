@@ -14,14 +14,15 @@ from typing import Literal, NamedTuple
 
 from aladin_index.search.results import TookMs
 from aladin_network.types import Target
-from aladin_service.queries import (
+from aladin_service.search.job import (
+    Answered,
     EmbeddingQuery,
     ItemQuery,
     PhotoQuery,
     RegionsQuery,
+    SearchJob,
     TextQuery,
 )
-from aladin_service.search.job import Answered, SearchJob
 
 # Each period keeps its own slowest queries, so that dropping the oldest period never loses entries
 # of later ones: the list is exact for the periods that it covers.

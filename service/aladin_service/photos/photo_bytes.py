@@ -31,8 +31,8 @@ from aladin_network.photos.memory import (
     WithdrawnError,
     check_wanted,
 )
-from aladin_service.lru_cache import LruCache
 from aladin_service.photos.metadata import bare_profile, without_metadata
+from aladin_service.search.lru_cache import LruCache
 
 # Visibly lossless for photos at the sizes used on a page of hits.
 _SMALL_JPEG_QUALITY = 87

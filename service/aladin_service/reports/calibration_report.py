@@ -18,10 +18,9 @@ from aladin_network.calibration.measures import (
     ProbabilityFigures,
     Reliability,
 )
-from aladin_network.errors import InputError
-from aladin_network.files import atomic_file, check_writable
 from aladin_service.measure.calibrate import CalibrateReport
 from aladin_service.reports.index_facts import lengths_fact, unreliable_directions
+from aladin_service.reports.index_plot import check_plot, save_plot
 
 STAGES = {"aligned": "both stages", "matching": "matching alone"}
 QUESTIONS = {"hits": "hits of page 1", "best_hit": "best hit", "match": "match at all"}
@@ -170,17 +169,6 @@ def _rounded(data: Any) -> Any:
     return round(data, 6) if isinstance(data, float) else data
 
 
-def check_plot(path: Path) -> None:
-    """Reject a file name that no plot can be written to, before the long work.
-
-    Raises:
-        InputError: If the file is not a PNG or cannot be written.
-    """
-    if path.suffix.lower() != ".png":
-        raise InputError(f"--plot: expected the name of a .png file, got {path}")
-    check_writable("--plot", path)
-
-
 def draw_reliability(path: Path, calibration: Calibration) -> None:
     """Plot the share of right answers against the probability, by direction and question.
 
@@ -203,11 +191,7 @@ def draw_reliability(path: Path, calibration: Calibration) -> None:
     for row, (direction, figures) in zip(axes, directions.items(), strict=True):
         for axis, (question, name) in zip(row, QUESTIONS.items(), strict=True):
             _draw(axis, f"{direction}: {name}", question, figures)
-    try:
-        with atomic_file(path) as partial:
-            figure.savefig(partial, format="png", dpi=110)
-    except OSError as error:
-        raise InputError(f"--plot: {path} cannot be written ({error.strerror})") from error
+    save_plot(path, figure)
 
 
 def _draw(axis: Any, title: str, question: str, figures: DirectionFigures) -> None:

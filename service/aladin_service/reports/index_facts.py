@@ -12,7 +12,7 @@ from aladin_index.format.manifest import AnnEntry, CollectionEntry, Tuning
 from aladin_index.generations.info import IndexInfo, MemoryEstimate
 from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, FittedOn
 from aladin_network.calibration.measures import DirectionFigures
-from aladin_service.reports.search_text import unreliable_reason
+from aladin_service.reports.tables import unreliable_reason
 
 # With ten times as many non-matching items, the best of them scores half a standard deviation
 # higher, so the same score gap means that much less.

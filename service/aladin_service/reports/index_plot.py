@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -14,9 +14,12 @@ from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
 from aladin_network.types import Target
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 def check_plot(path: Path) -> None:
-    """Reject a file that `draw_curves` could not write, before the long work.
+    """Reject a file name that no plot can be written to, before the long work.
 
     Raises:
         InputError: If the file is not a PNG or cannot be written.
@@ -24,6 +27,19 @@ def check_plot(path: Path) -> None:
     if path.suffix.lower() != ".png":
         raise InputError(f"--plot: expected the name of a .png file, got {path}")
     check_writable("--plot", path)
+
+
+def save_plot(path: Path, figure: Figure) -> None:
+    """Write a figure to a PNG file.
+
+    Raises:
+        InputError: If the file cannot be written.
+    """
+    try:
+        with atomic_file(path) as partial:
+            figure.savefig(partial, format="png", dpi=110)
+    except OSError as error:
+        raise InputError(f"--plot: {path} cannot be written ({error.strerror})") from error
 
 
 def draw_curves(path: Path, sides: Mapping[Target, CollectionEntry]) -> None:
@@ -47,11 +63,7 @@ def draw_curves(path: Path, sides: Mapping[Target, CollectionEntry]) -> None:
     for (target, side), (left, right) in zip(sides.items(), axes, strict=True):
         _draw_first_stage(left, target, side)
         _draw_both_stages(right, target, side)
-    try:
-        with atomic_file(path) as partial:
-            figure.savefig(partial, format="png", dpi=110)
-    except OSError as error:
-        raise InputError(f"--plot: {path} cannot be written ({error.strerror})") from error
+    save_plot(path, figure)
 
 
 def _draw_first_stage(axis: Any, target: Target, side: CollectionEntry) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from aladin_index.plan.plan import TOLERANCE, CapacityPlan
-from aladin_index.plan.workload import Latency
+from aladin_index.capacity.plan import TOLERANCE, CapacityPlan
+from aladin_index.capacity.workload import Latency
 
 _HOUR_S = 3600.0
 

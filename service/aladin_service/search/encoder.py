@@ -29,8 +29,7 @@ from aladin_network.photos.memory import (
 )
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality, QueryPrecision
-from aladin_service.lru_cache import CachedEncoding, CacheKey, EncodingCache, content_of
-from aladin_service.queries import (
+from aladin_service.search.job import (
     EmbeddingQuery,
     ItemQuery,
     PhotoQuery,
@@ -38,6 +37,7 @@ from aladin_service.queries import (
     RegionsQuery,
     TextQuery,
 )
+from aladin_service.search.lru_cache import CachedEncoding, CacheKey, EncodingCache, content_of
 from aladin_service.settings import QueryLimits
 
 _LOG = logging.getLogger(__name__)

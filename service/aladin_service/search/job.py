@@ -1,17 +1,93 @@
-"""A search as it waits for a worker, and its answer as it comes back."""
+"""Queries, a search as it waits for a worker, and its answer as it comes back."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
 from aladin_network.types import Target
-from aladin_service.queries import Query
+
+
+@dataclass(frozen=True)
+class TextQuery:
+    """Words, as the user typed them."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class PhotoQuery:
+    """A picture file that is not part of the index.
+
+    Attributes:
+        data: The undecoded, untrusted bytes.
+        source: Name of the picture in errors.
+    """
+
+    data: bytes
+    source: str = "image"
+
+
+@dataclass(frozen=True)
+class RegionsQuery:
+    """The regions of a photo that is not part of the index, as a detector found them.
+
+    Attributes:
+        data: An npz file, undecoded and untrusted.
+        photo: The undecoded picture file itself, for a drawing of the evidence, or None if not
+            given.
+        source: Name of the regions in errors.
+    """
+
+    data: bytes
+    photo: bytes | None = None
+    source: str = "regions"
+
+
+@dataclass(frozen=True)
+class ItemQuery:
+    """An item of the index, an image or a text.
+
+    Attributes:
+        item_id: Id of the item.
+        include_itself: Whether the item may be among its own hits, where items of its kind are
+            searched.
+    """
+
+    item_id: str
+    include_itself: bool = False
+
+
+@dataclass(frozen=True)
+class EmbeddingQuery:
+    """A given embedding: it has no words or regions to align, so the first stage alone ranks.
+
+    Attributes:
+        values: Embedding of the same dimension as the index's embeddings; only its direction
+            matters.
+    """
+
+    values: tuple[float, ...]
+
+
+Query = TextQuery | PhotoQuery | RegionsQuery | ItemQuery | EmbeddingQuery
 
 # Queues: texts and photos are encoded separately, other queries are not encoded at all.
 QueueName = Literal["text", "photo", "encoded"]
+QUEUE_NAMES: tuple[QueueName, ...] = get_args(QueueName)
+
+
+def queue_of(query: Query) -> QueueName:
+    """Return the queue of a query: queries encoded by the same tower share one."""
+    match query:
+        case TextQuery():
+            return "text"
+        case PhotoQuery() | RegionsQuery():
+            return "photo"
+        case _:
+            return "encoded"
 
 
 @dataclass(frozen=True, kw_only=True)

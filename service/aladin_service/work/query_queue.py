@@ -11,18 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError, WorkerDiedError
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import PhotoQuery, Query, RegionsQuery, TextQuery
-from aladin_service.search.job import Answered, QueueName, SearchJob
+from aladin_service.search.job import QUEUE_NAMES, Answered, QueueName, SearchJob, queue_of
 from aladin_service.settings import ServiceSettings
 
 # Smallest factor by which one answer shrinks the limit: a single slow batch may be chance.
 _LEAST_SHARE = 0.5
-
-QUEUE_NAMES: tuple[QueueName, ...] = get_args(QueueName)
 
 # A query should take at most this many times the time of a lone query. The service promises ten
 # times; the margin is for what the limit learns too late.
@@ -156,17 +152,6 @@ class Batch:
         if self.on_end is not None:
             self.on_end(self)
             self.on_end = None
-
-
-def queue_of(query: Query) -> QueueName:
-    """Return the queue of a query: queries encoded by the same tower share one."""
-    match query:
-        case TextQuery():
-            return "text"
-        case PhotoQuery() | RegionsQuery():
-            return "photo"
-        case _:
-            return "encoded"
 
 
 class QueryQueue:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.encode.add import ItemChanger
+from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
@@ -25,12 +25,11 @@ from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.photos.photo_bytes import ThumbnailCache
-from aladin_service.queries import Query
 from aladin_service.search.encoder import EncodingCache, QueryEncoder, always
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.search.job import Answered, Query, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
-from aladin_service.work.live_index import LiveIndex
+from aladin_service.work.hot_swap import LiveIndex
 from aladin_service.work.sources import EngineAccess
 
 T = TypeVar("T")

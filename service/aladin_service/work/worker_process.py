@@ -31,7 +31,7 @@ from aladin_index.engines.guard import EngineCall
 from aladin_network.errors import AladinError
 from aladin_service.observe.logs import LogSetup, log_to_stderr
 from aladin_service.search.job import Answered
-from aladin_service.work.live_index import LiveState
+from aladin_service.work.hot_swap import LiveState
 from aladin_service.work.messages import (
     Attempting,
     Begun,

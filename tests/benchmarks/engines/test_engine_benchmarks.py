@@ -35,7 +35,8 @@ def test_exact_engines_answer_as_the_files_do(tmp_path: Path) -> None:
 
 def test_kills_of_the_engine_and_of_a_replica_lose_nothing() -> None:
     figures = kill_engine_and_replicas(kills=2, replicas=2)
-    assert figures["right"] > 0
+    assert figures["correct"] > 0
     assert figures["acknowledged"] > 0
-    told = ("wrong", "failed", "lost", "not_recovered")
-    assert {name: figures[name] for name in told} == dict.fromkeys(told, 0), figures["odd"]
+    faults = ("wrong", "failed", "lost", "not_recovered")
+    found = {name: figures[name] for name in faults}
+    assert found == dict.fromkeys(faults, 0), figures["unexpected"]

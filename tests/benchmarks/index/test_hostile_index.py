@@ -11,13 +11,13 @@ from benchmarks.index.hostile_index import attack
 
 
 @pytest.mark.parametrize("kind", ["IVF16,PQ32x4fs", "HNSW16,Flat"])
-def test_damaged_files_are_searched_or_refused(kind: str) -> None:
+def test_damaged_files_are_searched_or_rejected(kind: str) -> None:
     told = attack(kind, 6, seed=1)
-    assert told["sound"] + told["refused"] == 6
+    assert told["searched"] + told["rejected"] == 6
     assert (told["ended"], told["unforeseen"], told["hung"]) == ({}, 0, 0)
 
 
-def test_what_ends_a_process_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unforeseen_error_and_a_signal_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> object:
         raise MemoryError
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aladin_index.ann.ann_index import training_vectors
-from aladin_index.plan.constants import (
+from aladin_index.capacity.constants import (
     EncodingConstants,
     Measurements,
     read_constants,
@@ -107,7 +107,7 @@ def test_the_figures_of_an_index_are_held_against_its_plan(
     assert (run.items, run.build_s, run.p50_s, run.serving_bytes) == (3000, 1.75, 0.006, 4)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 + 6
-    assert lines[2].startswith("| 3,000 | disk_bytes | ")
+    assert lines[2].startswith("| disk_bytes | 3,000 | ")
 
 
 def test_other_sizes_stay_beside_new_ones_of_the_same_machine() -> None:

@@ -33,7 +33,7 @@ def test_a_table_has_a_line_an_engine(capsys: pytest.CaptureFixture[str]) -> Non
     rerank.print_table(report)
     assert capsys.readouterr().out.splitlines() == [
         "9 photos, path avx2, p50 of 3, ms",
-        "| | 100 candidates |",
+        "|  | 100 candidates |",
         "| --- | ---: |",
         "| ours | 0.500 |",
         "| maxsim_cpu |  |",

@@ -70,7 +70,7 @@ def careless(tmp_path: Path) -> Iterator[int]:
 
 def test_a_service_that_reads_other_files_is_found_out(careless: int, tmp_path: Path) -> None:
     answers = Answers()
-    sent = send_paths("127.0.0.1", careless, tmp_path / "canary", tmp_path / "index", answers)
+    sent = send_paths(careless, tmp_path / "canary", tmp_path / "index", answers)
     assert sent > 1000
     assert answers.count("leak") > 3
 
@@ -134,7 +134,7 @@ def test_a_service_that_one_client_fills_is_found_out(monkeypatch: pytest.Monkey
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         port = server.server_address[1]
-        held = hostile_connections.send_held_connections("127.0.0.1", port, answers, held=5)
+        held = hostile_connections.send_held_connections(port, answers, held=5)
         server.shutdown()
         thread.join()
     assert held == 20

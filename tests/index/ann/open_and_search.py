@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.retrieval import retrieve
+from aladin_index.ann.first_stage import retrieve
 from aladin_network.errors import IndexCorruptError
 
 _QUERIES, _LIMIT_S = 20, 120

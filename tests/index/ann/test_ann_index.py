@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from aladin_index import ann
 from aladin_index.ann.ann_index import AnnIndex, build_ann, check_factory
 from aladin_index.ann.file import write_ann
-from aladin_index.ann.retrieval import exact_search
+from aladin_index.ann.first_stage import exact_search
 from aladin_index.items.selection import Selection
 from aladin_network.errors import ConfigError, IndexCorruptError
 from aladin_network.types import NullProgress

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.file import check_valid, read_ann, write_ann
-from aladin_index.ann.retrieval import retrieve
+from aladin_index.ann.first_stage import retrieve
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import NullProgress
 from tests.index.ann.open_and_search import fates

@@ -1,6 +1,6 @@
 import pytest
 
-from aladin_index.ann.first_stages import ann_options, factories_to_try, fitting_factories
+from aladin_index.ann.first_stage_build import ann_options, factories_to_try, fitting_factories
 from aladin_network.errors import ConfigError
 
 MILLION = 1_000_000

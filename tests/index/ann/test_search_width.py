@@ -92,7 +92,7 @@ def test_the_exact_search_after_one_that_finds_too_few_is_not_timed(
 
     ann = build("IVF64,Flat")
     assert len(AnnIndex(ann.faiss_index, 1).search(QUERIES[0], 500)) < 500
-    monkeypatch.setattr("aladin_index.ann.retrieval.exact_search", never)
+    monkeypatch.setattr("aladin_index.ann.first_stage.exact_search", never)
     narrowest = choose_search_width(ann, VECTORS, QUERIES, 500, 0.9, timed=True).curve[0]
     assert narrowest.search_width == 1
     assert narrowest.recall < 0.5

@@ -381,7 +381,7 @@ def no_space(*_: object, **__: object) -> None:
     [
         "aladin_index.generations.collection_writer.NpyWriter",
         "aladin_index.build.shards.NpyWriter",
-        "aladin_index.build.plan.write_json",
+        "aladin_index.build.resume.write_json",
     ],
 )
 def test_a_full_disk_leaves_the_old_generation_live(

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from aladin_index.ann.retrieval import exact_search
+from aladin_index.ann.first_stage import exact_search
 from aladin_index.devices.first_stages import TorchExact
 from aladin_index.devices.search_device import TorchAlignment
 from aladin_index.items.selection import Selection
-from aladin_index.tokens.alignment import alignment_with_candidates
 from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.maxsim import alignment_with_candidates
 from aladin_index.tokens.store import TokenStore
 
 CPU = torch.device("cpu")

@@ -13,7 +13,7 @@ import torch
 
 from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import ChangesWriter, NewItems
-from aladin_index.encode.add import AddSettings, add_items, stored_form
+from aladin_index.encode.item_changer import AddSettings, add_items, stored_form
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.exchange.exporter import export_index
 from aladin_index.exchange.importer import ImportReport, import_index

@@ -10,7 +10,7 @@ import pytest
 
 from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.add import AddSettings, add_items
+from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import generation_folder, published_generations
 from aladin_index.generations.merge import merge_indexes

@@ -3,8 +3,8 @@ import pytest
 
 from aladin_index.measure.curve import ListedOrders, listed_rank
 from aladin_index.measure.evaluate import EvaluationQueries
+from aladin_index.search.candidates import Ranking
 from aladin_index.search.results import SearchHit
-from aladin_index.search.retrieval import Ranking
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Modality, Target

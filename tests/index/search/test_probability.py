@@ -19,8 +19,8 @@ from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.backend import Ordered
+from aladin_index.search.candidates import QueryPool, Ranking, ValidSearch, find_pool
 from aladin_index.search.results import SearchAnswer, SearchHit
-from aladin_index.search.retrieval import QueryPool, Ranking, ValidSearch, find_pool
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration, TextLengths
 from aladin_network.errors import InputError

@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional as F
 
 import aladin_index.search.live_collection
-from aladin_index.ann.retrieval import exact_search
+from aladin_index.ann.first_stage import exact_search
 from aladin_index.items.selection import Selection
 
 

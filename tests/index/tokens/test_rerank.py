@@ -5,15 +5,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-import aladin_index.tokens.alignment
+import aladin_index.tokens.maxsim
 from aladin_index.kernel import load_kernel
-from aladin_index.tokens.alignment import (
+from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.maxsim import (
     alignment_of_queries,
     alignment_with_all,
     alignment_with_candidates,
     token_similarities,
 )
-from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import IndexCorruptError
 from aladin_network.scoring.scores import maxsim
@@ -26,7 +26,7 @@ ENGINES = ["torch"] if load_kernel() is None else ["native", "torch"]
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each engine in turn."""
     if request.param == "torch":
-        monkeypatch.setattr(aladin_index.tokens.alignment, "load_kernel", lambda: None)
+        monkeypatch.setattr(aladin_index.tokens.maxsim, "load_kernel", lambda: None)
     return request.param
 
 
@@ -158,7 +158,7 @@ def test_several_queries_score_as_each_alone(
     monkeypatch: pytest.MonkeyPatch, modality: Any, threads: int
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    monkeypatch.setattr(aladin_index.tokens.alignment, "_CANDIDATES_A_THREAD", 7)
+    monkeypatch.setattr(aladin_index.tokens.maxsim, "_CANDIDATES_A_THREAD", 7)
     store, random = make_store("int8"), np.random.default_rng(3)
     queries = [torch.from_numpy(unit_vectors(count, seed=count)) for count in (3, 0, 20, 7)]
     rows = [random.permutation(60)[:count] for count in (10, 30, 0, 41)]
@@ -178,8 +178,8 @@ def test_all_items_score_as_candidates_do(
     monkeypatch: pytest.MonkeyPatch, modality: Any, threads: int
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    monkeypatch.setattr(aladin_index.tokens.alignment, "_CANDIDATES_A_THREAD", 4)
-    monkeypatch.setattr(aladin_index.tokens.alignment, "_ITEMS_AT_A_TIME", 9)
+    monkeypatch.setattr(aladin_index.tokens.maxsim, "_CANDIDATES_A_THREAD", 4)
+    monkeypatch.setattr(aladin_index.tokens.maxsim, "_ITEMS_AT_A_TIME", 9)
     store, rows = make_store("4bit"), np.arange(60)
     queries = [torch.from_numpy(unit_vectors(count, seed=count)) for count in (3, 0, 20)]
     progress = Recorder()
@@ -195,9 +195,9 @@ def test_torch_scores_a_bounded_number_of_tokens_at_a_time(
     monkeypatch: pytest.MonkeyPatch, at_a_time: int
 ) -> None:
     query, store = torch.from_numpy(QUERY), make_store()
-    whole = aladin_index.tokens.alignment.torch_alignment(query, "text", store, np.arange(60))
-    monkeypatch.setattr(aladin_index.tokens.alignment, "_TOKENS_AT_A_TIME", at_a_time)
-    parts = aladin_index.tokens.alignment.torch_alignment(query, "text", store, np.arange(60))
+    whole = aladin_index.tokens.maxsim.torch_alignment(query, "text", store, np.arange(60))
+    monkeypatch.setattr(aladin_index.tokens.maxsim, "_TOKENS_AT_A_TIME", at_a_time)
+    parts = aladin_index.tokens.maxsim.torch_alignment(query, "text", store, np.arange(60))
     np.testing.assert_allclose(parts, whole, atol=1e-6)
 
 

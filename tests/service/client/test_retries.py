@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from aladin_service.client.retries import Again, Attempts, RetryPolicy, parse_retry_after
+from aladin_service.client.connection import Again, Attempts, RetryPolicy, parse_retry_after
 
 POLICY = RetryPolicy(attempts=6, total_s=100.0, first_wait_s=0.1, max_wait_s=1.0)
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from aladin_index.generations import reader as file_pages
 from aladin_service.cli import app
 from aladin_service.settings import QueryLimits
-from aladin_service.work.live_index import LiveIndex
+from aladin_service.work.hot_swap import LiveIndex
 
 
 @pytest.fixture

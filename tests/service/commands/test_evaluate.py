@@ -19,7 +19,7 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.scoring.separation import cross_retrieval_ranks
 from aladin_service.cli import app
-from aladin_service.intake.sources import image_items, text_items
+from aladin_service.item_sources import image_items, text_items
 
 HEADS = ("matching", "alignment")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from aladin_service.api_key import digest
 from aladin_service.cli import app
-from aladin_service.keys.api_key import digest
-from aladin_service.keys.keys_file import read_keys
+from aladin_service.keys_file import read_keys
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_service.cli import app
-from aladin_service.commands.mine import mine
-from aladin_training.batches.offline import MinedFrom, OfflineNegatives, load_negatives
+from aladin_service.commands.train import mine
+from aladin_training.batches.offline_negatives import MinedFrom, OfflineNegatives, load_negatives
 from aladin_training.config.recipe import DataConfig
 from aladin_training.data import read_records
 from aladin_training.mining.miner import MEMORY_BUDGET_BYTES, mine_file

@@ -9,7 +9,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from aladin_service.http.error_responses import error_response
 from aladin_service.http.errors import BodiesTooLargeError
-from aladin_service.http.limits import BodyLimit
+from aladin_service.http.middleware import BodyLimit
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
-from aladin_service.intake.sources import image_items, text_items
+from aladin_service.item_sources import image_items, text_items
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aladin_service.http.limits import ENDLESS_BYTES, declared_length
+from aladin_service.http.middleware import ENDLESS_BYTES, declared_length
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import uvicorn
 from fastapi import FastAPI, Request
 from starlette.requests import ClientDisconnect
 
-from aladin_service.http.limits import BodyLimit
-from aladin_service.http.state import until_disconnect
+from aladin_service.http.middleware import BodyLimit
+from aladin_service.http.shared_state import until_disconnect
 
 pytestmark = pytest.mark.anyio
 

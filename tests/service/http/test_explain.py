@@ -15,7 +15,7 @@ from PIL import ExifTags, Image
 from aladin_index.build.builder import build_index
 from aladin_network.photos.decoding import decode_image
 from aladin_service.evidence.png import ExplainedPair, read_evidence
-from aladin_service.intake.sources import image_items, text_items
+from aladin_service.item_sources import image_items, text_items
 
 pytestmark = pytest.mark.anyio
 

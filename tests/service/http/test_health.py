@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from aladin_service.http.app import create_app
-from aladin_service.http.routes import health as health_router
+from aladin_service.http.routes import health
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import WorkersHealth
@@ -123,7 +123,7 @@ async def test_not_ready_from_the_moment_it_shuts_down() -> None:
 async def test_a_probe_is_answered_though_no_worker_has_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(health_router, "_OPEN_S", 0.01)
+    monkeypatch.setattr(health, "_OPEN_S", 0.01)
     workers = StandInWorkers(WorkersHealth(wanted=2, alive=2, generation=None))
     async with served(workers) as (_, client):
         answer = await client.get("/readyz")
@@ -135,7 +135,7 @@ async def test_a_probe_is_answered_though_no_worker_has_time(
 async def test_a_refused_generation_is_told_without_where_its_files_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(health_router, "_OPEN_S", 0.01)
+    monkeypatch.setattr(health, "_OPEN_S", 0.01)
     why = "/secret/place/tokens.npy: expected 10 bytes, got 9"
     workers = StandInWorkers(WorkersHealth(wanted=1, alive=1, generation=3, refused=why))
     async with served(workers) as (_, client):

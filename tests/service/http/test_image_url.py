@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from aladin_service.http.app import create_app
-from aladin_service.intake.photo_fetcher import PhotoFetcher
-from aladin_service.intake.pinned_network import IpAddress
 from aladin_service.observe.metrics import Metrics
+from aladin_service.photos.photo_fetcher import PhotoFetcher
+from aladin_service.photos.pinned_network import IpAddress
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers

@@ -24,16 +24,15 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import publish_entries, rollback_index
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import OverloadedError
+from aladin_service.api_key import SCOPES
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.routes.search import run_search
-from aladin_service.http.state import ServiceState
-from aladin_service.intake.photo_fetcher import PhotoFetcher
-from aladin_service.intake.sources import image_items, text_items
-from aladin_service.keys.api_key import SCOPES
-from aladin_service.keys.keys_file import add_key
+from aladin_service.http.shared_state import ServiceState
+from aladin_service.item_sources import image_items, text_items
+from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import TextQuery
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.photos.photo_fetcher import PhotoFetcher
+from aladin_service.search.job import Answered, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.jobs import ReportIndex
 from aladin_service.work.worker import WorkerPlan

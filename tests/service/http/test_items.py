@@ -17,7 +17,7 @@ from PIL import Image
 
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_service.intake.sources import image_items
+from aladin_service.item_sources import image_items
 
 pytestmark = pytest.mark.anyio
 

@@ -14,14 +14,14 @@ import httpx
 import pytest
 from fastapi import FastAPI, Request
 
-from aladin_service.http import bodies as json_body
+from aladin_service.http import bodies
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.bodies import read_json_object, run_sized
 from aladin_service.http.error_responses import install_error_handlers
-from aladin_service.http.request_context import RequestContext
-from aladin_service.http.state import ServiceState
-from aladin_service.intake.photo_fetcher import PhotoFetcher
+from aladin_service.http.middleware import RequestContext
+from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
+from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 
@@ -126,9 +126,9 @@ def test_a_large_body_has_a_limit_of_values(
     post: Callable[..., httpx.Response], monkeypatch: pytest.MonkeyPatch, values: str
 ) -> None:
     parsed: list[int] = []
-    parse = json_body.from_json
+    parse = bodies.from_json
     monkeypatch.setattr(
-        json_body, "from_json", lambda body, **how: parsed.append(len(body)) or parse(body, **how)
+        bodies, "from_json", lambda body, **how: parsed.append(len(body)) or parse(body, **how)
     )
     refused = post("/many", '{"items": [' + values * 400_000 + "0]}")
     assert refused.status_code == 413

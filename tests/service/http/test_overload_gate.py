@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from aladin_network.errors import OverloadedError
-from aladin_service.http.limits import OverloadGate
+from aladin_service.http.middleware import OverloadGate
 from aladin_service.search.job import QueueName
 
 pytestmark = pytest.mark.anyio

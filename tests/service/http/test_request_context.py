@@ -19,7 +19,7 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
 from aladin_network.errors import OverloadedError
 from aladin_service.http.error_responses import install_error_handlers
-from aladin_service.http.request_context import RequestContext
+from aladin_service.http.middleware import RequestContext
 from aladin_service.observe.logs import (
     CURRENT_REQUEST,
     LogSetup,
@@ -28,8 +28,7 @@ from aladin_service.observe.logs import (
     log_to_stderr,
 )
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import TextQuery
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.search.job import Answered, SearchJob, TextQuery
 
 SECRETS = ["Bearer-s3cret", "k3y-s3cret", "a private query", "pa55word"]
 ANSWERED = Answered(

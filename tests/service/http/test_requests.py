@@ -14,12 +14,11 @@ from fastapi import FastAPI
 
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.error_responses import install_error_handlers
-from aladin_service.http.limits import BodyLimit
-from aladin_service.http.request_context import RequestContext
+from aladin_service.http.middleware import BodyLimit, RequestContext
 from aladin_service.http.routes.search import SearchRequest
-from aladin_service.http.state import ServiceState
-from aladin_service.intake.photo_fetcher import PhotoFetcher
+from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
+from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 

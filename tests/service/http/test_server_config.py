@@ -19,7 +19,7 @@ from aladin_service.http.access.policy import make_policy
 from aladin_service.http.access.proxies import TrustedProxies
 from aladin_service.http.app import create_app
 from aladin_service.http.server import server_config
-from aladin_service.keys.keys_file import add_key
+from aladin_service.keys_file import add_key
 from aladin_service.observe.logs import FIELDS
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings

@@ -9,10 +9,17 @@ import pytest
 
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
-from aladin_service.http.routes.slow_queries import build_slow_queries
+from aladin_service.http.routes.index import build_slow_queries
 from aladin_service.observe.slow_queries import MAX_TEXT_CHARS, PERIOD_S, PERIODS, SlowQueries
-from aladin_service.queries import EmbeddingQuery, ItemQuery, PhotoQuery, Query, TextQuery
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.search.job import (
+    Answered,
+    EmbeddingQuery,
+    ItemQuery,
+    PhotoQuery,
+    Query,
+    SearchJob,
+    TextQuery,
+)
 
 EPOCH_S = 1_700_000_000.0
 

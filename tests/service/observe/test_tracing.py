@@ -30,7 +30,7 @@ def test_traces_are_off_unless_something_asks_for_them(monkeypatch: pytest.Monke
 def test_nothing_of_it_is_imported_unless_it_is_on() -> None:
     # Its API alone is a dependency of FastAPI's.
     program = (
-        "import sys, aladin_service.http.request_context;"
+        "import sys, aladin_service.http.middleware;"
         "from aladin_service.observe.tracing import open_tracing;"
         "assert open_tracing(wanted=False) is None;"
         "imported = {'.'.join(name.split('.')[:2]) for name in sys.modules};"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from aladin_network.scoring.scores import Encoding
-from aladin_service.lru_cache import CachedEncoding, CacheKey, EncodingCache
+from aladin_service.search.lru_cache import CachedEncoding, CacheKey, EncodingCache
 
 
 def entry(tokens: int = 2, value: float = 1.0) -> CachedEncoding:

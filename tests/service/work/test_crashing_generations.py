@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aladin_service.work import crashing_generations as deadly_generations
+from aladin_service.work import crashing_generations
 from aladin_service.work.crashing_generations import Attempt, CrashingGenerations, is_fault
 
 FIRST, SECOND = Attempt((1, 10), 1), Attempt((1, 11), 2)
@@ -26,7 +26,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(deadly_generations, "time", clock)
+    monkeypatch.setattr(crashing_generations, "time", clock)
     return clock
 
 

@@ -22,9 +22,9 @@ from aladin_network.errors import (
     IndexNotReadyError,
 )
 from aladin_network.types import Target
-from aladin_service.queries import TextQuery
+from aladin_service.search.job import TextQuery
 from aladin_service.work import engine_source
-from aladin_service.work.live_index import LiveIndex, LiveState
+from aladin_service.work.hot_swap import LiveIndex, LiveState
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 from tests.service.engine_world import EngineWorld, SlowEngine
 from tests.service.searching import search_for

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aladin_service.settings import ServiceSettings
-from aladin_service.work import process_start as worker_start
+from aladin_service.work import process_start
 from aladin_service.work.worker import WorkerPlan
 
 
@@ -16,12 +16,12 @@ def test_a_start_that_fails_leaves_no_socket(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pair = socket.socketpair()
-    monkeypatch.setattr(worker_start.socket, "socketpair", lambda: pair)
+    monkeypatch.setattr(process_start.socket, "socketpair", lambda: pair)
 
     def fail() -> None:
         raise OSError("no room for another process")
 
-    monkeypatch.setattr(worker_start, "_context", fail)
+    monkeypatch.setattr(process_start, "_context", fail)
     with pytest.raises(OSError, match="no room"):
-        worker_start.start_process(WorkerPlan(index=tmp_path, settings=ServiceSettings()))
+        process_start.start_process(WorkerPlan(index=tmp_path, settings=ServiceSettings()))
     assert [each.fileno() for each in pair] == [-1, -1]

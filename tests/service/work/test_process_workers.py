@@ -43,20 +43,17 @@ from aladin_network.errors import (
 from aladin_network.photos.memory import WithdrawnError, check_wanted
 from aladin_network.types import Target
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import Query, TextQuery
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.search.job import Answered, Query, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
 from aladin_service.work import (
-    crashing_generations as deadly_generations,
+    crashing_generations,
+    worker_link,
 )
 from aladin_service.work import (
     processes as process_workers,
 )
-from aladin_service.work import (
-    worker_link,
-)
+from aladin_service.work.hot_swap import LiveState
 from aladin_service.work.jobs import AddItems, DescribeIndex, GetItem
-from aladin_service.work.live_index import LiveState
 from aladin_service.work.messages import UnforeseenError
 from aladin_service.work.process_start import prepare_processes, try_in_process
 from aladin_service.work.processes import ProcessWorkers
@@ -371,8 +368,8 @@ async def test_a_generation_that_ends_who_opens_it_is_refused_and_tried_aside(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_workers, "_MISSING_S", _LONG_S)
-    monkeypatch.setattr(deadly_generations, "_FIRST_RETRY_S", 1.0)
-    monkeypatch.setattr(deadly_generations, "_LONGEST_RETRY_S", 1.0)
+    monkeypatch.setattr(crashing_generations, "_FIRST_RETRY_S", 1.0)
+    monkeypatch.setattr(crashing_generations, "_LONGEST_RETRY_S", 1.0)
     damage = tmp_path / "damage"
     damage.touch()
     settings = ServiceSettings(workers=2, query_precision="float32")

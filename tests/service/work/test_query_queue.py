@@ -13,10 +13,18 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
 from aladin_network.errors import AladinError, OverloadedError, ShuttingDownError, WorkerDiedError
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import EmbeddingQuery, ItemQuery, PhotoQuery, Query, TextQuery
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.search.job import (
+    Answered,
+    EmbeddingQuery,
+    ItemQuery,
+    PhotoQuery,
+    Query,
+    SearchJob,
+    TextQuery,
+    queue_of,
+)
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.query_queue import Batch, QueryQueue, queue_of
+from aladin_service.work.query_queue import Batch, QueryQueue
 
 pytestmark = pytest.mark.anyio
 

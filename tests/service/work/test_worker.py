@@ -28,8 +28,15 @@ from aladin_network.errors import (
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Target
-from aladin_service.queries import EmbeddingQuery, ItemQuery, PhotoQuery, Query, TextQuery
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.search.job import (
+    Answered,
+    EmbeddingQuery,
+    ItemQuery,
+    PhotoQuery,
+    Query,
+    SearchJob,
+    TextQuery,
+)
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
 from tests.service.searching import search_for

@@ -26,8 +26,7 @@ from aladin_network.errors import (
     WorkerDiedError,
 )
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import ItemQuery, TextQuery
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.search.job import Answered, ItemQuery, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.jobs import GetItem
 from aladin_service.work.worker import Emit, Job, Worker, WorkerPlan

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from aladin_network.errors import ConfigError
-from aladin_training.batches.offline import OfflineRows
+from aladin_training.batches.offline_negatives import OfflineRows
 from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
 from aladin_training.parallel.distributed import BatchShare
 

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from aladin_network.errors import DataError, StaleNegativesError
-from aladin_training.batches.offline import (
+from aladin_training.batches.offline_negatives import (
     MinedFrom,
     OfflineNegatives,
     load_negatives,

@@ -13,7 +13,7 @@ from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
 from aladin_network.types import NullProgress, ScoreName
 from aladin_training.batches.dataset import PairDataset
-from aladin_training.batches.offline import MinedFrom
+from aladin_training.batches.offline_negatives import MinedFrom
 from aladin_training.data import Record, read_records
 from aladin_training.mining import miner as encodings
 from aladin_training.mining.miner import mine_negatives

@@ -10,7 +10,12 @@ import pytest
 import torch
 
 from aladin_network.errors import InputError
-from aladin_training.batches.offline import MinedFrom, OfflineNegatives, OfflineRows, sample_offline
+from aladin_training.batches.offline_negatives import (
+    MinedFrom,
+    OfflineNegatives,
+    OfflineRows,
+    sample_offline,
+)
 
 # Photo 0 has captions 0 and 1, photo 1 caption 2, photo 2 captions 3, 4 and 5, photo 3 caption 6.
 CAPTIONS_OF_PHOTO = [[0, 1], [2], [3, 4, 5], [6]]

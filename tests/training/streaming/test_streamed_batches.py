@@ -18,11 +18,11 @@ from aladin_network.errors import ConfigError, DataError
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.files import PhotoFile
 from aladin_training.parallel.distributed import BatchShare
-from aladin_training.streaming import stream as samples_module
 from aladin_training.streaming import streamed_batches as batches_module
+from aladin_training.streaming import tar_stream as samples_module
 from aladin_training.streaming.draws import ShuffleBuffer
-from aladin_training.streaming.stream import PhotoStream
 from aladin_training.streaming.streamed_batches import StreamedBatches
+from aladin_training.streaming.tar_stream import PhotoStream
 
 COUNTS = [5, 1, 7, 4, 6]  # 23 photos
 Open = Callable[..., PhotoStream]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from aladin_training.batches.offline import OfflineNegatives, OfflineRows, sample_offline
+from aladin_training.batches.offline_negatives import OfflineNegatives, OfflineRows, sample_offline
 from aladin_training.parallel.distributed import BatchShare
 
 T = TypeVar("T")

@@ -29,13 +29,13 @@ from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import PairDataset
-from aladin_training.batches.offline import MinedFrom, OfflineNegatives
+from aladin_training.batches.offline_negatives import MinedFrom, OfflineNegatives
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import OfflineNegativesConfig
 from aladin_training.parallel.threads import torch_threads
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.setup import set_up_stage
-from aladin_training.streaming.stream import PhotoStream
+from aladin_training.streaming.tar_stream import PhotoStream
 
 # Both scores contribute, as in a fitted fusion.
 _HALF = DirectionFusion(weight=0.5)

@@ -14,7 +14,7 @@ from aladin_network.scoring.scores import Encoding
 from aladin_network.types import NullProgress, Progress, ScoreName
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import PLAIN
-from aladin_training.batches.offline import (
+from aladin_training.batches.offline_negatives import (
     MinedFrom,
     OfflineNegatives,
     load_negatives,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aladin_network.errors import InputError
 from aladin_network.types import Progress
-from aladin_training.batches.offline import NO_ROW
+from aladin_training.batches.offline_negatives import NO_ROW
 
 _ROW_BITS = 32
 _LAST_ROW = 2**_ROW_BITS - 1

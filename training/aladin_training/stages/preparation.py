@@ -28,7 +28,7 @@ from aladin_training.batches.items import (
 from aladin_training.config.recipe import Recipe, StartConfig
 from aladin_training.data import Record, read_records
 from aladin_training.data.regions import RegionStore, open_regions
-from aladin_training.streaming.stream import PhotoStream, TarStream, open_stream
+from aladin_training.streaming.tar_stream import PhotoStream, TarStream, open_stream
 from aladin_training.tasks.joint import build_tasks
 
 

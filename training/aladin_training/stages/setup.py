@@ -21,8 +21,8 @@ from aladin_training.parallel.distributed import main_process_first
 from aladin_training.parallel.numerics import Precision, mixed_precision, seed_from
 from aladin_training.stages.preparation import PreparedRun
 from aladin_training.stages.sources import StageSources
-from aladin_training.streaming.stream import PhotoStream
 from aladin_training.streaming.streamed_batches import StreamedBatches
+from aladin_training.streaming.tar_stream import PhotoStream
 from aladin_training.tasks.frozen import MomentumAnchor, Teacher
 from aladin_training.tasks.joint import JointTask, OnlineBranches
 from aladin_training.tasks.scores import FrozenNetwork

@@ -23,7 +23,7 @@ from aladin_network.config import dump_config
 from aladin_network.files import atomic_folder
 from aladin_network.types import Progress
 from aladin_training.batches.dataset import PairDataset
-from aladin_training.batches.offline import (
+from aladin_training.batches.offline_negatives import (
     MinedFrom,
     OfflineNegatives,
     load_negatives,
@@ -32,7 +32,7 @@ from aladin_training.batches.offline import (
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import OfflineNegativesConfig
 from aladin_training.mining.miner import mine_negatives
-from aladin_training.streaming.stream import PhotoStream
+from aladin_training.streaming.tar_stream import PhotoStream
 
 
 class StageSources(Protocol):

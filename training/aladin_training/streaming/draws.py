@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from aladin_network.errors import DataError
 from aladin_training.parallel.distributed import BatchShare
-from aladin_training.streaming.stream import ReadSample, Sample, TarStream, read_samples
+from aladin_training.streaming.tar_stream import ReadSample, Sample, TarStream, read_samples
 
 # The photos read last replace missing ones: two batches of them, so that half of them are in no
 # batch at the same time, or more if batches are small and much may be missing.

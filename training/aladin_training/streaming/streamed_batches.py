@@ -25,7 +25,7 @@ from aladin_training.losses.negatives import negative_mask
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.parallel.threads import prefetch
 from aladin_training.streaming.draws import DrawnBatch, ShuffleBuffer, draw_batches, shard_order
-from aladin_training.streaming.stream import PhotoStream, Sample
+from aladin_training.streaming.tar_stream import PhotoStream, Sample
 
 logger = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from aladin_service.commands.index.build_options import (
     fields_of,
     image_limits,
 )
-from aladin_service.commands.index.reports import print_generation, warn_of_places
+from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import (
     DetectorOption,
     MaxMetadataOption,
@@ -177,7 +177,7 @@ def _build(
     from aladin_index.cluster.pool import WorkerSettings
     from aladin_index.cluster.ray_encoding import connected, ray_encoding
     from aladin_index.format.layout import CURRENT, live_generation
-    from aladin_service.intake.sources import image_items, photo_places, text_items
+    from aladin_service.item_sources import image_items, photo_places, text_items
     from aladin_training.data.folder_rules import FolderRules
     from aladin_training.data.records import ignore_skipped, log_skipped
 
@@ -264,7 +264,7 @@ def _warn_of_changes(out: Path, before: int | None, generation: int) -> None:
 @contextmanager
 def explain_resume(out: Path) -> Generator[None]:
     """Tell a user who interrupts a build how to continue it."""
-    from aladin_index.build.plan import can_resume
+    from aladin_index.build.resume import can_resume
 
     try:
         yield

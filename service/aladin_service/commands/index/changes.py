@@ -16,7 +16,7 @@ from aladin_service.commands.index.build_options import (
     MaxPixelsOption,
     image_limits,
 )
-from aladin_service.commands.index.reports import print_generation, warn_of_places
+from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import (
     DetectorOption,
     IndexArgument,
@@ -79,7 +79,7 @@ def add(
     command again with --on-duplicate skip. With --on-duplicate error the source is read twice: all
     ids are checked before the first item is added.
     """
-    from aladin_index.encode.add import AddSettings, add_items, check_new
+    from aladin_index.encode.item_changer import AddSettings, add_items, check_new
     from aladin_index.format.layout import MODEL, live_generation
     from aladin_index.open import open_writer
     from aladin_network.checkpoint import load_checkpoint
@@ -165,7 +165,7 @@ class _NewItems:
             target: Which of the two; its source is not None.
             report: Log lines of texts that are skipped.
         """
-        from aladin_service.intake.sources import (
+        from aladin_service.item_sources import (
             image_items,
             photo_places,
             text_items,

@@ -16,7 +16,7 @@ from aladin_service.commands.index.build_options import (
     RecallOption,
     fields_of,
 )
-from aladin_service.commands.index.reports import print_generation, warn_of_places
+from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import IndexArgument, PhotosRootOption
 from aladin_service.commands.progress import stderr_progress
 

@@ -144,9 +144,13 @@ def plan(
     is extrapolated beyond them. A plan covers the photos or the texts: for texts, run it with
     their numbers.
     """
-    from aladin_index.plan.constants import PACKAGED_CONSTANTS, read_constants, read_measurements
-    from aladin_index.plan.plan import make_plan
-    from aladin_index.plan.workload import Workload
+    from aladin_index.capacity.constants import (
+        PACKAGED_CONSTANTS,
+        read_constants,
+        read_measurements,
+    )
+    from aladin_index.capacity.plan import make_plan
+    from aladin_index.capacity.workload import Workload
     from aladin_service.reports.plan_report import plan_data, plan_notes, plan_table
     from aladin_service.reports.tables import print_table
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from aladin_network.types import DeviceName
+from aladin_service.commands.index.build_options import RecallOption
 from aladin_service.commands.options import (
     IndexArgument,
     JsonOption,
@@ -20,12 +21,6 @@ from aladin_service.commands.options import (
 )
 from aladin_service.commands.progress import stderr_progress
 
-AnnRecallOption = Annotated[
-    float,
-    typer.Option(
-        "--ann-recall", help="Share of the exact nearest items that the first stage has to find."
-    ),
-]
 FidelityOption = Annotated[
     float,
     typer.Option("--fidelity", help="Share of the top hits of an exhaustive second stage to keep."),
@@ -61,7 +56,7 @@ QueryDeviceOption = Annotated[
 
 def tune(
     index: IndexArgument,
-    ann_recall: AnnRecallOption = 0.99,
+    ann_recall: RecallOption = 0.99,
     fidelity: FidelityOption = 0.99,
     queries: QueriesOption = None,
     at: AtOption = 10,

@@ -14,6 +14,8 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aladin_network.errors import AladinError
+from aladin_service.api_key import ApiKey
+from aladin_service.api_key import Scope as KeyScope
 from aladin_service.http.access.audit import WriteRecord, log_write
 from aladin_service.http.access.origins import (
     cors_headers,
@@ -33,8 +35,6 @@ from aladin_service.http.errors import (
     UnauthorizedError,
     UnknownHostError,
 )
-from aladin_service.keys.api_key import ApiKey
-from aladin_service.keys.api_key import Scope as KeyScope
 
 _BY_PATH: dict[str, dict[str, Needed]] = {}
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aladin_network.errors import ConfigError
+from aladin_service.api_key import SCOPES, ApiKey, Scope
 from aladin_service.http.access.origins import check_origins, is_loopback
 from aladin_service.http.access.rate_limits import (
     ClientBuckets,
@@ -24,8 +25,7 @@ from aladin_service.http.access.rate_limits import (
     TokenBucket,
 )
 from aladin_service.http.errors import KeysMissingError
-from aladin_service.keys.api_key import SCOPES, ApiKey, Scope
-from aladin_service.keys.keys_file import read_keys
+from aladin_service.keys_file import read_keys
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 

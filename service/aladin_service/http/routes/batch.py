@@ -32,7 +32,7 @@ from aladin_service.http.error_responses import (
 )
 from aladin_service.http.errors import ContentTypeError
 from aladin_service.http.routes.search import SearchBody, run_search
-from aladin_service.http.state import Service, ServiceState, until_disconnect
+from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST
 from aladin_service.search.job import Answered
 

@@ -1,4 +1,4 @@
-"""Health of the process, and readiness for searches."""
+"""Health, readiness and metrics of the service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from aladin_network.errors import (
@@ -17,7 +17,7 @@ from aladin_network.errors import (
 )
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.errors import KeysMissingError, WorkersMissingError
-from aladin_service.http.state import Service
+from aladin_service.http.shared_state import Service
 from aladin_service.work.jobs import DescribeIndex
 from aladin_service.work.workers import Workers, WorkersHealth
 
@@ -25,6 +25,9 @@ router = APIRouter(tags=["health"])
 
 # Time for opening an index that was just published; a probe must be answered in any case.
 _OPEN_S = 1.0
+
+# Media type of the text format that every version of Prometheus reads.
+_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Health(BaseModel):
@@ -98,3 +101,18 @@ async def _health(workers: Workers) -> WorkersHealth:
                 await workers.call(DescribeIndex())
         health = workers.health()
     return health
+
+
+@router.get(
+    "/metrics",
+    operation_id="get_metrics",
+    summary="Read the metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(service: Service) -> Response:
+    """Return all counts since the start, and the current state, in Prometheus' text format."""
+    state = await service.state_metrics.render(
+        service.workers, max_waiting=service.settings.max_waiting, draining=service.draining
+    )
+    return Response(service.metrics.render() + state, media_type=_MEDIA_TYPE)

@@ -19,8 +19,8 @@ from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import Body, StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
-from aladin_service.http.state import Service, WritableService
-from aladin_service.intake.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
+from aladin_service.http.shared_state import Service, WritableService
+from aladin_service.photos.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
 from aladin_service.work.jobs import AddItems, DeleteItem, GetItem
 
 MAX_ID_CHARS = 1000

@@ -1,17 +1,31 @@
-"""The page at /, the index at /state, and the description at /docs."""
+"""The page at /, the index at /state, and the description at /docs.
+
+The files of the pages are compressed once, and sent again only if they have changed.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
-from aladin_service.http.etags import send_page_file
-from aladin_service.http.state import Service
+from aladin_service.http.shared_state import Service
 
 router = APIRouter(include_in_schema=False)
+
+_MEDIA_TYPES = {
+    "html": "text/html",
+    "js": "text/javascript",
+    "css": "text/css",
+    "svg": "image/svg+xml",
+}
 
 # An explicit list: no name from a request ever becomes a path.
 PageFile = Literal[
@@ -68,19 +82,19 @@ class PageLimits(BaseModel):
 @router.get("/")
 async def get_page(request: Request) -> Response:
     """Return the search page."""
-    return send_page_file("index.html", request)
+    return _send("index.html", request)
 
 
 @router.get("/state")
 async def get_state_page(request: Request) -> Response:
     """Return the page that shows the index."""
-    return send_page_file("state.html", request)
+    return _send("state.html", request)
 
 
 @router.get("/docs")
 async def get_docs(request: Request) -> Response:
     """Return the page that shows the OpenAPI document."""
-    return send_page_file("docs.html", request)
+    return _send("docs.html", request)
 
 
 @router.get("/page/limits.json")
@@ -92,4 +106,47 @@ async def get_limits(service: Service) -> PageLimits:
 @router.get("/page/{name}")
 async def get_page_file(name: PageFile, request: Request) -> Response:
     """Return a file of the pages."""
-    return send_page_file(name, request)
+    return _send(name, request)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PageContent:
+    """One file.
+
+    Attributes:
+        plain: Uncompressed contents.
+        zipped: The same content, compressed.
+        tag: ETag of both; weak, for they are the same to a reader and not the same bytes.
+    """
+
+    plain: bytes
+    zipped: bytes
+    tag: str
+
+
+def _send(name: str, request: Request) -> Response:
+    """Answer with a file of the page, or with 304 if the browser has it.
+
+    Args:
+        name: Name of a file in ``service/aladin_service/page``.
+        request: Request for the file.
+    """
+    content = _read(name)
+    # Revalidated at every visit: after an update, old scripts would run in new pages.
+    headers = {"Cache-Control": "no-cache", "ETag": content.tag, "Vary": "Accept-Encoding"}
+    if content.tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    body = content.plain
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        body = content.zipped
+        headers["Content-Encoding"] = "gzip"
+    media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
+    return Response(body, media_type=media_type, headers=headers)
+
+
+@cache
+def _read(name: str) -> _PageContent:
+    plain = files("aladin_service").joinpath("page", name).read_bytes()
+    digest = hashlib.sha256(plain).hexdigest()
+    # Without a time stamp: every worker and every start sends the same bytes.
+    return _PageContent(plain=plain, zipped=gzip.compress(plain, mtime=0), tag=f'W/"{digest}"')

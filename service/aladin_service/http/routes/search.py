@@ -21,12 +21,19 @@ from aladin_service.http.error_responses import (
     failure_of,
     invalid_input,
 )
-from aladin_service.http.state import Service, ServiceState, until_disconnect
-from aladin_service.intake.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
+from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
-from aladin_service.queries import ItemQuery, PhotoQuery, Query, RegionsQuery, TextQuery
-from aladin_service.search.job import Answered, SearchJob
-from aladin_service.work.query_queue import queue_of
+from aladin_service.photos.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
+from aladin_service.search.job import (
+    Answered,
+    ItemQuery,
+    PhotoQuery,
+    Query,
+    RegionsQuery,
+    SearchJob,
+    TextQuery,
+    queue_of,
+)
 
 _QUERIES = ("text", "image", "id", "image_url", "regions")
 

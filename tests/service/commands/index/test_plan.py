@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from aladin_index.plan.constants import PACKAGED_CONSTANTS, read_constants
-from aladin_index.plan.plan import plan_embedded
-from aladin_index.plan.workload import Workload
+from aladin_index.capacity.constants import PACKAGED_CONSTANTS, read_constants
+from aladin_index.capacity.plan import plan_embedded
+from aladin_index.capacity.workload import Workload
 from aladin_service.cli import app
 
 

@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from aladin_index.changes.writer import AddReport, DeleteReport
-from aladin_index.encode.add import TimedAddReport
+from aladin_index.encode.item_changer import TimedAddReport
 from aladin_index.search.results import TookMs
 from aladin_network.errors import UnknownItemError
+from aladin_service.api_key import Scope
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.app import create_app
-from aladin_service.keys.api_key import Scope
-from aladin_service.keys.keys_file import add_key
+from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from aladin_service.http.access.control import NEEDED
-from aladin_service.keys.keys_file import add_key, remove_key
+from aladin_service.keys_file import add_key, remove_key
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ import pytest
 from aladin_network.errors import ConfigError
 from aladin_service.http.access.policy import KeyRing
 from aladin_service.http.errors import KeysMissingError, RateLimitedError
-from aladin_service.keys.keys_file import add_key, remove_key
+from aladin_service.keys_file import add_key, remove_key
 
 
 def test_every_key_is_found_by_its_secret_alone(keys_file: Path, keys: dict[str, str]) -> None:

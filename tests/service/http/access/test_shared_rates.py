@@ -20,11 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aladin_network.errors import ConfigError
-from aladin_service.http.access import rate_limits as shared_rates
+from aladin_service.http.access import rate_limits
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.access.rate_limits import RedisRates, TokenBucket
 from aladin_service.http.errors import RateLimitedError
-from aladin_service.keys.keys_file import add_key
+from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 
@@ -88,7 +88,7 @@ def redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServ
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed")
     # A busy machine may keep it from answering for longer than a service waits.
-    monkeypatch.setattr(shared_rates, "_TIMEOUT_S", 5.0)
+    monkeypatch.setattr(rate_limits, "_TIMEOUT_S", 5.0)
     server = RedisServer(tmp_path)
     try:
         server.start()
@@ -221,7 +221,7 @@ async def scripted() -> AsyncGenerator[tuple[ScriptedRedis, str]]:
 async def test_what_the_redis_says_is_done(
     scripted: tuple[ScriptedRedis, str], clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_rates, "_TIMEOUT_S", 5.0)
+    monkeypatch.setattr(rate_limits, "_TIMEOUT_S", 5.0)
     redis, url = scripted
     redis.answers += [b"$0\r\n\r\n", b"$4\r\n0.25\r\n", b"$0\r\n\r\n"]
     metrics = Metrics()
@@ -251,7 +251,7 @@ async def test_a_redis_that_fails_is_asked_again_after_a_second(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shared_rates, "_TIMEOUT_S", 5.0)
+    monkeypatch.setattr(rate_limits, "_TIMEOUT_S", 5.0)
     redis, url = scripted
     metrics = Metrics()
     rates, bucket = RedisRates(url, metrics, clock), TokenBucket(SLOW_PER_S, 10, clock)

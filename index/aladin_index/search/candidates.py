@@ -1,0 +1,239 @@
+"""The first stage of a search: the candidates of a page, and the pool for judging hits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aladin_index.items.filters import Exists, Filter, field_scalars, leaves
+from aladin_index.search.backend import (
+    Collection,
+    EncodedQuery,
+    Ordered,
+    SearchBackend,
+    SecondStageQuery,
+)
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.results import SearchHit
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.errors import AladinError
+from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.types import Direction, Modality, Target
+
+# Each field costs a search, so only the first fields of a long filter are looked up.
+_MAX_FIELDS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidSearch:
+    """A query with valid options, and the parts of the index that the stages need.
+
+    Attributes:
+        query: The query.
+        modality: Modality of the query; for a bare embedding that of the items.
+        target: The searched collection.
+        options: How to search.
+        candidates: Candidates that the first stage passes to the second at a time.
+        filter: Filter that hits have to pass.
+        collection: The searched collection, restricted to items that pass the filter.
+        embedding: (d_match,) float32, the query's embedding, L2-normalised.
+        tokens: (query_tokens, d_align) float32, the query's real tokens.
+        second_stage: What the second stage needs, or None if the embeddings decide alone.
+        is_crossing: Whether the query and the items are of different modalities.
+        reranks: Whether the second stage decides the order.
+        direction: Direction of the search.
+        fusion: Constants of the fusion in this direction.
+        weight: Weight of the alignment score.
+        calibration: Source of probabilities, or None if hits have none.
+        deadline_s: Time by which the second stage has to end, by `time.monotonic`, or None.
+    """
+
+    query: EncodedQuery
+    modality: Modality
+    target: Target
+    options: SearchOptions
+    candidates: int
+    filter: Filter | None
+    collection: Collection
+    embedding: NDArray[np.float32]
+    tokens: Float[Tensor, "query_tokens dim"]
+    second_stage: SecondStageQuery | None
+    is_crossing: bool
+    reranks: bool
+    direction: Direction
+    fusion: DirectionFusion
+    weight: float
+    calibration: Calibration | None
+    deadline_s: float | None
+
+    def word_counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return for each row the number of tokens of the text: that of the query or of the row."""
+        if self.modality != "text":
+            return self.collection.lengths(rows)
+        return np.full(len(rows), len(self.tokens), dtype=np.int64)
+
+
+AlignScorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+
+
+class Ranking(NamedTuple):
+    """Rows in the order of an answer, with the scores and ranks of both stages.
+
+    Attributes:
+        rows: (hits,) int64.
+        scores: (hits,) scores that decide the order.
+        match: (hits,) cosines of the embeddings.
+        match_ranks: (hits,) ranks by `match`, counted from 1.
+        align: (hits,) alignment scores, or None between items of one modality.
+        align_ranks: (hits,) ranks by `align`, counted from 1, or None as `align`.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    match: NDArray[np.float32]
+    match_ranks: NDArray[np.int64]
+    align: NDArray[np.float32] | None = None
+    align_ranks: NDArray[np.int64] | None = None
+
+    def take(self, places: NDArray[np.int64] | slice) -> Ranking:
+        """Return the rows at some places."""
+        return Ranking(*(None if part is None else part[places] for part in self))  # pyright: ignore[reportArgumentType]
+
+
+class QueryPool(NamedTuple):
+    """The first stage's best items, against which hits are judged, regardless of the page.
+
+    Attributes:
+        rows: (pool,) int64, best first.
+        match: (pool,) float32, their cosines.
+        heads_ranking: Whether the second stage orders them anyway, as the first candidates.
+    """
+
+    rows: NDArray[np.int64]
+    match: NDArray[np.float32]
+    heads_ranking: bool
+
+    def align(self, ranking: Ranking, score: AlignScorer) -> NDArray[np.float32]:
+        """Return the alignment scores of the pool.
+
+        Args:
+            ranking: Ranking of all candidates.
+            score: Scores rows that are not in the ranking.
+        """
+        if self.heads_ranking and ranking.align is not None:
+            return ranking.align[np.argsort(ranking.match_ranks)[: len(self.rows)]]
+        return score(self.rows) if len(self.rows) else np.empty(0, dtype=np.float32)
+
+
+class Found(NamedTuple):
+    """The first stage's result for one page.
+
+    Attributes:
+        rows: (found,) int64, best first; whole blocks of candidates if they are re-ranked.
+        match: (found,) float32, their cosines.
+        start: Place of the first row in the order of all items.
+        page: Places of the page's hits among the rows.
+        pool: Items that hits are judged against.
+        candidates: Candidates of a block.
+        is_empty: Whether the first stage found no item at all.
+    """
+
+    rows: NDArray[np.int64]
+    match: NDArray[np.float32]
+    start: int
+    page: slice
+    pool: QueryPool
+    candidates: int
+    is_empty: bool
+
+
+def retrieve(search: ValidSearch) -> Found:
+    """Find the candidates of a page.
+
+    Beyond the first block of candidates follow further blocks of the same size, so the order does
+    not depend on the size of a page.
+
+    Raises:
+        InputError: If more items are requested than the vector database can find.
+        EngineUnavailableError: If the vector database does not respond.
+    """
+    options, block = search.options, search.candidates
+    first, last = options.offset, options.offset + options.k
+    stop = -(-last // block) * block if search.reranks else last  # whole blocks
+    pool_size = 0 if search.calibration is None else search.calibration.pool
+    # The pool does not depend on the page size, and is available for later pages, too.
+    count, collection = max(stop, min(pool_size, block)), search.collection
+    own = None
+    if search.query.own_id is not None and not search.is_crossing:
+        own = collection.items.by_ids([search.query.own_id])[0]
+    if own is None:
+        ordered = collection.order(search.embedding, count, block, search.second_stage)
+    else:
+        # One more, for the query itself; a longer order begins with the shorter one.
+        ordered = collection.order(search.embedding, count + 1, block, search.second_stage)
+        others = ordered.rows != own.row
+        rows, match = ordered.rows[others][:count], ordered.match[others][:count]
+        ordered = ordered._replace(rows=rows, match=match)
+    # There may be fewer items than the page, or the places before it, require.
+    first, last, stop = (min(place, len(ordered.rows)) for place in (first, last, stop))
+    start = first // block * block if search.reranks and first < last else first
+    if first == last:
+        stop = first
+    return Found(
+        rows=ordered.rows[start:stop],
+        match=ordered.match[start:stop],
+        start=start,
+        page=slice(first - start, last - start),
+        pool=find_pool(search, ordered, pool_size, ranks_head=search.reranks and start == 0 < stop),
+        candidates=ordered.candidates,
+        is_empty=len(ordered.rows) == 0,
+    )
+
+
+def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: bool) -> QueryPool:
+    """Take the first stage's `size` best items, or all if there are fewer.
+
+    Args:
+        search: The search.
+        ordered: At least as many items as the pool has, unless a block has fewer candidates.
+        size: Items in the pool.
+        ranks_head: Whether the second stage orders the first candidates.
+    """
+    if search.candidates < size:
+        # Search again: fewer candidates must not change the pool.
+        pool = search.collection.order(search.embedding, size, size, search.second_stage)
+        return QueryPool(pool.rows, pool.match, heads_ranking=False)
+    return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)
+
+
+def unknown_fields(
+    index: SearchBackend, search: ValidSearch, found: Found, hits: Sequence[SearchHit]
+) -> list[str]:
+    """Return the fields of a filter or of `sort` that have no comparable value in any item.
+
+    Args:
+        index: Searched index.
+        search: Search whose filter no item passed, or whose hits are sorted.
+        found: Result of its first stage.
+        hits: Hits of the page.
+    """
+    names: list[str] = []
+    if search.filter is not None and found.is_empty:
+        names += [test.field for test in leaves(search.filter)]
+    field = search.options.sort_field
+    if field is not None and not any(any(field_scalars(hit.metadata.get(field))) for hit in hits):
+        names.insert(0, field)
+    unknown: list[str] = []
+    with suppress(AladinError):  # the search is answered even if an engine rejects this
+        for name in list(dict.fromkeys(names))[:_MAX_FIELDS]:
+            collection = index.side(search.target, Exists(name))
+            if len(collection.order(search.embedding, 1, 1).rows) == 0:
+                unknown.append(name)
+    return unknown

@@ -1,0 +1,323 @@
+"""Middleware of every request: its id and log line, early rejection of searches, body limits.
+
+`RequestContext` gives a request its id, and records its log line, counts and trace. `OverloadGate`
+rejects searches that the queue cannot take, before they are parsed or routed: if rejecting cost as
+much as reading a search and finding its route, at twice the service's capacity rejections would
+occupy the processors. `BodyLimit` limits the bytes of one body and of all bodies together, and the
+time that a body may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aladin_service.http.error_responses import HUNG_UP, error_response
+from aladin_service.http.errors import (
+    BodiesTooLargeError,
+    BodyTimeoutError,
+    BodyTooLargeError,
+)
+from aladin_service.observe.logs import CURRENT_REQUEST, FIELDS, RequestRecord
+from aladin_service.observe.metrics import Metrics
+from aladin_service.observe.tracing import RequestTrace, Tracing
+from aladin_service.work.workers import Workers
+
+_LOG = logging.getLogger(__name__)
+_ACCESS = logging.getLogger("service.access")
+
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+# Label of requests without a route of ours: framework pages, unknown paths, rejected keys.
+_OTHER = "other"
+# Polled every few seconds by machines; successful requests are not logged.
+_PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+# No legitimate path is longer.
+_SHOWN_PATH_CHARS = 500
+
+# Value for numbers with more digits: `int` would raise an error for thousands of them.
+ENDLESS_BYTES = 10**18
+_MAX_DIGITS = 18
+
+_SEARCH_PATHS = frozenset({"/v1/search/images", "/v1/search/texts"})
+# A shorter body contains no photo, so it is a text or the id of an item, which wait for the same
+# slots. A longer one is read first: it may belong to a lane with free slots.
+_TEXT_BYTES = 2048
+
+# A client that still sends when the connection closes may never see the answer, so the rest of an
+# oversized body is read and discarded: for at most this long, and up to this multiple of the limit.
+_DRAIN_S = 5.0
+_DRAIN_LIMITS = 8
+
+
+@dataclass(slots=True)
+class _Sent:
+    status: int = HUNG_UP
+    bytes: int = 0
+
+
+class RequestContext:
+    """Gives every request an id, and unexpected errors a plain 500 without internal details.
+
+    When the answer is out, or the client gone, the request is counted and logged in one line.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing | None = None) -> None:
+        """Wrap an application.
+
+        Args:
+            app: The whole application, since this is the outermost middleware.
+            metrics: Metrics that count the requests.
+            tracing: Receiver of the traces.
+        """
+        self._app = app
+        self._metrics = metrics
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started_s = time.perf_counter()
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        request_id = given.decode() if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        record = RequestRecord(request_id)
+        before = CURRENT_REQUEST.set(record)
+        trace = None if self._tracing is None else self._tracing.begin(scope)
+        if trace is not None:
+            record.trace_id = trace.trace_id
+        sent = _Sent()
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent.status = message["status"]
+                own = (b"x-request-id", request_id.encode())
+                message["headers"] = [*message.get("headers", ()), own]
+            else:
+                sent.bytes += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            _LOG.debug("client disconnected")
+        except Exception as error:
+            answer = error_response(error, request_id)
+            if answer.status_code >= 500:
+                where = f"{scope['method']} {_shown_path(scope)}"
+                _LOG.exception("request %s: %s failed", request_id, where)
+            if sent.status != HUNG_UP:  # half an answer is out: the connection has to break
+                raise
+            await answer(scope, receive, send_with_id)
+        finally:
+            seconds = time.perf_counter() - started_s
+            self._finish(scope, record, sent, seconds, trace)
+            CURRENT_REQUEST.reset(before)
+
+    def _finish(
+        self,
+        scope: Scope,
+        record: RequestRecord,
+        sent: _Sent,
+        seconds: float,
+        trace: RequestTrace | None,
+    ) -> None:
+        """Count a request after its answer is sent, end its trace and write its log line."""
+        met = scope.get("route")
+        # The template, such as /v1/items/{target}/{item_id}; a request that was rejected before
+        # its route was looked up may still name it.
+        route: str = (
+            scope["state"].get("route", _OTHER)
+            if met is None
+            else getattr(met, "path_format", _OTHER)
+        )
+        self._metrics.request(scope["method"], route, sent.status, seconds)
+        if sent.status == 429:
+            self._metrics.rejected(record.error_code or _OTHER)
+        if trace is not None:
+            shown = None if route == _OTHER else route
+            trace.end(shown, None if sent.status == HUNG_UP else sent.status, record)
+        level = logging.DEBUG if route in _PROBES and sent.status < 400 else logging.INFO
+        if _ACCESS.isEnabledFor(level):
+            fields = _fields(scope, route, seconds, sent, record)
+            line = (scope["method"], fields["path"], sent.status, fields["ms"])
+            _ACCESS.log(level, "%s %s %d %.1f ms", *line, extra={FIELDS: fields})
+
+
+def _shown_path(scope: Scope) -> str:
+    """Return the path as sent, without the query; no character in it can break a log line."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    shown = path[:_SHOWN_PATH_CHARS].decode("ascii", "backslashreplace")
+    return shown if shown.isprintable() else ascii(shown)[1:-1]
+
+
+def _fields(
+    scope: Scope, route: str, seconds: float, sent: _Sent, record: RequestRecord
+) -> dict[str, Any]:
+    """Return the fields of the access log line of a request.
+
+    Keys, other headers and what was searched for are left out: they are secrets and user data.
+    """
+    client = scope.get("client")
+    key = scope["state"].get("key")
+    fields: dict[str, Any] = {
+        "method": scope["method"],
+        "route": route,
+        "path": _shown_path(scope),
+        "status": sent.status,
+        "ms": round(1000 * seconds, 2),
+        "bytes": sent.bytes,
+        "client": None if client is None else client[0],
+        "key": None if key is None else key.name,
+    }
+    declared = declared_length(scope)
+    if declared is not None and declared < ENDLESS_BYTES:
+        fields["request_bytes"] = declared
+    if record.error_code is not None:
+        fields["error"] = record.error_code
+    if record.failed_parts:
+        fields["failed_parts"] = record.failed_parts
+    if record.searches:
+        last = record.searches[-1]
+        fields["generation"] = last.answered.generation
+        fields["lane"] = last.queue
+        fields["batch"] = last.answered.batch
+        fields["degraded"] = sorted(
+            {each for one in record.searches for each in one.answered.degraded}
+        )
+        if len(record.searches) > 1:
+            fields["searches"] = len(record.searches)
+    return fields
+
+
+class OverloadGate:
+    """Answers 429 or 503 before the routes if a text query would be rejected."""
+
+    def __init__(self, app: ASGIApp, workers: Workers) -> None:
+        """Wrap an application.
+
+        Args:
+            app: Application whose searches the workers answer.
+            workers: Workers, which know the number of waiting queries.
+        """
+        self._app = app
+        self._workers = workers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] == "http" and scope["path"] in _SEARCH_PATHS:
+            length = declared_length(scope)
+            is_text = length is not None and length <= _TEXT_BYTES
+            refusal = self._workers.refusal("text") if is_text else None
+            if refusal is not None:
+                scope["state"]["route"] = scope["path"]
+                answer = error_response(refusal, scope["state"]["request_id"])
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class BodyLimit:
+    """Stops reading a request's body as soon as it exceeds a limit, declared or not."""
+
+    def __init__(
+        self, app: ASGIApp, max_bytes: int, max_bytes_in_all: int, timeout_s: float
+    ) -> None:
+        """Wrap an application.
+
+        Args:
+            app: Application whose requests may have bodies.
+            max_bytes: Largest size of a body.
+            max_bytes_in_all: Largest total size of the bodies of all unanswered requests. Received
+                bytes count, not the declared length, which costs a client nothing. A single body is
+                read regardless of this limit.
+            timeout_s: Time limit of the whole body, from the first read. A minimum rate would also
+                work, but would not show how long a slow client can stay connected.
+        """
+        self._app = app
+        self._max_bytes = max_bytes
+        self._max_bytes_in_all = max_bytes_in_all
+        self._timeout_s = timeout_s
+        self._held = 0  # bytes of all bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        over = (declared_length(scope) or 0) > self._max_bytes
+        received = 0
+        deadline_s: float | None = None
+        whole = False
+
+        async def limited_receive() -> Message:
+            nonlocal received, deadline_s, whole
+            if whole:
+                return await receive()  # waits for the client to hang up, as long as it stays
+            if over:
+                # A client that waits for 100 Continue has sent nothing yet.
+                if headers.get("expect", "").lower() != "100-continue":
+                    await self._drain(receive)
+                raise BodyTooLargeError(self._max_bytes)
+            if deadline_s is None:
+                deadline_s = asyncio.get_running_loop().time() + self._timeout_s
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    message = await receive()
+            except TimeoutError:
+                raise BodyTimeoutError(self._timeout_s) from None
+            whole = not message.get("more_body", False)
+            length = len(message.get("body", b""))
+            received += length
+            self._held += length
+            if self._held > max(received, self._max_bytes_in_all):
+                raise BodiesTooLargeError
+            if received > self._max_bytes:
+                if not whole:
+                    await self._drain(receive)
+                raise BodyTooLargeError(self._max_bytes)
+            return message
+
+        try:
+            await self._app(scope, limited_receive, send)
+        finally:
+            self._held -= received
+
+    async def _drain(self, receive: Receive) -> None:
+        left = _DRAIN_LIMITS * self._max_bytes
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                while left > 0:
+                    message = await receive()
+                    left -= len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return
+        except TimeoutError:
+            return
+
+
+def declared_length(scope: Scope) -> int | None:
+    """Read the header Content-Length.
+
+    Args:
+        scope: Scope of an HTTP request.
+
+    Returns:
+        Bytes, at most `ENDLESS_BYTES`; None where it is not told, or is no number.
+    """
+    text: bytes = dict(scope["headers"]).get(b"content-length", b"")
+    if not text.isdigit():
+        return None
+    return int(text) if len(text) <= _MAX_DIGITS else ENDLESS_BYTES

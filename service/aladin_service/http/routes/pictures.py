@@ -1,0 +1,199 @@
+"""Pictures: the photos of the index, and the evidence for a score, drawn.
+
+Each has an ETag, so that a picture that a client already has is not sent again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi.responses import Response
+from pydantic import Field, ValidationError, model_validator
+
+from aladin_network.errors import InputError
+from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
+from aladin_service.http.error_responses import error_docs, invalid_input
+from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
+from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
+from aladin_service.photos.photo_bytes import PhotoBytes
+from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
+from aladin_service.work.jobs import DrawEvidence, ReadPhoto
+
+router = APIRouter(prefix="/v1")
+
+MIN_SIZE_PX = 16
+
+_PNG_DOCS = {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}
+_NOT_MODIFIED_DOCS = {
+    304: {"description": "not modified: the client has this version (If-None-Match)"}
+}
+_IfNoneMatch = Annotated[
+    str | None, Header(description="ETags of the versions that the client has.")
+]
+_ETAG = re.compile(r'"([0-9a-f]{64})"')
+
+
+@router.get(
+    "/images/{item_id:path}",
+    tags=["items"],
+    summary="Read a photo",
+    response_class=Response,
+    responses={
+        200: {"content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}},
+        **_NOT_MODIFIED_DOCS,
+        **error_docs(404, 413, 422, 429, 503),
+    },
+)
+async def get_photo(
+    item_id: Annotated[str, Path(max_length=MAX_ASKED_ID_CHARS)],
+    request: Request,
+    service: Service,
+    size: Annotated[
+        int | None,
+        Query(ge=MIN_SIZE_PX, description="Longest side in px; omitted: original size."),
+    ] = None,
+    if_none_match: _IfNoneMatch = None,
+) -> Response:
+    """Return an item's photo, upright and without metadata: its file, or with `size` a JPEG."""
+    largest = service.settings.max_photo_size_px
+    if size is not None and size > largest:
+        raise InputError(f"size: at most {largest} px, got {size}")
+    known = _known_versions(if_none_match)
+    job = ReadPhoto(item_id, size, known)
+    read = await until_disconnect(request, service.workers.call(job))
+    return _answer_version(read.version, read.photo)
+
+
+class ExplainBody(StrictBody):
+    """A photo that is not in the index, and a text that is in the index."""
+
+    image: Upload | None = Field(default=None, description="A picture file.")
+    regions: Upload | None = Field(
+        default=None,
+        description=REGIONS_DESCRIPTION + " Drawn on `image`, or on an empty panel.",
+    )
+    id: str = Field(max_length=MAX_ASKED_ID_CHARS, description="A text of the index.")
+
+    @model_validator(mode="after")
+    def _some_photo(self) -> ExplainBody:
+        if self.image is None and self.regions is None:
+            raise ValueError("expected image, regions or both, got none")
+        return self
+
+    def query(self) -> PhotoQuery | RegionsQuery:
+        """Return the photo, or its regions."""
+        if self.regions is not None:
+            return RegionsQuery(self.regions, self.image)
+        assert self.image is not None  # by _some_photo
+        return PhotoQuery(self.image)
+
+
+async def read_explain_body(request: Request, service: Service) -> ExplainBody:
+    """Read a request with a photo, JSON or multipart.
+
+    Raises:
+        ContentTypeError: If the content type is neither of the two.
+        InputError: If the body is malformed, or a field is unknown, missing or impossible.
+        BodyTooLargeError: If the body exceeds the limit (raised by the middleware while it is
+            read).
+    """
+    body = await read_body(request, service, json_fields=())
+    validate, strict = ExplainBody.model_validate, body.kind == "json"
+    try:
+        return await run_sized(service, body.num_bytes, validate, body.fields, strict=strict)
+    except ValidationError as error:
+        raise invalid_input(error) from None
+
+
+_SCHEMA = ExplainBody.model_json_schema()
+
+
+@router.get(
+    "/explain.png",
+    tags=["search"],
+    operation_id="draw_evidence",
+    summary="Draw the evidence for a hit",
+    response_class=Response,
+    responses={
+        200: _PNG_DOCS,
+        **_NOT_MODIFIED_DOCS,
+        **error_docs(404, 413, 422, 429, 503),
+    },
+)
+async def explain(
+    request: Request,
+    service: Service,
+    id: Annotated[
+        str,
+        Query(
+            max_length=MAX_ASKED_ID_CHARS,
+            description="An item of the index: a photo for a text, a text for a photo.",
+        ),
+    ],
+    text: Annotated[str | None, Query(description="Words, against a photo of the index.")] = None,
+    query_id: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_ASKED_ID_CHARS, description="Instead of `text`: an item of the index."
+        ),
+    ] = None,
+    if_none_match: _IfNoneMatch = None,
+) -> Response:
+    """Draw which word of a text matches which region of a photo, with the scores.
+
+    The numbers are also in the file itself, as JSON in its text chunk `aladin-evidence`.
+    """
+    if (text is None) == (query_id is None):
+        got = "none" if text is None else "both"
+        raise InputError(f"expected exactly one of text and query_id, got {got}")
+    query = ItemQuery(query_id) if query_id is not None else TextQuery(text or "")
+    known = _known_versions(if_none_match)
+    return await _draw(request, service, DrawEvidence(query, id, known))
+
+
+@router.post(
+    "/explain.png",
+    tags=["search"],
+    operation_id="draw_evidence_of_photo",
+    summary="Draw the evidence for an uploaded photo",
+    response_class=Response,
+    openapi_extra=request_docs(_SCHEMA, form_title="ExplainForm"),
+    responses={200: _PNG_DOCS, **error_docs(403, 404, 408, 413, 415, 422, 429, 503)},
+)
+async def explain_photo(
+    request: Request, body: Annotated[ExplainBody, Depends(read_explain_body)], service: Service
+) -> Response:
+    """Draw the evidence for a photo that is not in the index and a text that is; see `GET`."""
+    return await _draw(request, service, DrawEvidence(body.query(), body.id))
+
+
+async def _draw(request: Request, service: ServiceState, job: DrawEvidence) -> Response:
+    drawn = await until_disconnect(request, service.workers.call(job))
+    png = None if drawn.png is None else PhotoBytes(drawn.png, "image/png")
+    return _answer_version(drawn.version, png)
+
+
+def _known_versions(if_none_match: str | None) -> frozenset[str]:
+    """Return the versions that a client has.
+
+    Args:
+        if_none_match: If-None-Match header of the request, or None without one.
+    """
+    return frozenset(_ETAG.findall(if_none_match or ""))
+
+
+def _answer_version(version: str, picture: PhotoBytes | None) -> Response:
+    """Answer with a picture that may be replaced or deleted at any time.
+
+    So whoever has it asks before it is shown again.
+
+    Args:
+        version: 64 hexadecimal digits.
+        picture: Picture, or None if the client already has it.
+    """
+    headers = {"ETag": f'"{version}"', "Cache-Control": "private, no-cache"}
+    if picture is None:
+        return Response(status_code=304, headers=headers)
+    return Response(picture.data, media_type=picture.media_type, headers=headers)

@@ -1,0 +1,164 @@
+"""The state that the routes of one application share.
+
+Also the budget of all batch requests together, and the cancellation of work for clients that have
+disconnected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, TypeVar, cast
+
+from fastapi import Depends, Request
+from starlette.requests import ClientDisconnect
+
+from aladin_network.errors import OverloadedError
+from aladin_service.http.access.policy import AccessPolicy
+from aladin_service.http.errors import ReadOnlyError
+from aladin_service.http.state_metrics import StateMetrics
+from aladin_service.observe.metrics import Metrics
+from aladin_service.observe.slow_queries import SlowQueries
+from aladin_service.photos.photo_fetcher import PhotoFetcher
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.workers import Workers
+
+# Number of concurrent requests: each holds its queries in memory, photos included, until it is
+# done.
+_MAX_REQUESTS = 16
+_RETRY_AFTER_S = 1.0
+
+T = TypeVar("T")
+
+
+class BatchRoom:
+    """Places in the queues for queries of batch requests."""
+
+    def __init__(self, places: int) -> None:
+        """Start with all places free.
+
+        Args:
+            places: Number of places: as many as are encoded together, so that an idle worker finds
+                a whole batch, while a single query still finds short queues.
+        """
+        self.places = asyncio.Semaphore(places)
+        self._requests = 0
+
+    @contextmanager
+    def request(self) -> Generator[None]:
+        """Reserve the places of one request.
+
+        Raises:
+            OverloadedError: If too many requests are in progress.
+        """
+        if self._requests >= _MAX_REQUESTS:
+            raise OverloadedError(_RETRY_AFTER_S)
+        self._requests += 1
+        try:
+            yield
+        finally:
+            self._requests -= 1
+
+
+async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
+    """Wait for a result for as long as the client stays connected.
+
+    Args:
+        request: Request whose body has been read.
+        work: Task that is cancelled when the client disconnects.
+
+    Raises:
+        ClientDisconnect: If the client disconnected.
+        Exception: If the work raises it.
+    """
+    waiter = asyncio.current_task()
+    assert waiter is not None  # a coroutine that runs is some task's
+    has_hung_up = is_over = False
+
+    def stop(listener: asyncio.Task[None]) -> None:
+        nonlocal has_hung_up
+        # The callback may run when the work is already done: a client that disconnects while the
+        # response is made would otherwise cancel whatever its request does next.
+        if not is_over and not listener.cancelled() and listener.exception() is None:
+            has_hung_up = True
+            waiter.cancel()
+
+    listener = asyncio.create_task(_disconnect(request))
+    listener.add_done_callback(stop)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        # The server also cancels when it shuts down; that is not a disconnect of a client.
+        if has_hung_up and waiter.uncancel() == 0:
+            raise ClientDisconnect from None
+        raise
+    finally:
+        is_over = True
+        listener.cancel()
+
+
+async def _disconnect(request: Request) -> None:
+    """Return when the client has disconnected."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+@dataclass
+class ServiceState:
+    """Workers, limits and metrics of the application.
+
+    Attributes:
+        workers: Workers that serve the index.
+        settings: Limits of the service.
+        metrics: Metrics of this application and its workers.
+        fetcher: Fetches photos that requests name by URL.
+        policy: Access rules, which tell whether anybody can get in.
+        draining: Whether the service is shutting down: it finishes accepted requests and should
+            receive no new ones; set by whatever stops it, reported by ``/readyz``.
+        state_metrics: Source of the figures of workers and index in ``/metrics``.
+        batch_room: Limit on the places that all batch requests together may use.
+        slow_queries: The slowest recent queries of the workers.
+        large_bodies: Semaphore by which large JSON bodies are parsed and validated one at a time.
+    """
+
+    workers: Workers
+    settings: ServiceSettings
+    metrics: Metrics
+    fetcher: PhotoFetcher
+    policy: AccessPolicy
+    draining: bool = False
+    state_metrics: StateMetrics = field(default_factory=StateMetrics)
+    large_bodies: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    batch_room: BatchRoom = field(init=False)
+    slow_queries: SlowQueries = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Create the objects whose size the settings determine."""
+        self.batch_room = BatchRoom(self.settings.max_batch)
+        self.slow_queries = SlowQueries(self.settings.slow_queries)
+
+
+# Coroutines, although they wait for nothing: the framework runs plain functions on another thread,
+# and while other threads encode, the round trip may take ten times as long as the rest.
+async def service_state(request: Request) -> ServiceState:
+    """Return the application's state."""
+    return cast(ServiceState, request.app.state.service)
+
+
+Service = Annotated[ServiceState, Depends(service_state)]
+
+
+async def writable_service(service: Service) -> ServiceState:
+    """Return the application's state for a route that changes the index.
+
+    Raises:
+        ReadOnlyError: If the service accepts no changes.
+    """
+    if service.settings.read_only:
+        raise ReadOnlyError
+    return service
+
+
+WritableService = Annotated[ServiceState, Depends(writable_service)]

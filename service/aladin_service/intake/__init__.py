@@ -1,1 +1,0 @@
-"""Photos that the service fetches itself, from listed hosts only."""

@@ -1,1 +1,0 @@
-"""API keys and the file that stores them."""

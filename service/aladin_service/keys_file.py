@@ -1,0 +1,184 @@
+"""The file of API keys: read completely or not at all, replaced atomically."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import stat
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from aladin_network.errors import ConfigError
+from aladin_network.files import atomic_file
+from aladin_service.api_key import ApiKey, Scope, digest, new_secret
+
+_OWNER_ONLY = 0o600
+# The name can be written to a log line without escaping.
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class _StoredKey(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(pattern=f"^{_NAME.pattern}$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    scopes: list[Scope] = Field(min_length=1)
+    requests_per_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+    burst: Annotated[int, Field(ge=1)] | None
+    created: str
+
+    @model_validator(mode="after")
+    def _rate_and_burst(self) -> _StoredKey:
+        if (self.requests_per_s is None) != (self.burst is None):
+            raise ValueError("expected requests_per_s and burst, or neither")
+        return self
+
+    def known(self) -> ApiKey:
+        """Return the key as the service knows it."""
+        return ApiKey(
+            name=self.name,
+            sha256=self.sha256,
+            scopes=frozenset(self.scopes),
+            requests_per_s=self.requests_per_s,
+            burst=self.burst,
+            created=self.created,
+        )
+
+
+class _StoredKeys(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    schema_version: Literal[1]
+    keys: list[_StoredKey]
+
+    @model_validator(mode="after")
+    def _unique(self) -> _StoredKeys:
+        for what in ("name", "sha256"):
+            values = [getattr(key, what) for key in self.keys]
+            if len(set(values)) < len(values):
+                raise ValueError(f"two keys have the same {what}")
+        return self
+
+
+def read_keys(file: Path) -> tuple[ApiKey, ...]:
+    """Read a file of keys.
+
+    Raises:
+        ConfigError: If the file is missing, cannot be read, or is not a valid keys file.
+    """
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot read the keys: {error.strerror}") from None
+    try:
+        stored = _StoredKeys.model_validate_json(data)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise ConfigError(
+            f"{file}: not a valid key file: {f'{where}: ' if where else ''}{fault['msg']}"
+        ) from None
+    return tuple(key.known() for key in stored.keys)
+
+
+def add_key(
+    file: Path,
+    name: str,
+    scopes: Sequence[Scope],
+    *,
+    requests_per_s: float | None = None,
+    burst: int | None = None,
+) -> str:
+    """Add a key to a file, which is created if it does not exist.
+
+    Args:
+        file: File of keys.
+        name: Name of the new key.
+        scopes: Operations permitted to the user of the key.
+        requests_per_s: Requests per second permitted in the long run, above 0, or None for no
+            limit.
+        burst: Number of requests that may come at once, at least 1, or None if there is no rate.
+
+    Returns:
+        The secret key. The file stores only its digest, so it cannot be shown again.
+
+    Raises:
+        ConfigError: If the name is taken or invalid, or the file is not a key file.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"expected a name of up to 64 characters (A-Z a-z 0-9 . _ -), got {name!r}"
+        )
+    secret = new_secret()
+    key = ApiKey(
+        name=name,
+        sha256=digest(secret),
+        scopes=frozenset(scopes),
+        requests_per_s=requests_per_s,
+        burst=burst,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    with _only_writer(file):
+        keys = read_keys(file) if file.exists() else ()
+        if any(each.name == name for each in keys):
+            raise ConfigError(f"{file}: the key {name!r} already exists")
+        _write_keys(file, (*keys, key))
+    return secret
+
+
+def remove_key(file: Path, name: str) -> None:
+    """Remove a key from a file.
+
+    Raises:
+        ConfigError: If the key does not exist, or the file is not a valid keys file.
+    """
+    with _only_writer(file):
+        keys = read_keys(file)
+        left = tuple(key for key in keys if key.name != name)
+        if len(left) == len(keys):
+            known = ", ".join(key.name for key in keys) or "none"
+            raise ConfigError(f"{file}: no key {name!r}; existing keys: {known}")
+        _write_keys(file, left)
+
+
+@contextmanager
+def _only_writer(file: Path) -> Generator[None]:
+    """Serialize writers: of two that read and replace at once, one would undo the other."""
+    try:
+        # The file itself is replaced, so the lock has to be a different file.
+        descriptor = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot write the keys: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot write the keys: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _write_keys(file: Path, keys: Sequence[ApiKey]) -> None:
+    stored = {
+        "schema_version": 1,
+        "keys": [asdict(key) | {"scopes": sorted(key.scopes)} for key in keys],
+    }
+    text = json.dumps(stored, indent=2) + "\n"
+    before = file.stat() if file.exists() else None
+    with atomic_file(file) as partial:
+        partial.touch(mode=_OWNER_ONLY)
+        partial.write_text(text, encoding="utf-8")
+        if before is not None:
+            # The file may have been made readable to the service's group.
+            with contextlib.suppress(PermissionError):
+                os.chown(partial, -1, before.st_gid)
+            partial.chmod(stat.S_IMODE(before.st_mode))

@@ -1,0 +1,350 @@
+"""The live index: opens the published generation, and replaces it while requests run."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from aladin_index.devices.search_device import SearchDevice
+from aladin_index.encode.item_changer import ItemChanger
+from aladin_index.encode.item_encoders import ImageReader
+from aladin_index.format.layout import generation_folder
+from aladin_index.search.backend import SearchBackend
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.checkpoint import Checkpoint
+from aladin_network.detectors.base import Detector
+from aladin_network.errors import (
+    AladinError,
+    EngineUnavailableError,
+    GenerationRefusedError,
+    IndexCorruptError,
+    IndexMismatchError,
+    IndexNotReadyError,
+)
+from aladin_network.photos.files import PhotosRoot
+from aladin_service.settings import QueryLimits
+from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
+from aladin_service.work.sources import EngineAccess, IndexSource, find_source, holds_index
+
+_LOG = logging.getLogger(__name__)
+
+# Whether the vector database that stores an index responds.
+EngineStatus = Literal["up", "unavailable"]
+
+# A refused generation is retried, because the cause may have been temporary: too little memory, no
+# file descriptors, files that were still being copied. The interval doubles with each attempt.
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
+
+
+class LiveState(NamedTuple):
+    """State of the live index.
+
+    Attributes:
+        generation: Generation that answers requests, or None if there is none.
+        refused_generation: Number of the published generation if it was refused, or None if it was
+            not or has no known number.
+        refused: Reason why the published generation was refused, or None if it was not.
+        engine: Whether the vector database responds, or None if the index is stored in files or
+            there is no index yet.
+    """
+
+    generation: int | None
+    refused_generation: int | None = None
+    refused: str | None = None
+    engine: EngineStatus | None = None
+
+
+class LiveIndex:
+    """Opens the live generation of an index folder, and each later one while requests run.
+
+    A new generation is validated before it serves requests. If it is invalid, it is refused and
+    the previous one stays live; changes are rejected meanwhile, because they would be lost once the
+    generation is repaired.
+
+    A search keeps the `TwoStageSearcher` with which it began; its index is closed when
+    nothing refers to it any more. An `IndexSource` hides whether the index is stored in files or in
+    a vector database.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        limits: QueryLimits,
+        device: SearchDevice | None = None,
+        *,
+        warm: bool = False,
+        fallback: int | None = None,
+        detector: Detector | None = None,
+        access: EngineAccess | None = None,
+        crashing: Refusals | None = None,
+        on_attempt: OnAttempt = lambda _: None,
+        photos_root: PhotosRoot | None = None,
+    ) -> None:
+        """Create a live index without opening anything.
+
+        Args:
+            path: Index folder; may be empty or missing.
+            limits: Limits on a query.
+            device: Device of the network and of the searches, or None for the CPU.
+            warm: Whether to read the files of each generation into memory when it is opened.
+            fallback: Generation to serve if the live one is refused, or None.
+            detector: Finds the regions of added photos, for models that read regions.
+            access: Access to the vector database, or None for the default options.
+            crashing: Generations that are refused without being opened, because they crashed other
+                processes, with the reason for each.
+            on_attempt: Called with a generation before it is opened, and with None afterwards.
+            photos_root: Folder outside of which no photo is served, or None.
+        """
+        self.path = path
+        self._device = device
+        self._warm = warm
+        self._limits = limits
+        self._fallback = fallback
+        self._detector = detector
+        self._access = access or EngineAccess()
+        self._crashing = crashing or {}
+        self._on_attempt = on_attempt
+        self.photos_root = photos_root
+        self._source: IndexSource | None = None
+        self._searcher: TwoStageSearcher | None = None
+        self._changer: ItemChanger | None = None
+        self._checkpoint: Checkpoint | None = None
+        self._close_index: weakref.finalize[[], TwoStageSearcher] | None = None
+        self._place: Hashable = None  # of the open index
+        self._seen: Hashable | None = None
+        self._refused: LiveState | None = None
+        self._retry_at_s = self._retry_s = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether there is nothing to open; costs at most one look-up of a file."""
+        published = self._published()
+        if published is None:
+            return True
+        if published != self._seen:
+            return False
+        return self._refused is None or time.monotonic() < self._retry_at_s
+
+    @property
+    def state(self) -> LiveState:
+        """The served generation, the refused generation, and the status of the database."""
+        searcher, refused, source = self._searcher, self._refused, self._source
+        generation = None if searcher is None else searcher.index.generation
+        status: EngineStatus | None = None
+        if source is not None and source.polls:
+            status = "up" if source.unavailable() is None else "unavailable"
+        if refused is None:
+            return LiveState(generation, engine=status)
+        return refused._replace(generation=generation, engine=status)
+
+    def open(self) -> None:
+        """Open the live generation, unless it is open; blocks.
+
+        If it is invalid, the generation that is open stays in use.
+
+        Raises:
+            IndexNotReadyError: If no generation is published.
+            EngineUnavailableError: If the vector database does not respond.
+            SearchIndexError: If the generation is damaged or does not match its model.
+            CheckpointError: If its model cannot be loaded.
+            Exception: If any other failure occurs, such as too little memory; the generation is
+                then rejected like a damaged one.
+        """
+        with self._lock:
+            if self.is_current and self._seen is not None:
+                return
+            before, published = self._seen, self._published()
+            if published != before:
+                self._retry_s = _FIRST_RETRY_S
+            # Set before the attempt: meanwhile other requests use the generation that is open.
+            self._retry_at_s = time.monotonic() + self._retry_s
+            self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
+            try:
+                source = self._find_source()
+                published = source.published()
+                self._activate(self._open_index(source), source)
+                self._refused = None
+            except EngineUnavailableError:
+                published = before  # the published generation is unknown
+                raise
+            except IndexNotReadyError:
+                raise
+            except Exception as error:
+                self._refuse(error)
+                raise
+            finally:
+                # Not earlier: requests that arrive now have to wait for what is being opened.
+                self._seen = published
+
+    def refresh(self) -> None:
+        """Open a generation that was published since; concurrent requests wait for it.
+
+        They would otherwise miss items that were added to the new generation and acknowledged. A
+        generation in a vector database is opened in the background, because remote calls may take
+        long.
+        """
+        if self._source is not None and self._source.polls:
+            return
+        if not self.is_current:
+            self.try_to_open()
+
+    def retry_crashing(self) -> None:
+        """Retry generations that were refused because they crashed other processes."""
+        self._crashing = {}
+        self._retry_at_s = 0.0
+
+    def close(self) -> None:
+        """Close the index; no query may run any more."""
+        source = self._source
+        if source is not None:
+            source.close()  # first, because its thread may be opening a generation
+        with self._lock:
+            if self._changer is not None:
+                self._changer.close()
+            if self._close_index is not None:
+                self._close_index()
+            self._searcher = self._changer = self._checkpoint = self._close_index = None
+            self._source = self._seen = self._refused = None
+
+    def try_to_open(self) -> None:
+        """Open the live generation if it is valid; log the reason if it is refused."""
+        before = self._refused
+        try:
+            self.open()
+        except (IndexNotReadyError, EngineUnavailableError):
+            pass
+        except Exception as error:
+            if before is None or before.refused != _reason(error):
+                # The traceback helps with unexpected errors only.
+                trace = None if isinstance(error, AladinError) else error
+                _LOG.error(
+                    "cannot open the index at %s: %s",
+                    *(self.path, _reason(error)),
+                    exc_info=trace,
+                )
+
+    def searcher(self) -> TwoStageSearcher:
+        """Return the current searcher; its index stays open while it is referenced.
+
+        Raises:
+            IndexNotReadyError: If no index is open.
+            EngineUnavailableError: If the vector database does not respond.
+        """
+        if self._source is not None and self._source.polls:
+            self._check_database(self._source)
+        if self._searcher is None:
+            raise self._not_ready()
+        return self._searcher
+
+    def changer(self) -> ItemChanger:
+        """Return the object that adds and removes items.
+
+        Raises:
+            IndexNotReadyError: If no index is open.
+            EngineUnavailableError: If the vector database does not respond.
+            GenerationRefusedError: If the published generation is not the one that answers.
+        """
+        if self._source is not None and self._source.polls:
+            self._check_database(self._source)
+        if self._changer is None:
+            raise self._not_ready()
+        if self._refused is not None:
+            raise GenerationRefusedError
+        return self._changer
+
+    def _check_database(self, source: IndexSource) -> None:
+        """Fail at once instead of letting a request wait for the vector database."""
+        unavailable = source.unavailable()
+        if unavailable is not None:
+            raise unavailable
+
+    def _not_ready(self) -> IndexNotReadyError:
+        if self._refused is None:
+            return IndexNotReadyError("no index is live yet")
+        return IndexNotReadyError("the live generation of the index is damaged")
+
+    def _published(self) -> Hashable | None:
+        if self._source is not None:
+            return self._source.published()
+        return "not opened yet" if holds_index(self.path) else None
+
+    def _find_source(self) -> IndexSource:
+        """Return the source of the generations; its kind never changes once it is known."""
+        if self._source is None:
+            source = find_source(self.path, self._access, self._device, warm=self._warm)
+            self._source = source
+        self._source.start(self.try_to_open)
+        return self._source
+
+    def _refuse(self, error: Exception) -> None:
+        source = self._source
+        self._refused = LiveState(
+            None, None if source is None else source.live_number(), _reason(error)
+        )
+        if self._searcher is None and self._fallback is not None and source is not None:
+            try:
+                self._activate(self._open_index(source, self._fallback), source)
+            except Exception as other:
+                reason = _reason(other)
+                _LOG.error("cannot open the fallback generation %d: %s", self._fallback, reason)
+
+    def _activate(self, index: SearchBackend, source: IndexSource) -> None:
+        """Answer new requests from an index."""
+        # A copy of the same generation at another place may have other changes.
+        is_same = self._searcher is not None and index.manifest == self._searcher.index.manifest
+        if is_same and index.place == self._place:
+            index.close()
+            return
+        replaces = self._searcher is not None
+        self._searcher = TwoStageSearcher(index)
+        self._close_index = weakref.finalize(self._searcher, index.close)
+        self._place = index.place
+        if self._changer is None or self._checkpoint is not index.checkpoint:
+            if self._changer is not None:
+                self._changer.close()
+            writer = source.writer(index.manifest.model.id)
+            limits = self._limits
+            images = ImageReader(
+                limits.image,
+                memory=limits.memory,
+                regions=limits.regions,
+                detector=self._detector,
+                exif=limits.exif,
+            )
+            self._changer = ItemChanger(writer, images, limits.metadata, limits.max_text_chars)
+        self._checkpoint = index.checkpoint
+        if replaces:
+            _LOG.info("generation %d is live", index.generation)
+
+    def _open_index(self, source: IndexSource, generation: int | None = None) -> SearchBackend:
+        number = source.live_number() if generation is None else generation
+        attempt = None if number is None else Attempt(source.published(), number)
+        if attempt is not None and attempt in self._crashing:
+            folder = generation_folder(self.path, attempt.generation)
+            raise IndexCorruptError(folder, self._crashing[attempt])
+        self._on_attempt(attempt)
+        try:
+            return self._open_without_report(source, generation)
+        finally:
+            self._on_attempt(None)
+
+    def _open_without_report(self, source: IndexSource, generation: int | None) -> SearchBackend:
+        if self._checkpoint is not None:
+            try:
+                return source.open(self._checkpoint, generation)
+            except IndexMismatchError:  # the folder was replaced by another index
+                pass
+        return source.open(generation=generation)
+
+
+def _reason(error: Exception) -> str:
+    """Describe why a generation is refused; unexpected errors include their class."""
+    if isinstance(error, AladinError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from aladin_index.ann.ann_index import AnnIndex, build_ann
+from aladin_index.ann.first_stage import exact_scores, exact_search, retrieve
+from aladin_index.items.selection import Selection
+from aladin_network.types import NullProgress
+
+
+def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
+    generator = torch.Generator().manual_seed(seed)
+    return F.normalize(torch.randn(count, dim, generator=generator), dim=1).numpy()
+
+
+VECTORS = unit_vectors(1500, 16)
+# Every vector three times: equal scores are the rule.
+REPEATED = np.tile(unit_vectors(200, 16), (3, 1))
+QUERIES = unit_vectors(15, 16, seed=1)
+
+
+def test_scores_are_the_inner_products() -> None:
+    rows = np.array([7, 3, 1499, 3], dtype=np.int64)
+    np.testing.assert_allclose(
+        exact_scores(VECTORS, QUERIES[0], rows), VECTORS[rows] @ QUERIES[0], rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("factory", "width", "oversample"),
+    [("Flat", None, 1.0), ("IVF8,Flat", 8, 1.0), ("IVF8,PQ16x4fs", 8, 6.0), ("SQ8", None, 3.0)],
+)
+@pytest.mark.parametrize("vectors", [VECTORS, REPEATED])
+def test_the_order_is_that_of_exact_search(
+    factory: str, width: int | None, oversample: float, vectors: np.ndarray
+) -> None:
+    ann = AnnIndex(build_ann(factory, vectors, NullProgress()), width, oversample)
+    for query in QUERIES:
+        rows, scores = retrieve(ann, vectors, query, 30)
+        expected, true_scores = exact_search(vectors, query, 30)
+        assert len(rows) == len(scores) == 30
+        np.testing.assert_allclose(scores, vectors[rows] @ query, rtol=1e-5)
+        assert (np.diff(scores) <= 0).all()
+        same = scores[1:] == scores[:-1]
+        assert (np.diff(rows)[same] > 0).all()
+        # Each third row of three equal ones may be another: which is found, nobody promises.
+        np.testing.assert_array_equal(rows % 200, expected % 200) if vectors is REPEATED else (
+            np.testing.assert_array_equal(rows, expected)
+        )
+        np.testing.assert_allclose(scores, true_scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("factory", ["IVF8,Flat", "IVF8,PQ16x4fs"])
+def test_a_search_that_finds_too_few_is_made_up_for(factory: str) -> None:
+    ann = AnnIndex(build_ann(factory, VECTORS, NullProgress()), 1, 2.0)
+    allowed = Selection(np.arange(1500) % 2 == 0)
+    for query in QUERIES:
+        assert len(ann.search(query, 700)) < 700
+        for selection in (None, allowed):
+            rows, _ = retrieve(ann, VECTORS, query, 700, selection)
+            np.testing.assert_array_equal(rows, exact_search(VECTORS, query, 700, selection)[0])

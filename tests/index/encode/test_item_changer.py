@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from aladin_index.build.builder import build_index
+from aladin_index.changes import writable
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.item_changer import AddSettings, add_items, check_new
+from aladin_index.encode.source_items import ImageItem, TextItem, check_item
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import BuildSettings, MetadataLimits
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.errors import DuplicateItemError, InputError
+from aladin_network.types import NullProgress
+from tests.index.searching import run_search
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
+    return load_checkpoint(tiny_checkpoint)
+
+
+@pytest.fixture
+def half(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    checkpoint: Checkpoint,
+    images: list[ImageItem],
+    texts: list[TextItem],
+) -> Iterator[SearchIndex]:
+    """An index of the first half of the photos and texts."""
+    build_index(tiny_checkpoint, tmp_path / "index", images[:12], texts[:8])
+    with open_index(tmp_path / "index", checkpoint=checkpoint) as index:
+        yield index
+
+
+@pytest.fixture
+def writer(half: SearchIndex) -> Iterator[ChangesWriter]:
+    with closing(ChangesWriter(half.path, half.checkpoint.model_id)) as opened:
+        yield opened
+
+
+class Recorder(NullProgress):
+    """Counts what was reported."""
+
+    def __init__(self) -> None:
+        self.advanced = 0
+
+    def advance(self, count: int = 1) -> None:
+        self.advanced += count
+
+
+def test_half_built_and_half_added_is_as_good_as_built(
+    half: SearchIndex,
+    writer: ChangesWriter,
+    search_index: SearchIndex,
+    images: list[ImageItem],
+    texts: list[TextItem],
+) -> None:
+    """The index that `searcher` searches was built of all in one go."""
+    model, settings = half.checkpoint.model, AddSettings(batch_size=4)
+    progress = Recorder()
+    counts = add_items(writer, model, "images", images[12:], settings, progress)
+    assert (counts.added, counts.replaced, counts.skipped, counts.left_out) == (11, 0, 0, [])
+    assert progress.advanced == 11
+    assert add_items(writer, model, "texts", iter(texts[8:]), settings).added == 8
+    one, other = TwoStageSearcher(half), TwoStageSearcher(search_index)
+    for item_id in ("text 3", "text 12", "photo 2", "photo 20"):
+        encoding, modality = other.stored_query(item_id)[:2]
+        added, _ = one.stored_query(item_id)[:2]
+        torch.testing.assert_close(added.embedding, encoding.embedding, atol=1e-5, rtol=0)
+        for target in ("images", "texts"):
+            hits = [
+                run_search(
+                    searcher,
+                    encoding,
+                    modality,
+                    target,
+                    k=99,
+                    explain=True,
+                    text=other.find_item(item_id)[0].text,
+                    size_px=(40, 30),
+                ).hits
+                for searcher in (one, other)
+            ]
+            assert [hit.id for hit in hits[0]] == [hit.id for hit in hits[1]]
+            for left, right in zip(*hits, strict=True):
+                assert left.score == pytest.approx(right.score, abs=2e-3)
+                assert (left.uri, left.text, left.metadata) == (
+                    right.uri,
+                    right.text,
+                    right.metadata,
+                )
+                if left.evidence is not None:
+                    assert [entry.token for entry in left.evidence] == [
+                        entry.token for entry in right.evidence
+                    ]
+
+
+def test_what_was_cut_short_is_gone_on_with(
+    half: SearchIndex, writer: ChangesWriter, images: list[ImageItem]
+) -> None:
+    model = half.checkpoint.model
+
+    def cut() -> Iterator[ImageItem]:
+        yield from images[12:20]
+        raise InputError("the source is broken here")
+
+    with pytest.raises(InputError, match="broken here"):
+        add_items(writer, model, "images", cut(), AddSettings(batch_size=1))
+    done = half.side("images").count
+    assert 12 < done < 20  # what was being read ahead is not there
+    settings = AddSettings(batch_size=3, on_duplicate="skip")
+    counts = add_items(writer, model, "images", images[10:], settings)
+    assert (counts.added, counts.skipped) == (23 - done, done - 10)
+    assert half.side("images").count == 23
+
+
+def test_ids_that_repeat_in_a_source(
+    half: SearchIndex, writer: ChangesWriter, texts: list[TextItem]
+) -> None:
+    model = half.checkpoint.model
+    twice = [texts[9], replace(texts[9], text="star"), replace(texts[0], text="green grass")]
+    for mode, expected in (("skip", (1, 0, 2)), ("replace", (0, 3, 0))):
+        counts = add_items(writer, model, "texts", twice, AddSettings(on_duplicate=mode))
+        assert (counts.added, counts.replaced, counts.skipped) == expected
+    items = half.side("texts").items
+    assert [items.by_id(item_id).text for item_id in ("text 9", "text 0")] == [
+        "star",
+        "green grass",
+    ]
+
+
+def test_photos_that_cannot_be_used_are_left_out(
+    half: SearchIndex, writer: ChangesWriter, images: list[ImageItem], tmp_path: Path
+) -> None:
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    bad = [replace(images[12], id=f"bad {n}", path=tmp_path / "bad.png") for n in range(3)]
+    mixed = [bad[0], images[13], bad[1], bad[2], images[14]]
+    settings = AddSettings(batch_size=2)
+    counts = add_items(writer, half.checkpoint.model, "images", mixed, settings)
+    assert counts.added == 2
+    assert [entry.id for entry in counts.left_out] == ["bad 0", "bad 1", "bad 2"]
+    added = half.side("images").items.by_id("photo 14")
+    assert (added.row, added.path) == (13, str(images[14].path))
+    np.testing.assert_allclose(
+        np.linalg.norm(half.side("images").embedding(13).numpy()), 1, atol=1e-5
+    )
+
+
+def test_all_ids_are_looked_at_before_the_first_is_added(
+    half: SearchIndex, writer: ChangesWriter, images: list[ImageItem]
+) -> None:
+    check_new(writer, "images", images[12:])
+    with pytest.raises(DuplicateItemError, match="'photo 11'"):
+        check_new(writer, "images", images[11:])
+    with pytest.raises(InputError, match="id 'photo 12' comes twice"):
+        check_new(writer, "images", [images[12], images[12]])
+    assert half.side("images").changes is None
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (TextItem(id="", text="a"), "texts: expected an id, got an empty text"),
+        (TextItem(id="a\nb", text="a"), r"expected an id without control characters, got 'a\\nb'"),
+        (TextItem(id="a\x7f", text="a"), r"without control characters, got 'a\\x7f'"),
+        (TextItem(id="a", text="\ud800"), "item 'a' cannot be stored"),
+        (TextItem(id="a", text="a", metadata={"n": float("nan")}), "item 'a' cannot be stored"),
+        (TextItem(id="a", text="a", metadata={"n": {1, 2}}), "item 'a' cannot be stored"),
+        (
+            TextItem(id="a", text="a", metadata={"n": "x" * 65_536}),
+            "texts: item 'a': metadata: expected at most 65536 bytes of JSON, got 65545",
+        ),
+    ],
+)
+def test_what_no_index_can_hold_is_refused(item: TextItem, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_item(item, "texts")
+
+
+def test_large_metadata_is_refused_before_anything_is_added(
+    half: SearchIndex, writer: ChangesWriter, images: list[ImageItem]
+) -> None:
+    large = replace(images[14], metadata={"notes": "x" * 100})
+    limits = MetadataLimits(max_bytes=99)
+    with pytest.raises(InputError, match=f"images: item {large.id!r}: metadata: expected at most"):
+        check_new(writer, "images", [images[13], large], limits)
+    settings = AddSettings(batch_size=2, metadata=limits)
+    model = half.checkpoint.model
+    with pytest.raises(InputError, match=f"images: item {large.id!r}: metadata: expected at most"):
+        add_items(writer, model, "images", [images[13], large], settings)
+    assert not writer.known("images", [images[13].id, large.id])
+    longer = AddSettings(metadata=MetadataLimits(max_bytes=113))
+    assert add_items(writer, model, "images", [large], longer).added == 1
+
+
+def test_an_index_of_named_fields_takes_any_number_of_others(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    checkpoint: Checkpoint,
+    texts: list[TextItem],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = BuildSettings(filter_fields=("year",))
+    build_index(tiny_checkpoint, tmp_path / "index", None, texts[:8], settings)
+    monkeypatch.setattr(writable, "MAX_FILTER_FIELDS", 1)
+    item = TextItem(id="new", text="a dog", metadata={"a": 1, "b": 2, "year": 3})
+    with closing(ChangesWriter(tmp_path / "index", checkpoint.model_id)) as opened:
+        assert add_items(opened, checkpoint.model, "texts", [item], AddSettings()).added == 1

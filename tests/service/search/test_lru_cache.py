@@ -1,0 +1,79 @@
+"""A cache that never outgrows its limit: what gives way, and what is counted."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from aladin_service.search.lru_cache import LruCache
+
+
+class Texts(LruCache[str, str]):
+    """Texts, of which each character takes a byte."""
+
+    def entry_bytes(self, key: str, entry: str) -> int:
+        return len(key) + len(entry)
+
+
+def test_what_was_not_asked_for_the_longest_gives_way() -> None:
+    cache = Texts(30)
+    for name in "abc":
+        cache.put(name, name * 9)
+    assert cache.get("a") == "a" * 9
+    cache.put("d", "d" * 9)
+    assert [name for name in "abcd" if cache.get(name) is not None] == ["a", "c", "d"]
+    cache.put("e", "e" * 19)  # as large as two
+    assert [name for name in "acde" if cache.get(name) is not None] == ["d", "e"]
+
+
+def test_the_bytes_have_a_bound_and_are_those_of_the_entries() -> None:
+    cache = Texts(500)
+    for number in range(1000):
+        cache.put(str(number % 300), "." * (1 + number % 40))
+        assert cache.size_bytes <= 500
+    assert cache.size_bytes > 400
+    lone = Texts(500)
+    for length in (30, 2, 5):  # under one key, the last that was put stays
+        lone.put("a", "." * length)
+    assert lone.size_bytes == 1 + 5
+
+
+def test_what_is_larger_than_all_is_not_kept_and_harms_no_other() -> None:
+    cache = Texts(10)
+    cache.put("a", "." * 9)
+    cache.put("b", "." * 10)
+    assert cache.get("a") is not None
+    assert cache.get("b") is None
+
+
+@pytest.mark.parametrize(("max_bytes", "is_on"), [(0, False), (1, True)])
+def test_without_bytes_nothing_is_kept(max_bytes: int, is_on: bool) -> None:
+    cache = Texts(max_bytes)
+    cache.put("a", "a")
+    assert cache.get("a") is None
+    assert cache.is_on is is_on
+    assert cache.size_bytes == 0
+
+
+def test_threads_may_use_it_at_the_same_time() -> None:
+    cache = Texts(100)
+    wrong: list[str] = []
+
+    def use(seed: int) -> None:
+        for number in range(1000):
+            value = str((number * seed) % 30)
+            cache.put(value, 9 * value)
+            found = cache.get(value)
+            if found is not None and found != 9 * value:
+                wrong.append(found)
+
+    threads = [threading.Thread(target=use, args=(seed,)) for seed in (1, 7, 11, 13)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    kept = {value: cache.get(value) for value in map(str, range(30))}
+    sizes = [cache.entry_bytes(value, entry) for value, entry in kept.items() if entry is not None]
+    assert 0 < sum(sizes) == cache.size_bytes <= 100

@@ -1,0 +1,61 @@
+"""From data files to items, one by one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_network.errors import DataError
+from aladin_service.item_sources import image_items, text_items
+
+
+def write(folder: Path, *lines: object) -> Path:
+    file = folder / "data.jsonl"
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    file.write_text("\n".join(texts), encoding="utf-8")
+    return file
+
+
+def test_items_of_photos_and_of_their_captions(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        {"image": "a.png", "captions": ["one", "two"], "id": "A", "metadata": {"n": 1}},
+        {"image": "b.png"},
+    )
+    assert list(image_items(file, None)) == [
+        ImageItem(id="A", path=tmp_path / "a.png", uri="a.png", text="one", metadata={"n": 1}),
+        ImageItem(id="b.png", path=tmp_path / "b.png", uri="b.png"),
+    ]
+    assert list(text_items(file, None)) == [
+        TextItem(id="A#0", text="one", metadata={"n": 1}, image_id="A"),
+        TextItem(id="A#1", text="two", metadata={"n": 1}, image_id="A"),
+    ]
+
+
+def test_one_split(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        {"image": "a.png", "captions": ["one"], "split": "train"},
+        {"image": "b.png", "captions": ["two"], "split": "val"},
+    )
+    assert [item.id for item in image_items(file, "val")] == ["b.png"]
+    assert [item.id for item in text_items(file, "val")] == ["b.png#0"]
+
+
+def test_items_come_before_the_source_is_read_to_its_end(tmp_path: Path) -> None:
+    file = write(tmp_path, {"image": "a.png", "captions": ["one"]}, "broken")
+    images, texts = image_items(file, None), text_items(file, None)
+    assert next(images).id == "a.png"
+    assert next(texts).id == "a.png#0"
+    for items in (images, texts):
+        with pytest.raises(DataError, match=r"data\.jsonl:2: not JSON"):
+            next(items)
+
+
+def test_a_source_that_does_not_exist_is_refused_at_once(tmp_path: Path) -> None:
+    for items in (image_items, text_items):
+        with pytest.raises(DataError, match="no such file or folder"):
+            items(tmp_path / "none.jsonl", None)
