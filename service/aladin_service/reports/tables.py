@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 from aladin_index.search.results import Evidence, SearchAnswer, SearchHit
-from aladin_network.conversion.tensors import ConversionReport
-from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
+
+# For annotations only: `aladin search --url` prints its hits without importing torch.
+if TYPE_CHECKING:
+    from aladin_network.conversion.tensors import ConversionReport
+    from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
 
 _REASONS = {
     "weak_calibration": "the index's calibration hardly tells queries that have a match from those "
