@@ -104,9 +104,9 @@ class ServiceSettings(BaseSettings):
         max_bodies_bytes: Maximum total size of the bodies of all unanswered requests; further ones
             are rejected with 429. Processing takes a multiple of this memory.
         max_image_bytes: Maximum size of an uploaded photo.
-        max_image_pixels: Maximum number of pixels of an uploaded photo, read from its header
-            before decoding.
-        max_image_side_px: Maximum width or height of an uploaded photo.
+        max_image_pixels: Maximum number of pixels of a decoded photo, computed from its header
+            before decoding; a JPEG with more is decoded at a reduced size.
+        max_image_side_px: Maximum width or height of a decoded photo.
         max_regions_bytes: Maximum size of the uploaded regions of a photo (an npz file), both
             compressed and decompressed.
         max_regions: Maximum number of uploaded regions of a photo; the network uses its own
