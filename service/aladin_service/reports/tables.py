@@ -148,7 +148,7 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
     """
     names = " or ".join(repr(name) for name in answer.unknown_fields)
     if names and not answer.hits:
-        yield f"no item has a field {names} to filter or sort by"
+        yield f"no item has a field {names} to {'filter' if filtered else 'sort'} by"
         return
     if filtered and not answer.hits and answer.match_probability is None:
         yield "nothing passes the filter"
