@@ -21,7 +21,7 @@ from aladin_index.search.backend import (
     SecondStageQuery,
 )
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.results import SearchHit
+from aladin_index.search.results import SearchAnswer
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import AladinError
 from aladin_network.scoring.fusion import DirectionFusion
@@ -214,22 +214,17 @@ def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: b
 
 
 def unknown_fields(
-    index: SearchBackend, search: ValidSearch, found: Found, hits: Sequence[SearchHit]
+    index: SearchBackend, search: ValidSearch, names: Sequence[str] = ()
 ) -> list[str]:
-    """Return the fields of a filter or of `sort` that have no comparable value in any item.
+    """Return the fields that have no comparable value in any item, in their order.
 
     Args:
         index: Searched index.
         search: Search whose filter no item passed, or whose hits are sorted.
-        found: Result of its first stage.
-        hits: Hits of the page.
+        names: Fields to look up; without any, those of the filter.
     """
-    names: list[str] = []
-    if search.filter is not None and found.is_empty:
-        names += [test.field for test in leaves(search.filter)]
-    field = search.options.sort_field
-    if field is not None and not any(any(field_scalars(hit.metadata.get(field))) for hit in hits):
-        names.insert(0, field)
+    if not names and search.filter is not None:
+        names = [test.field for test in leaves(search.filter)]
     unknown: list[str] = []
     with suppress(AladinError):  # the search is answered even if an engine rejects this
         for name in list(dict.fromkeys(names))[:_MAX_FIELDS]:
@@ -237,3 +232,20 @@ def unknown_fields(
             if len(collection.order(search.embedding, 1, 1).rows) == 0:
                 unknown.append(name)
     return unknown
+
+
+def sort_hits(index: SearchBackend, search: ValidSearch, answer: SearchAnswer) -> SearchAnswer:
+    """Order the hits by the field of `sort`, or name it if no item has a value there.
+
+    Args:
+        index: Searched index.
+        search: Search with a field to sort by.
+        answer: Its answer, best hits first.
+    """
+    options, unknown = search.options, answer.unknown_fields
+    field = options.sort_field or ""
+    if not any(any(field_scalars(hit.metadata.get(field))) for hit in answer.hits):
+        unknown = [*unknown_fields(index, search, [field]), *unknown]
+    return answer.model_copy(
+        update={"hits": options.in_order(answer.hits), "unknown_fields": unknown}
+    )
