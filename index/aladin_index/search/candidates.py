@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.items.filters import Exists, Filter, field_scalars, leaves
+from aladin_index.items.filters import Exists, Filter, leaves
 from aladin_index.search.backend import (
     Collection,
     EncodedQuery,
@@ -21,7 +21,6 @@ from aladin_index.search.backend import (
     SecondStageQuery,
 )
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.results import SearchAnswer
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import AladinError
 from aladin_network.scoring.fusion import DirectionFusion
@@ -232,20 +231,3 @@ def unknown_fields(
             if len(collection.order(search.embedding, 1, 1).rows) == 0:
                 unknown.append(name)
     return unknown
-
-
-def sort_hits(index: SearchBackend, search: ValidSearch, answer: SearchAnswer) -> SearchAnswer:
-    """Order the hits by the field of `sort`, or name it if no item has a value there.
-
-    Args:
-        index: Searched index.
-        search: Search with a field to sort by.
-        answer: Its answer, best hits first.
-    """
-    options, unknown = search.options, answer.unknown_fields
-    field = options.sort_field or ""
-    if not any(any(field_scalars(hit.metadata.get(field))) for hit in answer.hits):
-        unknown = [*unknown_fields(index, search, [field]), *unknown]
-    return answer.model_copy(
-        update={"hits": options.in_order(answer.hits), "unknown_fields": unknown}
-    )

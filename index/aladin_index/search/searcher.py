@@ -12,17 +12,10 @@ from numpy.typing import NDArray
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
-from aladin_index.search.candidates import (
-    Found,
-    Ranking,
-    ValidSearch,
-    retrieve,
-    sort_hits,
-    unknown_fields,
-)
+from aladin_index.search.candidates import Found, Ranking, ValidSearch, retrieve, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank
+from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
 from aladin_index.search.results import Evidence, SearchAnswer
 from aladin_network.calibration.calibration import Calibration, Unreliable
 from aladin_network.calibration.features import CandidateScores
