@@ -16,7 +16,7 @@ demo: $(VENV)/.installed-cpu ## train, index and serve the demo on http://127.0.
 	$(BIN)/aladin demo $(if $(filter 0,$(SERVE)),--no-serve)
 
 test: $(VENV)/.installed-dev ## run the default tests: no network, no weights, no GPU
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; skipped where there is none
 	$(BIN)/python -m pytest -m browser tests/browser tests/benchmarks/service/test_page.py

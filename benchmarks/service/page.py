@@ -58,7 +58,7 @@ _WATCH_HITS = """
   }));
   const inView = (photo) => {
     const box = photo.getBoundingClientRect();
-    return box.top < innerHeight && box.bottom > 0;
+    return photo.checkVisibility() && box.top < innerHeight && box.bottom > 0;
   };
   const isHit = (node) => node instanceof Element && node.closest("#hits li.hit") !== null;
   new MutationObserver(async (changes) => {

@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, e
 from benchmarks.service.search_page import SearchPage
 
 _SEARCHES = "**/v1/search/**"
+_PHOTOS = "**/v1/images/**"
 # A filter that matches no item.
 _NOTHING = {"aladin-no-such-field": "x"}
 
@@ -59,6 +60,30 @@ def _start(page: SearchPage, asked: Asked) -> None:
     del asked
     page.open()
     expect(page.page.locator("#index-info")).not_to_be_empty()
+    expect(page.listed.first).to_be_visible()
+    page.expect_photos()
+
+
+def _returned(page: SearchPage, asked: Asked) -> None:
+    """The start of a reader who has searched before, with the choices of the filter."""
+    _photos(page, asked)
+    page.page.locator("#words").fill("")
+    page.page.locator("#words").press("Enter")
+    expect(page.page.locator("#history")).to_be_visible()
+    page.page.locator("#filter-toggle").click()
+    expect(page.page.locator("#filter-form")).to_be_visible()
+
+
+def _opened(page: SearchPage, asked: Asked) -> None:
+    _start(page, asked)
+    page.listed.first.locator("button.open").click()
+    expect(page.viewer.locator(".frame img")).to_be_visible()
+
+
+def _photo_gone(page: SearchPage, asked: Asked) -> None:
+    page.page.route(_PHOTOS, refuse(404, "photo_gone"))
+    page.open().find(asked.words)
+    expect(page.hits.first.locator(".lost")).to_be_visible()
 
 
 def _photos(page: SearchPage, asked: Asked) -> None:
@@ -83,15 +108,23 @@ def _evidence_of_text(page: SearchPage, asked: Asked) -> None:
     page.point_at_strongest_word()
 
 
+def _evidence_in_detail(page: SearchPage, asked: Asked) -> None:
+    _photos(page, asked)
+    page.show_details()
+    page.open_evidence(page.hits.first)
+
+
 def _compared(page: SearchPage, asked: Asked) -> None:
     _photos(page, asked)
-    page.page.locator("#compare").check()
+    page.show_details().compare()
+    page.page.locator("#options-toggle").click()
     expect(page.matching_hits.first).to_be_visible()
     page.expect_photos()
 
 
 def _panels(page: SearchPage, asked: Asked) -> None:
     _photos(page, asked)
+    page.show_details()
     page.filter_by({})
     page.page.locator("#options-toggle").click()
     expect(page.page.locator("#options")).to_be_visible()
@@ -181,14 +214,18 @@ def refuse(
 
 STATES: dict[str, PageState] = {
     "start": PageState(_start),
+    "returned": PageState(_returned),
+    "opened": PageState(_opened),
     "photos": PageState(_photos),
     "texts": PageState(_texts),
     "evidence": PageState(_evidence),
+    "evidence-in-detail": PageState(_evidence_in_detail),
     "evidence-of-text": PageState(_evidence_of_text),
     "compared": PageState(_compared),
     "panels": PageState(_panels),
     "no-match": PageState(_no_match),
     "nothing-found": PageState(_nothing_found),
+    "photo-gone": PageState(_photo_gone, ("status of 404",)),
     "photo-refused": PageState(_photo_refused, ("status of 415",)),
     "index": PageState(_index, path="/state"),
     "api": PageState(_api, path="/docs"),

@@ -1,7 +1,6 @@
 """The search page in Chromium, operated as by its users.
 
-Finds and starts the browser, collects its complaints, and is the only module that knows the names
-of the page's elements.
+Collects the browser's complaints, too. No other module knows the names of the page's elements.
 """
 
 from __future__ import annotations
@@ -77,7 +76,8 @@ _SHOWN_IDS = """
 _PHOTOS_ARE_THERE = """
 () => [...document.querySelectorAll(".hit img")].every((photo) => {
   const box = photo.getBoundingClientRect();
-  return box.top > innerHeight || box.bottom < 0 || (photo.complete && photo.naturalWidth > 0);
+  const isSeen = photo.checkVisibility() && box.top < innerHeight && box.bottom > 0;
+  return !isSeen || (photo.complete && photo.naturalWidth > 0);
 })
 """
 
@@ -211,9 +211,19 @@ class SearchPage:
         return self.page.locator("#error")
 
     @property
+    def listed(self) -> Locator:
+        """The items that are shown without a search."""
+        return self.page.locator("#library:not([hidden]) li.hit")
+
+    @property
+    def viewer(self) -> Locator:
+        """The dialog of one item, with why it was found."""
+        return self.page.locator("dialog#viewer")
+
+    @property
     def evidence(self) -> Locator:
-        """The dialog that shows why a hit was found."""
-        return self.page.locator("dialog#evidence")
+        """The words and scores of the open hit."""
+        return self.viewer.locator("#why")
 
     def open(self, fragment: str = "") -> SearchPage:
         """Open the page at the search of `fragment`, the part of the address after #."""
@@ -230,6 +240,16 @@ class SearchPage:
         """Open the page of the API; return when an operation is unfolded."""
         self.page.goto(f"{self.url}/docs#{operation}")
         expect(self.page.locator(f"#{operation}")).to_have_attribute("open", "")
+
+    def show_details(self) -> SearchPage:
+        """Show scores, timings and options."""
+        self.page.locator("#details-toggle:not([aria-pressed=true])").click()
+        return self
+
+    def compare(self) -> None:
+        """Compare the two stages; the details have to be shown."""
+        self.page.locator("#options-toggle[aria-expanded=false]").click()
+        self.page.locator("#compare").check()
 
     def choose_target(self, target: Target) -> None:
         """Choose the collection to search."""
@@ -259,7 +279,7 @@ class SearchPage:
         return answer
 
     def open_evidence(self, hit: Locator) -> None:
-        """Open the evidence of a hit; return when the words are shown."""
+        """Open a hit; return when the words that explain it are shown."""
         hit.locator("button.open").click()
         expect(self.evidence.locator(".word").first).to_be_visible()
 
@@ -272,10 +292,6 @@ class SearchPage:
     @contextmanager
     def answer_shown(self, rerank: bool = True) -> Generator[Answer]:
         """Wait for the answer of a search made inside the block; yields the answer.
-
-            with page.answer_shown() as answer:
-                page.words.press("Enter")
-            answer["hits"]
 
         Args:
             rerank: Wait for the search with both stages; otherwise for the one by matching alone.
@@ -299,13 +315,18 @@ class SearchPage:
         form = self.page.locator("#filter-form")
         if not form.is_visible():
             self.page.locator("#filter-toggle").click()
-        json_field = form.locator("#filter-json")
-        if not json_field.is_visible():
-            form.locator("summary").click()
-        json_field.fill(json.dumps(fields))
+        self.unfold_json().fill(json.dumps(fields))
         with self.answer_shown() as answer:
             form.locator("button[type=submit]").click()
         return answer
+
+    def unfold_json(self) -> Locator:
+        """Unfold the filter as JSON in the panel that is open; return its field."""
+        for part in ("#conditions", "#as-json"):
+            details = self.page.locator(f"{part}:not([open])")
+            if details.count() > 0:
+                details.locator("> summary").click()
+        return self.page.locator("#filter-json")
 
     def ids(self) -> list[str]:
         """Return the IDs of the hits that are shown now."""

@@ -25,10 +25,9 @@ def test_who_gets_the_address_sees_the_same(
 ) -> None:
     page.open().find(WORDS)
     page.filter_by({"number": {"lt": 50}})
-    with page.answer_shown():
-        page.page.locator("#compare").check()
+    page.show_details()
     with page.answer_shown() as answer:
-        page.page.locator("#pages .next").click()
+        page.compare()
 
     other = open_page(url)
     other.page.goto(page.page.url)
@@ -78,10 +77,10 @@ def test_an_open_hit_is_in_the_address(page: SearchPage, open_page: OpenPage, ur
 
     other = open_page(url)
     other.page.goto(page.page.url)
-    expect(other.evidence.locator("#evidence-facts")).to_contain_text(hits[2]["id"])
+    expect(other.viewer.locator("#viewer-facts")).to_contain_text(hits[2]["uri"])
 
     page.page.go_back()
-    expect(page.evidence).to_be_hidden()
+    expect(page.viewer).to_be_hidden()
     page.expect_hits([hit["id"] for hit in hits])
 
 
@@ -104,7 +103,7 @@ def test_a_photo_is_in_no_address(
     other = open_page(url)
     other.page.goto(page.page.url)
 
-    expect(other.status).to_contain_text("does not contain your photo")
+    expect(other.error).to_contain_text("does not contain your photo")
     expect(other.hits).to_have_count(0)
 
 

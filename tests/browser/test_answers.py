@@ -8,6 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from benchmarks.service.page_states import refuse
 from benchmarks.service.search_page import Answer, SearchPage, data_of
 
 pytestmark = pytest.mark.browser
@@ -22,8 +23,9 @@ def ask(api: httpx.Client, **fields: Any) -> Answer:
 
 def test_matching_alone_beside_two_stage(page: SearchPage, api: httpx.Client) -> None:
     page.open().find(WORDS)
+    page.show_details()
     with page.answer_shown():
-        page.page.locator("#compare").check()
+        page.compare()
     expect(page.matching_hits).to_have_count(24)
 
     both, alone = ask(api), ask(api, rerank=False)
@@ -49,30 +51,56 @@ def test_matching_alone_beside_two_stage(page: SearchPage, api: httpx.Client) ->
     expect(page.page.locator(".moved")).to_have_count(0)
 
 
-def test_pages_of_hits(page: SearchPage, api: httpx.Client) -> None:
+def test_further_hits_follow_at_the_end(page: SearchPage, api: httpx.Client) -> None:
     whole = [hit["id"] for hit in ask(api, k=64)["hits"]]
-    pages = page.page.locator("#pages")
-    previous, following = pages.locator(".previous"), pages.locator(".next")
     page.open().find(WORDS)
-    expect(previous).to_be_disabled()
+    assert page.ids() == whole[:24]
 
-    with page.answer_shown():
-        following.click()
-    assert page.ids() == whole[24:48]
-    assert data_of(page.hits, "rank") == [str(rank) for rank in range(25, 49)]
+    page.page.locator("#more").scroll_into_view_if_needed()
+    page.expect_hits(whole[:48])
+    page.page.locator("#more").scroll_into_view_if_needed()
+    page.expect_hits(whole)
+    expect(page.status).to_contain_text("64 photos shown")
+    expect(page.page.locator("#more")).to_be_hidden()
+    assert data_of(page.hits, "rank") == [str(rank) for rank in range(1, 65)]
 
-    with page.answer_shown():
-        following.click()
-    assert page.ids() == whole[48:]
-    expect(following).to_be_disabled()
 
-    with page.answer_shown():
-        previous.click()
-    assert page.ids() == whole[24:48]
+def test_further_hits_by_keyboard(page: SearchPage, api: httpx.Client) -> None:
+    whole = [hit["id"] for hit in ask(api, k=48)["hits"]]
+    page.page.add_init_script(
+        "window.IntersectionObserver = class { observe() {} disconnect() {} };"
+    )
+    page.open().find(WORDS)
+    more = page.page.get_by_role("button", name="Show more")
+
+    more.focus()
+    page.page.keyboard.press("Enter")
+
+    page.expect_hits(whole)
+    expect(page.hits.nth(24).locator(".open")).to_be_focused()
+
+
+def test_further_hits_that_do_not_come_can_be_asked_for_again(
+    page: SearchPage, api: httpx.Client
+) -> None:
+    whole = [hit["id"] for hit in ask(api, k=48)["hits"]]
+    page.open().find(WORDS)
+    page.page.route("**/v1/search/**", refuse(429, "overloaded"), times=1)
+
+    page.page.locator("#more").scroll_into_view_if_needed()
+    again = page.page.locator("#more").get_by_role("button", name="Try again")
+    expect(again).to_be_visible()
+    again.click()
+
+    page.expect_hits(whole)
+    page.complaints.expect("status of 429")
 
 
 def test_times_of_the_stages(page: SearchPage) -> None:
     took_ms = page.open().find(WORDS)["took_ms"]
+    expect(page.page.locator("#timings")).to_be_hidden()  # for those who ask for it
+    page.show_details()
+    expect(page.page.locator("#timings")).to_be_visible()
 
     shown = [float(ms) for ms in data_of(page.page.locator("#timings li[data-ms]"), "ms")]
     stages = [took_ms[stage] for stage in ("decode", "encode", "retrieve", "rerank")]
@@ -98,6 +126,7 @@ def test_a_filter_in_rows(page: SearchPage) -> None:
     page.open().find(WORDS)
     page.page.locator("#filter-toggle").click()
     form = page.page.locator("#filter-form")
+    form.locator("#conditions > summary").click()
     form.get_by_label("Field").fill("number")
     form.get_by_label("Comparison").select_option("gte")
     form.get_by_label("Value").fill("60")
@@ -114,6 +143,6 @@ def test_only_those_with_the_same_value(page: SearchPage) -> None:
     page.open_evidence(page.hits.nth(3))
 
     with page.answer_shown() as answer:
-        page.evidence.get_by_title(f"Only with number {number}").click()
+        page.viewer.get_by_title(f"Only with number {number}").click()
 
     assert [hit["metadata"] for hit in answer["hits"]] == [{"number": number}]

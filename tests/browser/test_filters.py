@@ -20,8 +20,7 @@ FILTER = {"number": {"lt": 20}}
 def fill_filter(page: SearchPage, fields: dict[str, object]) -> None:
     """Open the panel and write a filter, without applying it."""
     page.page.locator("#filter-toggle").click()
-    page.page.locator("#filter-form summary").click()
-    page.page.locator("#filter-json").fill(json.dumps(fields))
+    page.unfold_json().fill(json.dumps(fields))
 
 
 def apply(page: SearchPage) -> Answer:
@@ -88,7 +87,7 @@ def test_a_choice_keeps_the_words_that_are_typed(page: SearchPage) -> None:
     ("fields", "says"),
     [
         ({"scene.background": "beach"}, "No photo has the metadata field “scene.background”."),
-        ({"number": -1}, "No item passes this filter."),
+        ({"number": -1}, "No photo passes this filter."),
     ],
 )
 def test_one_message_says_that_nothing_passes(

@@ -54,7 +54,7 @@ def test_a_photo_offers_others_like_it_and_no_texts(page: SearchPage) -> None:
     found = page.open().find(WORDS)["hits"][0]["id"]
     page.open_evidence(page.hits.first)
     expect(page.page.locator("#index-info")).to_have_text("64 photos")
-    actions = page.evidence.locator("#evidence-actions")
+    actions = page.viewer.locator("#viewer-actions")
     expect(actions.get_by_role("button", name="Texts for this photo")).to_be_hidden()
 
     with page.answer_shown():

@@ -90,7 +90,7 @@ def test_only_what_is_likely(page: SearchPage, api: httpx.Client) -> None:
 
 def test_the_least_probability_is_chosen(page: SearchPage, api: httpx.Client) -> None:
     page.open().find(WORDS)
-    page.page.locator("#options-toggle").click()
+    page.show_details().page.locator("#options-toggle").click()
 
     with page.answer_shown():
         page.page.locator("#option-min-probability").fill("0.95")

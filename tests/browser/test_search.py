@@ -35,7 +35,7 @@ def test_words_find_photos(page: SearchPage, api: httpx.Client) -> None:
     assert page.ids() == ids_of(api, "images", {"text": WORDS})
     page.expect_photos()
     expect(page.hits.first.locator("img")).to_be_visible()
-    expect(page.status).to_contain_text("Photos 1 to 24")
+    expect(page.status).to_contain_text("24 photos shown")
 
 
 def test_words_find_texts_by_embedding_alone(page: SearchPage, api: httpx.Client) -> None:
@@ -115,14 +115,14 @@ def test_from_a_photo_to_its_texts_and_from_a_text_to_its_photos(
     photo = page.open().find(WORDS)["hits"][0]["id"]
     page.open_evidence(page.hits.first)
     with page.answer_shown() as texts:
-        page.evidence.get_by_role("button", name="Texts for this photo").click()
+        page.viewer.get_by_role("button", name="Texts for this photo").click()
     assert page.ids() == ids_of(api, "texts", {"id": photo})
     expect(page.page.locator("input[name=target][value=texts]")).to_be_checked()
-    expect(page.evidence).to_be_hidden()
+    expect(page.viewer).to_be_hidden()
 
     page.open_evidence(page.hits.first)
     with page.answer_shown():
-        page.evidence.get_by_role("button", name="Photos for this text").click()
+        page.viewer.get_by_role("button", name="Photos for this text").click()
     assert page.ids() == ids_of(api, "images", {"id": texts["hits"][0]["id"]})
 
 
@@ -142,7 +142,8 @@ def test_without_its_photo_the_page_is_as_at_its_start(page: SearchPage, photo: 
 
     expect(page.words).to_be_focused()
     expect(page.hits).to_have_count(0)
-    expect(page.status).to_be_empty()
+    expect(page.listed.first).to_be_visible()
+    expect(page.status).to_have_text("64 photos.")
 
 
 def test_the_latest_search_is_shown_however_late_the_one_before_is(page: SearchPage) -> None:

@@ -14,6 +14,7 @@ import os
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from aladin_index.format.disk import FileIdentity, identity_at
 from aladin_index.format.layout import CHANGES, PHOTOS
+from aladin_index.items.field_tables import FieldLine, FieldValues, describe_fields, field_lines
 from aladin_index.items.filters import Filter
 from aladin_index.items.store import (
     VALUES_A_STATEMENT,
@@ -230,6 +232,17 @@ class AddedItems:
     def ids(self) -> list[tuple[str, int]]:
         """Read the ids and rows of all items ever added."""
         return self._database.lines("SELECT id, row FROM items")
+
+    def field_lines(
+        self, name: str, after: FieldLine | None, *, descending: bool
+    ) -> list[FieldLine]:
+        """Read values of a field in their order, see `aladin_index.items.field_tables`."""
+        read = partial(field_lines, name=name, after=after, descending=descending)
+        return self._database.run(read)
+
+    def describe_fields(self) -> dict[str, list[FieldValues]]:
+        """Describe the indexed fields of all items ever added, like `ItemStore.fields`."""
+        return self._database.run(describe_fields)
 
     def passing(self, filter: Filter, count: int) -> NDArray[np.bool_]:
         """Find the added rows that pass a filter.

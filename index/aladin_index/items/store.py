@@ -7,13 +7,14 @@ import operator
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.items.field_tables import FieldLine, FieldValues, describe_fields, field_lines
 from aladin_index.items.filters import (
     And,
     Equal,
@@ -302,6 +303,18 @@ class ItemStore:
     def count_fields(self) -> int:
         """Return how many metadata fields have an index for filters."""
         return self._database.run(count_fields)
+
+    def field_lines(
+        self, name: str, after: FieldLine | None, *, descending: bool
+    ) -> list[FieldLine]:
+        """Read values of a field in their order, see `aladin_index.items.field_tables`."""
+        read = partial(field_lines, name=name, after=after, descending=descending)
+        return self._database.run(read)
+
+    @cached_property
+    def fields(self) -> dict[str, list[FieldValues]]:
+        """Values of the indexed fields, see `aladin_index.items.field_tables`."""
+        return self._database.run(describe_fields)
 
     def unknown_fields(self, names: Collection[str]) -> set[str]:
         """Return the fields among `names` that have no index for filters."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.results import Box, Evidence
+from aladin_index.search.whole_words import whole_words
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
 from aladin_network.types import Modality
@@ -44,6 +45,35 @@ def evidence_of_items(
     Raises:
         InputError: If the query's tokens do not belong to its text.
     """
+    compared = compare_with_items(model, query, modality, collection, items)
+    return [word_evidence(*each) for each in compared]
+
+
+class ComparedPair(NamedTuple):
+    """The words of a text, compared with the regions of a photo.
+
+    Attributes:
+        cosines: (words, regions) Cosine of each word and each region.
+        text: Text that the words come from.
+        spans: Characters [start, end) of its words.
+        boxes: Boxes of the regions in their order, or an empty list if unknown. A region beyond
+            them has no box.
+    """
+
+    cosines: Float[np.ndarray, "words regions"]
+    text: str
+    spans: Sequence[tuple[int, int]]
+    boxes: Sequence[Box]
+
+
+def compare_with_items(
+    model: AladinModel,
+    query: EncodedQuery,
+    modality: Modality,
+    collection: Collection,
+    items: Sequence[StoredItem],
+) -> list[ComparedPair]:
+    """Compare a query with items of the other modality; arguments as for `evidence_of_items`."""
     # A text query is split into words once, and photos of the same size have the same boxes.
     spans_of = cache(model.text.encoder.spans)
     boxes_of = cache(partial(region_boxes, model))
@@ -51,7 +81,7 @@ def evidence_of_items(
     # Values of the second stage itself: another matrix product would be rounded differently.
     tokens = query.encoding.item_tokens(0).detach().float().cpu()
     similarities = collection.similarities(tokens, modality, rows)
-    found: list[list[Evidence]] = []
+    found: list[ComparedPair] = []
     for item, similarity in zip(items, similarities, strict=True):
         if modality == "text":
             text, size_px, cosines = query.text or "", item.size_px, similarity
@@ -64,7 +94,7 @@ def evidence_of_items(
             boxes = boxes_of(regions, size_px)
         else:
             boxes = region_boxes(model, regions, size_px, own)
-        found.append(word_evidence(cosines, text, spans_of(text), boxes))
+        found.append(ComparedPair(cosines, text, spans_of(text), boxes))
     return found
 
 
@@ -92,9 +122,7 @@ def word_evidence(
     words, regions = cosines.shape
     if words == 0 or regions == 0:
         return []
-    # The alignment head may be configured to drop a text's last word piece.
-    if len(spans) - words not in (0, 1):
-        raise InputError(f"the query has {words} words, its text {len(spans)}: {text!r}")
+    _check_words(words, text, spans)
     best = cosines.argmax(axis=1).tolist()
     scores = cosines.max(axis=1).astype(np.float64)
     shares = scores / (np.abs(scores).sum() or 1.0)  # the shares of nothing are 0
@@ -112,6 +140,60 @@ def word_evidence(
             spans[:words], best, scores.tolist(), shares.tolist(), strict=True
         )
     ]
+
+
+class WordMap(NamedTuple):
+    """A whole word, compared with every region of a photo.
+
+    Attributes:
+        start: First character of the word in the text.
+        end: The character after its last.
+        score: Sum over its tokens of the best region's cosine: its part of the alignment score.
+        share: The score divided by the sum of the absolute values of all tokens' scores.
+        region: Region with the greatest sum of its tokens' cosines.
+        cosines: (regions,) Sum of its tokens' cosines with each region.
+    """
+
+    start: int
+    end: int
+    score: float
+    share: float
+    region: int
+    cosines: NDArray[np.float32]
+
+
+def word_maps(pair: ComparedPair) -> list[WordMap]:
+    """Join the tokens of each word; the scores add up to the pair's alignment score.
+
+    Args:
+        pair: Text and photo.
+
+    Returns:
+        The words in the order of the text; empty if the photo has no region.
+
+    Raises:
+        InputError: If the words do not belong to the text.
+    """
+    words, regions = pair.cosines.shape
+    if words == 0 or regions == 0:
+        return []
+    _check_words(words, pair.text, pair.spans)
+    scores = pair.cosines.max(axis=1).astype(np.float64)
+    total = float(np.abs(scores).sum()) or 1.0
+    maps: list[WordMap] = []
+    for tokens in whole_words(pair.text, pair.spans[:words]):
+        cosines = pair.cosines[tokens.start : tokens.stop].sum(axis=0)
+        score = float(scores[tokens.start : tokens.stop].sum())
+        start, end = pair.spans[tokens.start][0], pair.spans[tokens.stop - 1][1]
+        best = int(cosines.argmax())
+        maps.append(WordMap(start, end, score, score / total, best, cosines))
+    return maps
+
+
+def _check_words(words: int, text: str, spans: Sequence[tuple[int, int]]) -> None:
+    # The alignment head may be configured to drop a text's last word piece.
+    if len(spans) - words not in (0, 1):
+        raise InputError(f"the query has {words} words, its text {len(spans)}: {text!r}")
 
 
 def region_boxes(
@@ -151,12 +233,12 @@ class PairScores(NamedTuple):
     Attributes:
         match: Cosine of the embeddings.
         align: Sum over words of the best region's cosine.
-        evidence: Each word's best region, in the text's order; the scores add up to `align`.
+        pair: Cosine of each word and each region.
     """
 
     match: float
     align: float
-    evidence: list[Evidence]
+    pair: ComparedPair
 
 
 def score_pair(
@@ -181,12 +263,12 @@ def score_pair(
     """
     if not collection.has_tokens:
         raise InputError("there is no evidence: the index was imported without tokens")
-    [evidence] = evidence_of_items(model, query, modality, collection, [item])
+    [pair] = compare_with_items(model, query, modality, collection, [item])
     embedding = query.encoding.embedding[0].detach().float().cpu()
     tokens = query.encoding.item_tokens(0).detach().float().cpu()
     row = np.array([item.row], dtype=np.int64)
     return PairScores(
         match=float(embedding @ collection.embedding(item.row).float()),
         align=float(collection.align(tokens, modality, row)[0]),
-        evidence=evidence,
+        pair=pair,
     )

@@ -70,6 +70,9 @@ class SearchHit(_Part):
     uri: str | None
     text: str | None = Field(description="The text itself, or an image's first caption.")
     metadata: dict[str, Any]
+    size_px: tuple[int, int] | None = Field(
+        default=None, description="Width and height of an image, upright; null for a text."
+    )
     evidence: list[Evidence] | None = Field(description="Null unless requested by `explain`.")
 
 

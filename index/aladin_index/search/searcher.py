@@ -301,8 +301,7 @@ def _check(
         raise ShapeError(f"embedding {expected}", tuple(encoding.embedding.shape))
     if encoding.tokens.shape[2] != entry.token_dim:
         raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
-    is_text = query.modality == "text"
-    if options.explain and is_crossing and is_text and query.text is None:
+    if options.explain and is_crossing and query.modality == "text" and query.text is None:
         raise InputError("explain: expected the query's text, got none")
     if options.min_probability is not None:
         if calibration is None:
@@ -343,6 +342,7 @@ def _hits(
                 "uri": item.uri,
                 "text": item.text,
                 "metadata": item.metadata,
+                "size_px": (item.width_px, item.height_px) if item.width_px else None,
                 "evidence": None if evidence is None else evidence[place],
             }
         )

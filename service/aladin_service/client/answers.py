@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from aladin_index.search.results import Box
 
 
 class _IndexPart(BaseModel):
@@ -171,6 +173,92 @@ class Item(BaseModel):
     uri: str | None
     text: str | None
     metadata: dict[str, Any]
+
+
+class ListedItem(Item):
+    """An item of a list."""
+
+    size_px: tuple[int, int] | None = Field(
+        description="Width and height of an image, upright; null for a text."
+    )
+
+
+class ItemPage(BaseModel):
+    """A page of items, in the requested order."""
+
+    items: list[ListedItem]
+    total: int = Field(description="Items that pass the filter, on all pages.")
+    next: str | None = Field(
+        description="Id of the last item, with which the next page is requested as `after`; null if"
+        " no item follows."
+    )
+    generation: int = Field(description="Generation of the index.")
+
+
+FieldValue = bool | int | float | str
+
+
+class FieldCount(BaseModel):
+    """A value of a field, and how many items have it."""
+
+    value: FieldValue
+    count: int
+
+
+class IndexField(BaseModel):
+    """The values of one kind in a metadata field that is indexed for filters."""
+
+    name: str
+    kind: Literal["bool", "number", "text"]
+    least: FieldValue = Field(
+        description="Smallest value; may be that of a deleted item until the index is compacted."
+    )
+    greatest: FieldValue = Field(description="Largest value, likewise.")
+    values: list[FieldCount] | None = Field(
+        description="All values, the most frequent first; null if there are more than 50."
+    )
+
+
+class IndexFields(BaseModel):
+    """The indexed fields of each collection by name, at most 100; null if there is none."""
+
+    images: list[IndexField] | None
+    texts: list[IndexField] | None
+
+
+class MappedRegion(BaseModel):
+    """A region of a photo."""
+
+    box: Box | None = Field(
+        description="x0, y0, x1, y1 in fractions of the photo's width and height; null if unknown."
+    )
+
+
+class MappedWord(BaseModel):
+    """A whole word of a text, compared with every region of a photo."""
+
+    text: str
+    start: int = Field(description="First character of the word in the text.")
+    end: int = Field(description="The character after its last.")
+    score: float = Field(description="The words' scores add up to `align`.")
+    share: float = Field(
+        description="The score divided by the sum of the absolute values of all tokens' scores."
+    )
+    region: int = Field(description="Region that fits the word best.")
+    cosines: list[float] = Field(
+        description="Cosine with each region, summed over the tokens of the word, rounded to four"
+        " decimals."
+    )
+
+
+class WordMapsAnswer(BaseModel):
+    """A text and a photo: both stages' scores, and each word compared with every region."""
+
+    text: str
+    match: float = Field(description="Cosine of the two embeddings.")
+    align: float = Field(description="Alignment score.")
+    regions: list[MappedRegion]
+    words: list[MappedWord]
 
 
 class AddTookMs(BaseModel):

@@ -25,7 +25,7 @@ from aladin_service.evidence.drawing import (
 )
 from aladin_service.evidence.png import ExplainedPair
 from aladin_service.evidence.text import flow_text, number
-from aladin_service.evidence.words import Region, text_pieces
+from aladin_service.evidence.words import Piece, Region, text_pieces
 
 LABEL_PX = 22
 _LABEL_HEIGHT_PX = 32
@@ -178,7 +178,7 @@ def lay_out(
     y = _lines(marks, about, left, y, width, _NOTE_PX)
     words, y = flow_text(pieces, left, y + 14, width)
     marks += words
-    y = _lines(marks, [_sum(pair)], left, y + 20, width, _SUM_PX, bold=True)
+    y = _lines(marks, [_sum(pair, pieces)], left, y + 20, width, _SUM_PX, bold=True)
     notes = [f"Match score {number(pair.match)}, the cosine of the two embeddings.", _HOW_TO_READ]
     if is_missing(printable(pair.text[: _last_drawn(pair)])):
         notes.append(_MISSING)
@@ -210,9 +210,10 @@ def _about(
     return lines
 
 
-def _sum(pair: ExplainedPair) -> str:
+def _sum(pair: ExplainedPair, pieces: Sequence[Piece]) -> str:
     total = sum(entry.score for entry in pair.evidence)
-    words = "1 word adds" if len(pair.evidence) == 1 else f"{len(pair.evidence)} words add"
+    count = sum(piece.region is not None for piece in pieces)
+    words = "1 word adds" if count == 1 else f"{count} words add"
     return f"{words} up to {number(total)}  =  alignment score {number(pair.align)}"
 
 

@@ -12,7 +12,14 @@ from PIL import Image
 
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery
-from aladin_index.search.evidence import region_boxes, score_pair
+from aladin_index.search.evidence import (
+    PairScores,
+    WordMap,
+    region_boxes,
+    score_pair,
+    word_evidence,
+    word_maps,
+)
 from aladin_index.search.results import Box
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import ImageError, InputError, UnknownItemError
@@ -155,13 +162,7 @@ def draw_pair(
     model = searcher.index.checkpoint.model
     text = encoded.text if pair.modality == "text" else pair.item.text
     size_px = pair.item.size_px if pair.modality == "text" else encoded.size_px
-    scores = score_pair(
-        model,
-        encoded,
-        pair.modality,
-        pair.collection,
-        pair.item,
-    )
+    scores = _scores(searcher, pair, encoded)
     query_id = None if pair.query_item is None else pair.query_item.id
     explained = ExplainedPair(
         text=text or "",
@@ -170,7 +171,7 @@ def draw_pair(
         generation=searcher.index.generation,
         match=scores.match,
         align=scores.align,
-        evidence=scores.evidence,
+        evidence=word_evidence(*scores.pair),
     )
     with _decoded(pair.photo, memory) as photo:
         boxes: list[Box] = []
@@ -184,6 +185,47 @@ def draw_pair(
         page = lay_out(explained, shown_px, boxes, has_photo=photo is not None)
         drawing = draw_page(page, photo)
     return write_png(drawing, [explained])
+
+
+class WordMaps(NamedTuple):
+    """A text and a photo: both stages' scores, and each word compared with every region.
+
+    Attributes:
+        text: Text that the words come from.
+        match: Cosine of the embeddings.
+        align: Alignment score, the sum of the words' scores.
+        boxes: Box of each region in fractions of the photo, or None where it is unknown.
+        words: Words of the text, see `aladin_index.search.evidence.word_maps`.
+    """
+
+    text: str
+    match: float
+    align: float
+    boxes: list[Box | None]
+    words: list[WordMap]
+
+
+def map_pair(searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery) -> WordMaps:
+    """Compare each word of a pair with each region.
+
+    Args:
+        searcher: Searcher of the index.
+        pair: Pair of a query and an item of that index.
+        encoded: Encoding of the pair's query.
+
+    Raises:
+        InputError: If the index has no tokens.
+    """
+    scores = _scores(searcher, pair, encoded)
+    compared = scores.pair
+    regions = compared.cosines.shape[1]
+    boxes = [compared.boxes[n] if n < len(compared.boxes) else None for n in range(regions)]
+    return WordMaps(compared.text, scores.match, scores.align, boxes, word_maps(compared))
+
+
+def _scores(searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery) -> PairScores:
+    model = searcher.index.checkpoint.model
+    return score_pair(model, encoded, pair.modality, pair.collection, pair.item)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aladin_index.search.results import Box, Evidence
+from aladin_index.search.whole_words import whole_words
 from aladin_service.evidence.drawing import Colour, colour_of
 
 # Longer pieces of text without evidence are truncated: a stored text may be very long.
@@ -37,8 +38,8 @@ class Piece(NamedTuple):
     Attributes:
         text: Text of the piece, possibly white space.
         region: Region that it matched, or None if it has no evidence.
-        score: Score of its word, or the sum for several words that share characters.
-        share: Share of its word, or the sum for several words that share characters.
+        score: Score of its word, the sum over its tokens.
+        share: Share of its word, the sum over its tokens.
         strength: Absolute share relative to the largest of the text, from 0 to 1.
     """
 
@@ -50,7 +51,7 @@ class Piece(NamedTuple):
 
 
 class _Word(NamedTuple):
-    """One or several evidence entries for the same characters."""
+    """The evidence entries of one word, which may have several tokens."""
 
     start: int
     end: int
@@ -79,7 +80,7 @@ def text_pieces(text: str, evidence: Sequence[Evidence]) -> tuple[list[Piece], l
     Returns:
         The pieces, and the regions in the order of their first word.
     """
-    words = _words(evidence)
+    words = _words(text, evidence)
     regions = _regions(text, words)
     largest = max((abs(word.share) for word in words), default=0.0) or 1.0
     pieces: list[Piece] = []
@@ -96,15 +97,12 @@ def text_pieces(text: str, evidence: Sequence[Evidence]) -> tuple[list[Piece], l
     return pieces, list(regions.values())
 
 
-def _words(evidence: Sequence[Evidence]) -> list[_Word]:
-    """Merge entries that overlap: some tokenizers split a character into several tokens."""
+def _words(text: str, evidence: Sequence[Evidence]) -> list[_Word]:
+    """Merge the entries of each whole word, see `aladin_index.search.whole_words`."""
     words: list[_Word] = []
-    for entry in evidence:
-        if words and entry.start < words[-1].end:
-            last = words.pop()
-            words.append(_Word(last.start, max(last.end, entry.end), [*last.entries, entry]))
-        else:
-            words.append(_Word(entry.start, entry.end, [entry]))
+    for tokens in whole_words(text, [(entry.start, entry.end) for entry in evidence]):
+        entries = list(evidence[tokens.start : tokens.stop])
+        words.append(_Word(entries[0].start, max(entry.end for entry in entries), entries))
     return words
 
 

@@ -21,10 +21,12 @@ from aladin_service.http.openapi import (
 )
 from aladin_service.http.routes import (
     batch,
+    evidence,
     health,
     index,
     items,
     knn_service,
+    listing,
     page,
     pictures,
     search,
@@ -101,7 +103,9 @@ def create_app(
     for router in (
         search.router,
         batch.router,
+        evidence.router,
         knn_service.router,
+        listing.router,
         items.router,
         pictures.router,
         index.router,

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 from aladin_index.encode.item_encoders import RegionsNeededError
+from aladin_index.search.listing import NotListableError
 from aladin_network.errors import (
     AladinError,
     CheckpointError,
@@ -181,6 +182,7 @@ FAILURES: dict[type[BaseException], Failure] = {
     ImageError: Failure(415, "not_an_image"),
     UnknownHostError: Failure(421, "unknown_host"),
     RegionError: Failure(422, "invalid_regions"),
+    NotListableError: Failure(422, "not_listable"),
     RegionsNeededError: Failure(422, "regions_needed"),
     TextTooLongError: Failure(422, "text_too_long"),
     ImageUrlFailedError: Failure(422, "image_url_failed"),

@@ -1,22 +1,23 @@
-// The answer to a search: the lists of hits, the summary above them, the timings, the link to the
-// search, and the pages.
+// The answer to a search: the lists of hits, the summary above them, and further hits as they are
+// asked for.
 
 import { hideComparison, showComparison } from "./compare.js";
+import { hideTimings, methodOf, showTimings } from "./details.js";
 import { at, make, percent } from "./elements.js";
-import { learnFields } from "./filters.js";
+import { count, counted } from "./formats.js";
+import { appendItems, showItems, showSkeletons } from "./grid.js";
+import { offerMore } from "./more.js";
 import { showUsed } from "./options.js";
-import { showHits, showSkeletons } from "./results.js";
 
 // The lists on the page, each {hits, search} with the search that found them.
 let lists = [];
 
 // answered: {search, answer, ms, matching}; matching is the answer of the first stage alone, or null.
-// act: {open(hit, list), similar(hit)}
+// act: {open(hit, list), similar(hit), further(search)}; further: asks for the hits of another page.
 export function showAnswer({ search, answer, ms, matching }, act) {
-  learnFields(answer.hits);
   showUsed(answer);
   lists = [];
-  showList("hits", answer, search, act);
+  const list = showList("hits", answer, search, act);
   hideComparison();
   let moved = "";
   if (matching) {
@@ -26,11 +27,34 @@ export function showAnswer({ search, answer, ms, matching }, act) {
   showNoMatch(answer);
   at("found").classList.remove("waiting");
   at("found").classList.toggle("empty", answer.hits.length === 0);
-  at("status").textContent = `${summary(search, answer)} ${moved}`.trim();
+  at("status").replaceChildren(...summary(search, answer, list.hits.length, moved));
   if (answer.hits.length) showTimings(answer.took_ms, ms);
-  else timings.hidden = true;
-  showPages(search, answer.hits.length);
-  showSharing(search);
+  else hideTimings();
+  showSharing(search, answer.hits.length);
+  // Two rankings are compared on one page: hits that follow would change what moved.
+  list.isLast = Boolean(matching) || isLast(search, answer);
+  offerFurther(list, search.offset + search.k, act);
+}
+
+function offerFurther(list, offset, act) {
+  offerMore(list.isLast ? null : () => showFurther(list, offset, act));
+}
+
+// Append the hits that start at an offset.
+async function showFurther(list, offset, act) {
+  const search = { ...list.search, offset };
+  const answer = await act.further(search);
+  if (!lists.includes(list)) return; // another search is shown by now
+  list.hits.push(...answer.hits);
+  appendItems(at("hits"), answer.hits, search.target, actionsOf(list, act));
+  at("status").replaceChildren(...summary(search, answer, list.hits.length));
+  list.isLast = isLast(search, answer);
+  offerFurther(list, offset + search.k, act);
+}
+
+// With a smallest probability, hidden hits make a page shorter although others may follow.
+function isLast(search, { hits }) {
+  return hits.length === 0 || (hits.length < search.k && search.minProbability === null);
 }
 
 export function showWaiting(search) {
@@ -43,7 +67,9 @@ export function clearAnswer() {
   lists = [];
   for (const id of ["hits", "matching-hits"]) at(id).replaceChildren();
   hideComparison();
-  for (const element of [timings, pages, share, at("no-match")]) element.hidden = true;
+  hideTimings();
+  offerMore(null);
+  for (const element of [share, at("no-match")]) element.hidden = true;
   at("found").classList.remove("waiting", "empty", "no-match");
   at("status").textContent = "";
 }
@@ -57,10 +83,15 @@ export function shownHit(id) {
   return null;
 }
 
-function showList(id, { hits }, search, { open, similar }) {
-  const list = { hits, search };
+function showList(id, { hits }, search, act) {
+  const list = { hits: [...hits], search };
   lists.push(list);
-  showHits(at(id), hits, search.target, { open: (hit) => open(hit, list), similar });
+  showItems(at(id), hits, search.target, actionsOf(list, act));
+  return list;
+}
+
+function actionsOf(list, { open, similar }) {
+  return { open: (hit) => open(hit, list), similar };
 }
 
 // --- The summary ---
@@ -76,95 +107,39 @@ function showNoMatch(answer) {
     chance === null ? "" : `Probability that any item matches: ${percent(chance)}.`;
 }
 
-function summary(search, answer) {
-  const { hits } = answer;
-  const unjudged = answer.degraded.includes("min_probability");
-  if (hits.length === 0) return emptiness(search, answer);
-  const noun = search.target === "images" ? "Photos" : "Texts";
-  const [first, last] = [hits[0].rank, hits.at(-1).rank];
-  const which = first === last ? `${noun.slice(0, -1)} ${first}` : `${noun} ${first} to ${last}`;
-  const how = answer.reranked
-    ? `from ${answer.candidates} re-ranked candidates`
-    : "ranked by embedding only";
-  const lacking = answer.degraded.filter((each) => each !== "min_probability");
-  const without = lacking.length ? `, degraded: ${lacking.join(", ")}` : "";
-  const all = unjudged
+// What is shown, and under "Details" how it was found.
+function summary(search, answer, shown, moved = "") {
+  if (shown === 0) return [emptiness(search, answer)];
+  const kept = counted(shown, search.target === "images" ? "photo" : "text");
+  const unjudged = answer.degraded.includes("min_probability")
     ? " Probabilities are not reliable for this query, so no hit was hidden."
     : "";
-  return `${which}, ${how}${without}.${all}`;
+  const method = make("span", { className: "detail" }, ` ${methodOf(answer)}. ${moved}`);
+  return [`${kept} shown, best first.`, method, unjudged];
 }
 
 function emptiness({ offset, minProbability, filter, target }, answer) {
-  if (offset > 0) return "No more hits.";
-  const unknown = answer.unknown_fields.map((field) => `“${field}”`).join(" or ");
-  if (unknown) return `No ${target === "images" ? "photo" : "text"} has the metadata field ${unknown}.`;
+  if (offset > 0) return "Nothing follows.";
+  const unknown = unknownFields(target, answer.unknown_fields);
+  if (unknown) return unknown;
   if (minProbability !== null && answer.probabilities_reliable) {
     return "No hit is that likely. Lower the limit or rephrase the query.";
   }
-  if (Object.keys(filter).length) return "No item passes this filter.";
-  return "No hits: the index has no items of this kind.";
+  if (Object.keys(filter).length) return nothingPasses(target);
+  return nothingThere(target);
 }
 
-// --- Timings: a bar of the stages, and the duration of each ---
+const NOUNS = { images: "photo", texts: "text" };
 
-const STAGES = ["decode", "encode", "retrieve", "rerank"];
-const NAMES = { decode: "decode", encode: "encode", retrieve: "retrieve", rerank: "re-rank",
-  rest: "other" };
-
-const timings = at("timings");
-
-// tookMs: from the answer; roundTripMs: from the request to its answer, as measured by this page.
-function showTimings(tookMs, roundTripMs) {
-  // Between the stages: waiting for a worker, reading texts, writing the answer.
-  const known = STAGES.reduce((sum, stage) => sum + tookMs[stage], 0);
-  const parts = { ...tookMs, rest: Math.max(0, tookMs.total - known) };
-  const bar = make("div", { className: "bar", ariaHidden: "true" });
-  const list = make("ul", { ariaLabel: "Milliseconds by stage" });
-  list.setAttribute("role", "list");
-  for (const stage of [...STAGES, "rest"]) {
-    const ms = parts[stage];
-    const segment = make("i", { className: stage });
-    segment.style.flexGrow = ms; // the width of the bar is the total
-    bar.append(segment);
-    const item = make("li", {}, make("i", { className: stage, ariaHidden: "true" }));
-    item.append(`${NAMES[stage]} ${milliseconds(ms)}`);
-    item.dataset.ms = ms;
-    list.append(item);
-  }
-  const service = make("li", { className: "whole" }, `${milliseconds(tookMs.total)} ms in the service`);
-  const trip = make("li", { className: "whole" }, `${milliseconds(roundTripMs)} ms round trip`);
-  list.append(service, trip);
-  timings.replaceChildren(bar, list);
-  timings.hidden = false;
+export function unknownFields(target, fields) {
+  if (fields.length === 0) return null;
+  const names = fields.map((field) => `“${field}”`).join(" or ");
+  return `No ${NOUNS[target]} has the metadata field ${names}.`;
 }
 
-function milliseconds(ms) {
-  return ms < 10 ? ms.toFixed(1) : String(Math.round(ms));
-}
-
-// --- Pages of hits ---
-
-const pages = at("pages");
-const previous = pages.querySelector(".previous");
-const next = pages.querySelector(".next");
-let offsetNow = 0;
-let sizeNow = 0;
-
-// turn(offset): show the page that starts there.
-export function startPaging(turn) {
-  previous.addEventListener("click", () => turn(Math.max(0, offsetNow - sizeNow)));
-  next.addEventListener("click", () => turn(offsetNow + sizeNow));
-}
-
-function showPages(search, shown) {
-  ({ offset: offsetNow, k: sizeNow } = search);
-  // With a smallest probability, hidden hits make a page shorter although others may follow.
-  const isLast = shown === 0 || (shown < search.k && search.minProbability === null);
-  previous.disabled = offsetNow === 0;
-  next.disabled = isLast;
-  at("page-number").textContent = `Page ${Math.floor(offsetNow / sizeNow) + 1}`;
-  pages.hidden = previous.disabled && next.disabled;
-}
+export const nothingPasses = (target) => `No ${NOUNS[target]} passes this filter.`;
+export const nothingThere = (target) => `There are no ${NOUNS[target]}s in this index yet.`;
+export const allOf = (target, total) => `${count(total)} ${NOUNS[target]}${total === 1 ? "" : "s"}`;
 
 // --- The link to the search ---
 
@@ -180,9 +155,8 @@ export function startSharing() {
   });
 }
 
-function showSharing({ query }) {
-  // Browsers offer the clipboard only to pages from localhost or over HTTPS.
-  share.hidden = !navigator.clipboard;
-  share.disabled = Boolean(query.file);
-  share.textContent = share.disabled ? "No link: it cannot contain your photo" : "Copy link";
+// A link cannot contain a photo, and browsers offer the clipboard only to pages from localhost or
+// over HTTPS: there is no button then.
+function showSharing({ query }, hits) {
+  share.hidden = !navigator.clipboard || Boolean(query.file) || hits === 0;
 }

@@ -58,7 +58,7 @@ function mark(item, places, crossing) {
   }[crossing] ?? [arrow, move];
   badge.append(make("span", { ariaHidden: "true" }, sign));
   badge.append(make("span", { className: "unseen" }, words));
-  item.querySelector(".scores").append(badge);
+  item.querySelector(".scores")?.append(badge);
 }
 
 function showMoves(shown) {

@@ -1,6 +1,8 @@
 // Converts between rows of the filter form and the service's filter language. A row is
 // {field, operator, value}; filters that rows cannot express (not, nested filters) stay JSON.
 
+import { dayOf, fieldLabel, isDate, shownValue } from "./formats.js";
+
 export const OPERATORS = {
   eq: "is",
   ne: "is not",
@@ -14,6 +16,7 @@ export const OPERATORS = {
 };
 
 const LISTS = ["in", "nin"];
+const OF_DATES = { gt: "after", gte: "from", lt: "before", lte: "until" };
 
 // rows: as typed; join: "and" | "or". A row without a field is incomplete and ignored.
 export function filterOf(rows, join) {
@@ -45,18 +48,18 @@ function rowsOfTests(tests) {
   for (const [field, wanted] of Object.entries(tests)) {
     if (field === "not" || isJoin(field, wanted)) return null;
     if (!isObject(wanted)) {
-      rows.push(Array.isArray(wanted) ? row(field, "in", wanted) : row(field, "eq", wanted));
+      rows.push(Array.isArray(wanted) ? rowOf(field, "in", wanted) : rowOf(field, "eq", wanted));
       continue;
     }
     for (const [operator, value] of Object.entries(wanted)) {
       if (!(operator in OPERATORS)) return null;
-      rows.push(row(field, operator, value));
+      rows.push(rowOf(field, operator, value));
     }
   }
   return rows;
 }
 
-function row(field, operator, value) {
+export function rowOf(field, operator, value) {
   const values = Array.isArray(value) ? value : [value];
   return { field, operator, value: values.map(writeValue).join(", ") };
 }
@@ -64,8 +67,9 @@ function row(field, operator, value) {
 function partOf({ field, operator, value }) {
   if (operator === "eq") return { [field]: readValue(value) };
   if (operator === "exists") return { [field]: { exists: readValue(value) !== false } };
-  const values = LISTS.includes(operator) ? splitList(value).map(readValue) : readValue(value);
-  return { [field]: { [operator]: values } };
+  const values = valuesOf({ operator, value });
+  if (operator === "in") return { [field]: values };
+  return { [field]: { [operator]: LISTS.includes(operator) ? values : values[0] } };
 }
 
 // The service distinguishes "1" from 1: unquoted numbers and booleans are read as such.
@@ -91,16 +95,27 @@ function splitList(text) {
   return text.match(/\s*"(?:[^"\\]|\\.)*"\s*|[^,]+/g)?.filter((part) => part.trim()) ?? [];
 }
 
-// A filter with one more condition: `field` is `value`.
+// The values of a row, as the filter has them.
+export function valuesOf({ operator, value }) {
+  return LISTS.includes(operator) ? splitList(value).map(readValue) : [readValue(value)];
+}
+
+// A filter with one more condition: `field` is `value`, or on the day of a date.
 export function narrowed(filter, field, value) {
+  const more = isDate(value)
+    ? [rowOf(field, "gte", dayOf(value)), rowOf(field, "lt", dayOf(value, 1))]
+    : [rowOf(field, "eq", value)];
   const known = rowsOf(filter);
-  if (known?.join !== "and") return { and: [filter, { [field]: value }] };
-  return filterOf([...known.rows, row(field, "eq", value)], "and");
+  if (known?.join !== "and") return { and: [filter, filterOf(more, "and")] };
+  return filterOf([...known.rows, ...more], "and");
 }
 
 export function describe({ field, operator, value }) {
-  if (operator === "exists") return `${field} ${value === "false" ? "does not exist" : "exists"}`;
-  return `${field} ${OPERATORS[operator]} ${value}`;
+  const name = fieldLabel(field);
+  if (operator === "exists") return `${name} ${value === "false" ? "does not exist" : "exists"}`;
+  if (operator in OF_DATES && isDate(value)) return `${name} ${OF_DATES[operator]} ${shownValue(value)}`;
+  const isOne = operator === "in" && splitList(value).length === 1;
+  return `${name} ${OPERATORS[isOne ? "eq" : operator]} ${value}`;
 }
 
 function isObject(value) {

@@ -1,8 +1,10 @@
-// The filter form: rows for common filters, JSON for all others. The rows write the JSON, which is
-// what is applied.
+// The filter form: choices from the fields of the index, rows for other common filters, JSON for the
+// rest. Choices are applied at once; rows write the JSON, which is applied by its button.
 
 import { at, make, makeButton } from "./elements.js";
+import { showFacets } from "./facets.js";
 import { OPERATORS, describe, filterOf, rowsOf } from "./filter_language.js";
+import { indexFacts } from "./index_facts.js";
 
 const form = at("filter-form");
 const rows = at("filter-rows");
@@ -11,11 +13,18 @@ const join = at("filter-join");
 const toggle = at("filter-toggle");
 const wrong = at("filter-wrong");
 
-const fields = new Set(); // those in the metadata of hits: the API does not list an index's fields
+let apply = null;
+let fields = []; // of the collection that is searched
 
 // onFilter(filter): called with the filter to apply.
 export function startFilters(onFilter) {
+  apply = onFilter;
   toggle.addEventListener("click", () => showForm(form.hidden));
+  at("filter-close").addEventListener("click", () => {
+    showForm(false);
+    toggle.focus();
+  });
+  rows.addEventListener("focusin", suggestValues);
   at("filter-add").addEventListener("click", () => {
     if (!rows.hidden) addRow({ field: "", operator: "eq", value: "" }).querySelector("input").focus();
   });
@@ -42,19 +51,33 @@ export function startFilters(onFilter) {
 }
 
 // Show a search's filter in the form and beside the results.
-export function showFilter(filter) {
+export async function showFilter({ filter, target }) {
   const inForce = Object.keys(filter).length > 0;
   json.value = inForce ? JSON.stringify(filter) : "";
   wrong.hidden = true;
   showRows(filter);
   showInForce(filter, inForce);
+  at("filter-clear").hidden = !inForce;
+  fields = (await indexFacts).fields?.[target] ?? [];
+  if (json.value !== (inForce ? JSON.stringify(filter) : "")) return; // the reader went on
+  const known = rowsOf(filter);
+  const mayChoose = known !== null && (known.join === "and" || known.rows.length === 1);
+  showFacets(at("facets"), fields, mayChoose ? known.rows : null, (all) => apply(filterOf(all, "and")));
+  const names = [...new Set(fields.map(({ name }) => name))];
+  at("filter-fields").replaceChildren(...names.map((value) => make("option", { value })));
+  // Without choices, the conditions are all there is.
+  if (at("facets").children.length === 0) at("conditions").open = true;
 }
 
-// Suggest the metadata fields of the hits.
-export function learnFields(hits) {
-  for (const hit of hits) for (const field of Object.keys(hit.metadata)) fields.add(field);
-  const options = [...fields].sort().map((field) => make("option", { value: field }));
-  at("filter-fields").replaceChildren(...options);
+// Suggest the values of the row's field.
+function suggestValues(event) {
+  const line = event.target.closest(".row");
+  const name = line.querySelector("input").value.trim();
+  const known = fields.filter((field) => field.name === name);
+  const values = known.flatMap((field) => field.values ?? []);
+  at("filter-values").replaceChildren(
+    ...values.map(({ value }) => make("option", { value: String(value) })),
+  );
 }
 
 function showForm(open) {
@@ -67,7 +90,7 @@ function showRows(filter) {
   const known = rowsOf(filter);
   for (const element of [rows, at("filter-add")]) element.hidden = known === null;
   at("filter-note").hidden = known !== null;
-  if (known === null) form.querySelector("details").open = true;
+  if (known === null) at("conditions").open = at("as-json").open = true;
   rows.replaceChildren();
   showJoin();
   if (known === null) return;
@@ -85,6 +108,7 @@ function addRow({ field, operator, value }) {
     choice.append(make("option", { value: key, selected: key === operator }, words));
   }
   const wanted = make("input", { value, ariaLabel: "Value", placeholder: "value", autocomplete: "off" });
+  wanted.setAttribute("list", "filter-values");
   const hint = () => (wanted.placeholder = ["in", "nin"].includes(choice.value) ? "one, another" : "value");
   choice.addEventListener("change", hint);
   const remove = makeButton("×", () => removeRow(line), {
@@ -128,7 +152,7 @@ function readJson() {
     wrong.textContent = error.message;
   }
   wrong.hidden = false;
-  form.querySelector("details").open = true;
+  at("conditions").open = at("as-json").open = true;
   return null;
 }
 

@@ -61,3 +61,37 @@ export function timeAgo(moment) {
   const text = Math.abs(seconds) < 10 ? "just now" : AGO.format(Math.round(seconds / length), unit);
   return make("time", { dateTime: date.toISOString(), title: EXACT.format(date) }, text);
 }
+
+// --- Metadata ---
+
+const DAY_MS = 86_400_000;
+const LABELS = { taken_at: "Date taken", camera: "Camera", lat: "Latitude", lon: "Longitude" };
+const DATE = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "long", timeZone: "UTC" });
+const MOMENT = new Intl.DateTimeFormat(LANGUAGE, {
+  dateStyle: "long",
+  timeStyle: "short",
+  timeZone: "UTC",
+});
+
+export const fieldLabel = (field) => LABELS[field] ?? field;
+
+// Whether a value is a date, or a date with a time: 2024-05-31, 2024-05-31T18:05:00.
+export const isDate = (value) =>
+  typeof value === "string" &&
+  /^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?$/.test(value) &&
+  !Number.isNaN(Date.parse(value.slice(0, 10)));
+
+// The day of a date, shifted by a number of days: 2024-05-31.
+export function dayOf(date, days = 0) {
+  const moment = Date.parse(date.slice(0, 10)) + days * DAY_MS;
+  return new Date(moment).toISOString().slice(0, 10);
+}
+
+// A date in words, as it was written: a camera's clock has no time zone.
+export function shownValue(value) {
+  if (!isDate(value)) return String(value);
+  const time = value.slice(11, 16);
+  const moment = Date.parse(`${value.slice(0, 10)}T${time || "00:00"}Z`);
+  if (Number.isNaN(moment)) return value;
+  return (time ? MOMENT : DATE).format(moment);
+}

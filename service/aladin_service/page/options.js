@@ -1,34 +1,6 @@
-// The choices of a search: the collections of the index, and the options panel.
+// The options panel: page size, candidates, fusion weight, smallest probability.
 
 import { at, percent } from "./elements.js";
-import { describeIndex } from "./service.js";
-
-// --- The index ---
-
-const COLLECTIONS = [["images", "photos"], ["texts", "texts"]];
-
-let learnTargets;
-// The targets that the index has; pending until they are known.
-export const indexTargets = new Promise((resolve) => (learnTargets = resolve));
-
-// Show the size of the index, and return the targets that it has.
-export async function showIndexFacts() {
-  const index = await describeIndex();
-  const present = COLLECTIONS.filter(([target]) => index[target] !== null);
-  for (const [target] of COLLECTIONS) {
-    const choice = document.querySelector(`input[name=target][value=${target}]`);
-    choice.closest("label").hidden = index[target] === null;
-    choice.closest("fieldset").hidden = present.length < 2; // there is nothing to choose
-  }
-  const counts = present.map(([target, noun]) => `${index[target].count.toLocaleString("en")} ${noun}`);
-  at("index-info").textContent = counts.join(" · ");
-  candidates.placeholder = index.default_candidates;
-  const targets = present.map(([target]) => target);
-  learnTargets(targets);
-  return targets;
-}
-
-// --- The panel: page size, candidates, fusion weight, smallest probability ---
 
 const k = at("option-k");
 const candidates = at("option-candidates");
@@ -48,6 +20,7 @@ export function startOptions(onOptions) {
   });
   panel.addEventListener("input", showValues);
   panel.addEventListener("change", (event) => {
+    if (event.target.id === "compare") return; // which is no option of the request
     showValues();
     if (event.target.checkValidity()) onOptions(read());
     else event.target.reportValidity();

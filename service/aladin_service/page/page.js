@@ -1,20 +1,18 @@
-// The page at /: shows one search at a time, started from the address, the text field, a photo or a
-// hit.
+// The page at /: opens on all items, and shows one search at a time, started from the address, the
+// text field, a photo or an item.
 
-import {
-  clearAnswer,
-  showAnswer,
-  showWaiting,
-  shownHit,
-  startPaging,
-  startSharing,
-} from "./answer.js";
+import { clearAnswer, showAnswer, showWaiting, shownHit, startSharing } from "./answer.js";
 import { startComparison } from "./compare.js";
 import { at } from "./elements.js";
-import { closeEvidence, openEvidence, startEvidence } from "./evidence.js";
+import { learnExamples, showSuggestions, startSuggestions } from "./examples.js";
 import { narrowed } from "./filter_language.js";
 import { showFilter, startFilters } from "./filters.js";
-import { showIndexFacts, showOptions, startOptions } from "./options.js";
+import { neighbour, refreshPhotos } from "./grid.js";
+import { loadIndexFacts } from "./index_facts.js";
+import { forgetLibrary, hideLibrary, listedItem, showLibrary } from "./library.js";
+import { loadMore, startMore } from "./more.js";
+import { showOptions, startOptions } from "./options.js";
+import { remember, showDetails, startPreferences } from "./preferences.js";
 import {
   askForKey,
   hideProblem,
@@ -31,7 +29,6 @@ import {
   typeWords,
   typedWords,
 } from "./query_field.js";
-import { neighbour } from "./results.js";
 import {
   NEW_SEARCH,
   changed,
@@ -41,7 +38,16 @@ import {
   titleOf,
   toAddress,
 } from "./search.js";
-import { NeedsKey, Unreachable, askSearch, checkQuery, learnLimits } from "./service.js";
+import {
+  NeedsKey,
+  Problem,
+  Unreachable,
+  askSearch,
+  checkQuery,
+  learnLimits,
+  readItem,
+} from "./service.js";
+import { closeViewer, openViewer, startViewer } from "./viewer.js";
 
 const WAITING_AFTER_MS = 150; // faster answers need no waiting state
 const FINAL = [400, 403, 404, 413, 415, 421, 422]; // repeating the request would not help
@@ -49,6 +55,7 @@ const FINAL = [400, 403, 404, 413, 415, 421, 422]; // repeating the request woul
 let search = NEW_SEARCH; // what the page shows or is about to show
 let answered = false;
 let running = null; // the AbortController of the current request
+let libraryTop = 0; // where the reader was among all items
 
 // --- One search ---
 
@@ -59,17 +66,8 @@ function go(next) {
   show(next);
 }
 
-// Change the search, and return to its first page. Without a query, the choice is kept for the next
-// one, and the typed text stays.
 function change(difference) {
-  const next = changed(search, difference);
-  if (next.query) {
-    go(next);
-    return;
-  }
-  const typed = typedWords();
-  show(next);
-  typeWords(typed);
+  go(changed(search, difference));
 }
 
 // The same, with the text that was typed but not yet searched for.
@@ -79,23 +77,35 @@ function changeWithTyped(difference) {
   change(isNew ? { ...difference, query: { text }, offset: 0 } : difference);
 }
 
-// A choice beside the text field: it changes the current search, and starts none by itself.
+// A choice beside the text field: it changes what is shown, and searches for no text that was typed.
 function choose(difference) {
-  if (search.query) changeWithTyped(difference);
-  else change(difference);
+  if (search.query) {
+    changeWithTyped(difference);
+    return;
+  }
+  const typed = typedWords();
+  change(difference);
+  typeWords(typed);
 }
 
 function show(next, openId = null) {
+  if (search.query === null && answered) libraryTop = scrollY;
+  const wasSearch = search.query !== null;
   search = next;
   document.title = titleOf(search);
-  closeEvidence();
+  closeViewer();
   showQuery(search);
   showOptions(search);
-  showFilter(search.filter);
+  showFilter(search);
   at("compare").checked = search.compare;
+  at("sort").value = search.order;
+  if (search.compare) showDetails(true);
   document.body.classList.toggle("starting", search.query === null);
+  document.body.classList.toggle("texts-shown", search.target === "texts");
+  showSuggestions(search.query === null);
+  stop();
   if (search.query) run(openId);
-  else stop();
+  else browse(openId, wasSearch ? libraryTop : null);
 }
 
 function stop() {
@@ -103,25 +113,26 @@ function stop() {
   running = null;
   answered = false;
   hideProblem();
-  clearAnswer();
 }
 
 async function run(openId = null) {
-  running?.abort();
+  stop();
   const mine = (running = new AbortController());
-  answered = false;
-  hideProblem();
-  const waiting = setTimeout(() => showWaiting(search), WAITING_AFTER_MS);
+  const waiting = setTimeout(() => {
+    hideLibrary();
+    showWaiting(search);
+  }, WAITING_AFTER_MS);
   try {
     checkQuery(search.query);
     const [timed, matching] = await Promise.all([ask(mine), askMatching(mine)]);
     if (mine !== running) return;
-    showAnswer({ search, ...timed, matching }, { open, similar });
+    hideLibrary();
+    showAnswer({ search, ...timed, matching }, { open, similar, further });
     answered = true;
-    const opened = shownHit(openId);
-    if (opened) openEvidence(opened.hit, opened.list);
+    if (search.query.text) remember(search.query.text);
+    reopen(openId);
   } catch (error) {
-    if (mine === running) fail(error);
+    if (mine === running) fail(error, runAgain);
   } finally {
     clearTimeout(waiting);
   }
@@ -129,6 +140,26 @@ async function run(openId = null) {
 
 function runAgain() {
   run();
+}
+
+// Show all items; top: where to scroll to, or null.
+async function browse(openId = null, top = null) {
+  stop();
+  clearAnswer();
+  const mine = (running = new AbortController());
+  try {
+    const list = await showLibrary(search, { open, similar }, mine.signal);
+    if (mine !== running) {
+      if (search.query) hideLibrary();
+      return;
+    }
+    if (list === null) hideLibrary();
+    answered = true;
+    if (top !== null) scrollTo(0, top);
+    reopen(openId);
+  } catch (error) {
+    if (mine === running) fail(error, () => browse(openId));
+  }
 }
 
 async function ask({ signal }) {
@@ -143,21 +174,44 @@ function askMatching({ signal }) {
   return comparable ? askSearch(search, signal, { rerank: false }) : null;
 }
 
-function fail(error) {
+const further = (wanted) => askSearch(wanted, running?.signal);
+
+function fail(error, again) {
   stop();
-  if (error instanceof Unreachable) waitForService(runAgain);
+  hideLibrary();
+  clearAnswer();
+  if (error instanceof Unreachable) waitForService(again);
   else if (error instanceof NeedsKey) askForKey(error);
-  else showProblem(error, FINAL.includes(error.status) ? null : runAgain);
+  else showProblem(error, FINAL.includes(error.status) ? null : again);
 }
 
-// --- From a hit ---
+// --- From an item ---
+
+const shownItem = (id) => shownHit(id) ?? listedItem(id);
+
+// Open the item of an address; one that is not on the page is looked up.
+async function reopen(id) {
+  if (id === null) return;
+  const found = shownItem(id);
+  if (found) {
+    openViewer(found.hit, found.list);
+    return;
+  }
+  const mine = search;
+  try {
+    const hit = await readItem(search.target, id);
+    if (mine === search) openViewer(hit, { hits: [hit], search });
+  } catch {
+    at("status").append(" The item of this address is no longer in the index.");
+  }
+}
 
 function open(hit, list) {
   const address = toAddress(search, hit.id);
-  // However many hits are opened in turn, Back returns to the search.
+  // However many items are opened in turn, Back returns to the list.
   if (history.state?.open) history.replaceState({ open: true }, "", address);
   else history.pushState({ open: true }, "", address);
-  openEvidence(hit, list);
+  openViewer(hit, list);
 }
 
 // After the dialog was closed: leave its address the way it was reached.
@@ -172,12 +226,14 @@ function itemQuery(hit) {
 }
 
 function similar(hit) {
-  go(changed(search, { query: itemQuery(hit) }));
+  change({ query: itemQuery(hit) });
+  scrollTo(0, 0);
 }
 
 function cross(hit) {
   const target = search.target === "images" ? "texts" : "images";
-  go(changed(search, { query: itemQuery(hit), target }));
+  change({ query: itemQuery(hit), target });
+  scrollTo(0, 0);
 }
 
 // --- The address ---
@@ -186,12 +242,13 @@ function cross(hit) {
 function recall() {
   const { search: wanted, openId, lostPhoto } = fromAddress(location.hash);
   const isHere = answered && toAddress(wanted) === toAddress(search);
-  const opened = isHere ? shownHit(openId) : null;
-  if (opened) openEvidence(opened.hit, opened.list);
-  else if (isHere) closeEvidence();
+  const opened = isHere ? shownItem(openId) : null;
+  if (opened) openViewer(opened.hit, opened.list);
+  else if (isHere && openId === null) closeViewer();
   else show(wanted, openId);
   if (lostPhoto) {
-    at("status").textContent = "The address does not contain your photo. Choose it again.";
+    const title = "Your photo is not here.";
+    showProblem(new Problem("A link does not contain your photo; choose it again.", { title }));
   }
 }
 
@@ -199,8 +256,10 @@ function recall() {
 
 async function learnIndex() {
   try {
-    const targets = await showIndexFacts();
-    if (targets.length === 1 && search.target !== targets[0]) change({ target: targets[0] });
+    const { targets } = await loadIndexFacts();
+    if (targets.length === 1 && search.target !== targets[0]) show(changed(search, { target: targets[0] }));
+    await learnExamples(targets);
+    showSuggestions(search.query === null);
   } catch (error) {
     if (error instanceof Unreachable) waitForService(learnIndex);
     else if (error instanceof NeedsKey) askForKey(error);
@@ -208,7 +267,7 @@ async function learnIndex() {
   }
 }
 
-// --- The keyboard: / focuses the query, arrows move between hits ---
+// --- The keyboard: / focuses the query, arrows move between items ---
 
 const TYPING = "input:not([type=radio], [type=checkbox], [type=range]), textarea, select";
 
@@ -237,33 +296,41 @@ function onKey(event) {
 
 // --- Start ---
 
+const searchFor = (text) => {
+  go(changed(search, { query: { text } }));
+  scrollTo(0, 0);
+};
+
+startPreferences(refreshPhotos);
 startQueryField({
   submit(text) {
     if (search.query && !("text" in search.query)) run();
-    else if (text) go(changed(search, { query: { text } }));
+    else if (text) searchFor(text);
+    else if (search.query) change({ query: null });
   },
   target: (target) => choose({ target }),
-  remove: () => go(changed(search, { query: null })),
+  remove: () => change({ query: null }),
 });
-startPhotoInput((file) => go(changed(search, { query: { file } })));
+startPhotoInput((file) => change({ query: { file } }));
+startSuggestions(searchFor);
 startFilters((filter) => changeWithTyped({ filter }));
 startOptions(choose);
-startPaging((offset) => {
-  go(changed(search, { offset }));
-  at("found").scrollIntoView();
-  at("found").focus({ preventScroll: true });
-});
+startMore();
 startComparison((compare) => choose({ compare, offset: search.offset }));
-startEvidence({
+startViewer({
   similar,
   cross,
   filter: (field, value) => change({ filter: narrowed(search.filter, field, value) }),
   step: open,
+  more: loadMore,
   close: forgetOpen,
 });
+at("sort").addEventListener("change", () => choose({ order: at("sort").value }));
 startKeyForm(() => {
   learnIndex();
+  forgetLibrary();
   if (search.query) run();
+  else browse();
 });
 startKeyboard();
 startOffline();

@@ -1,11 +1,19 @@
 // Photos of the index in <img> elements.
 
-import { hasKey, readPicture } from "./service.js";
+import { hasKey, isMissing, readPicture } from "./service.js";
 
 const RETRY_MS = 1500; // after a photo that failed to load: many may have been requested at once
 
-function photoAddress(id, sizePx) {
-  return `v1/images/${encodeURIComponent(id)}?size=${sizePx}`;
+const told = new WeakMap(); // what to call when a photo is missing
+
+export function photoAddress(id, sizePx = null) {
+  const address = `v1/images/${encodeURIComponent(id)}`;
+  return sizePx === null ? address : `${address}?size=${sizePx}`;
+}
+
+// onMissing(notFound): called once if the photo cannot be shown; notFound: its file is gone.
+export function whenMissing(image, onMissing) {
+  told.set(image, onMissing);
 }
 
 // Show an item's photo. An image whose photo does not load has the class "missing".
@@ -15,8 +23,8 @@ export async function showPhoto(image, id, sizePx) {
     // An <img> cannot send a key itself.
     try {
       showBlob(image, await readPicture(address));
-    } catch {
-      image.classList.add("missing");
+    } catch (error) {
+      giveUp(image, error.status === 404);
     }
     return;
   }
@@ -29,14 +37,27 @@ export async function showPhoto(image, id, sizePx) {
 export function showBlob(image, blob) {
   const release = () => URL.revokeObjectURL(image.src);
   image.addEventListener("load", release, { once: true });
-  image.addEventListener("error", () => image.classList.add("missing"), { once: true });
+  image.addEventListener("error", () => giveUp(image, false), { once: true });
   image.loading = "eager"; // the data is already here
   image.src = URL.createObjectURL(blob);
 }
 
-function tryAgain(image, address) {
+async function tryAgain(image, address) {
   image.classList.add("missing");
-  const again = () => (image.src = address);
-  if (navigator.onLine) setTimeout(again, RETRY_MS);
-  else addEventListener("online", again, { once: true });
+  if (!navigator.onLine) {
+    addEventListener("online", () => (image.src = address), { once: true });
+    return;
+  }
+  if (await isMissing(address)) {
+    giveUp(image, true);
+    return;
+  }
+  image.addEventListener("error", () => giveUp(image, false), { once: true });
+  setTimeout(() => (image.src = address), RETRY_MS);
+}
+
+function giveUp(image, notFound) {
+  image.classList.add("missing");
+  told.get(image)?.(notFound);
+  told.delete(image);
 }

@@ -24,18 +24,22 @@ export function showProblem(error, retry = null) {
   if (error.code) {
     const parts = [make("code", {}, error.code)];
     if (error.requestId) parts.push(" · request ", make("code", {}, error.requestId));
-    box.append(make("p", { className: "faint" }, ...parts));
+    box.append(make("p", { className: "faint detail" }, ...parts));
   }
   if (retry) box.append(retryButton(retry, error.retryAfterS));
   box.hidden = false;
 }
 
 function title(error) {
+  if (error.title) return error.title;
   if (error instanceof Unreachable) return "No connection.";
-  if (error.status === 429) return "The service is busy.";
-  if ([413, 415].includes(error.status)) return "The photo was rejected.";
-  if (error.status === 422) return "Invalid search.";
-  return "The request failed.";
+  if (error.status === 401) return "This key is not accepted.";
+  if (error.status === 429) return "Too many searches at once.";
+  if (error.status === 503) return "The service is not ready.";
+  if ([413, 415].includes(error.status)) return "This photo cannot be used.";
+  if (error.status === 404) return "It is no longer there.";
+  if (error.status === 422) return "This search cannot be answered.";
+  return "Something went wrong.";
 }
 
 // The service's messages start in lower case and have no full stop.

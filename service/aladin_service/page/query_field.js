@@ -65,7 +65,9 @@ export function focusQuery() {
 export function startPhotoInput(onPhoto) {
   const choose = () => input.click();
   at("choose").addEventListener("click", choose);
-  at("drop-zone").addEventListener("click", choose);
+  if (matchMedia("(hover: hover)").matches) {
+    at("choose").title = "Search with a photo: drop it anywhere, paste it, or choose a file";
+  }
   input.addEventListener("change", () => {
     if (input.files.length) onPhoto(input.files[0]);
     input.value = ""; // allows the same file to be chosen again

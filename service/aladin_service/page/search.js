@@ -3,6 +3,7 @@
 //
 //   query  {text} | {id, name, of} an item of the index | {file} a local photo | null
 //   target "images" | "texts": the kind of items to find
+//   order  "desc" | "asc": of the items that are listed where there is no query
 //   others fields of the request, null for the service's default; compare: show both rankings
 
 export const NEW_SEARCH = Object.freeze({
@@ -15,6 +16,7 @@ export const NEW_SEARCH = Object.freeze({
   fusion: null,
   minProbability: null,
   filter: {},
+  order: "desc",
   compare: false,
 });
 
@@ -44,8 +46,16 @@ export function titleOf({ query }) {
   return what ? `${what} · ALADIN search` : "ALADIN search";
 }
 
-export function nameOf(hit) {
-  return hit.text ?? hit.uri ?? hit.id;
+export function nameOf(item) {
+  return item.text ?? item.uri ?? item.id;
+}
+
+// Where an item's file is, or its id.
+export const fileOf = (item) => item.uri ?? item.id;
+
+// What is written below a photo: its caption, or the name of its file without the folders.
+export function labelOf(item) {
+  return item.text ?? fileOf(item).replace(/[/\\]+$/, "").split(/[/\\]/).at(-1);
 }
 
 // --- The address: the search follows the #, so that it can be shared and revisited ---
@@ -71,6 +81,7 @@ export function toAddress(search, openId = null) {
     if (search[field] !== NEW_SEARCH[field]) parts.set(name, search[field]);
   }
   if (!search.rerank) parts.set("rerank", "false");
+  if (search.order !== NEW_SEARCH.order) parts.set("order", search.order);
   if (search.compare) parts.set("compare", "true");
   if (Object.keys(search.filter).length) parts.set("filter", JSON.stringify(search.filter));
   if (openId !== null) parts.set("open", openId);
@@ -90,6 +101,7 @@ export function fromAddress(hash) {
   }
   search.rerank = parts.get("rerank") !== "false";
   search.compare = parts.get("compare") === "true";
+  if (parts.get("order") === "asc") search.order = "asc";
   const filter = parse(parts.get("filter"));
   if (filter !== null && typeof filter === "object" && !Array.isArray(filter)) {
     search.filter = filter;

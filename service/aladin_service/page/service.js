@@ -4,14 +4,16 @@ import { requestOptions } from "./search.js";
 
 const KEY = "aladin-key"; // in the session storage, which ends with the tab
 const RETRIES = 3;
+const NOT_LISTABLE = "not_listable"; // the code for an index in a vector database
 
 // An error that the service reported, or a failure to reach it.
 export class Problem extends Error {
   // code, requestId: from the service's error; null if something else answered.
-  // retryAfterS: when to try again, if the service says so.
-  constructor(message, { status = 0, code = null, requestId = null, retryAfterS = null } = {}) {
+  // retryAfterS: when to try again, if the service says so. title: in place of that of the status.
+  constructor(message, about = {}) {
     super(message);
-    Object.assign(this, { status, code, requestId, retryAfterS });
+    const { status = 0, code = null, requestId = null, retryAfterS = null, title = null } = about;
+    Object.assign(this, { status, code, requestId, retryAfterS, title });
   }
 }
 
@@ -63,6 +65,55 @@ function withoutUnreliable(answer) {
 
 export async function describeIndex() {
   return (await ask("v1/index")).json();
+}
+
+// The metadata fields of each collection; null for an index in a vector database.
+export async function readFields() {
+  try {
+    return await (await ask("v1/index/fields")).json();
+  } catch (error) {
+    if (error.code === NOT_LISTABLE) return null;
+    throw error;
+  }
+}
+
+// A page of items: {items, total, next}; null for an index in a vector database.
+// order: {sort, order, filter, limit, after}, without those that are null.
+export async function listItems(target, order, signal) {
+  const wanted = Object.entries(order).filter(([, value]) => value !== null);
+  const address = `v1/items/${target}?${new URLSearchParams(wanted)}`;
+  try {
+    return await (await ask(address, { signal })).json();
+  } catch (error) {
+    if (error.code === NOT_LISTABLE) return null;
+    throw error;
+  }
+}
+
+// Each word of a pair compared with each region. query: that of a search; id: of the item.
+export async function mapEvidence(query, id) {
+  if (query.file) {
+    const body = new FormData();
+    body.append("image", query.file);
+    body.append("id", id);
+    return (await ask("v1/explain", { method: "POST", body })).json();
+  }
+  return (await ask(`v1/explain?${pairOf(query, id)}`)).json();
+}
+
+// The parameters of a pair of a text or an item, and an item.
+export function pairOf(query, id) {
+  const what = "text" in query ? { text: query.text } : { query_id: query.id };
+  return new URLSearchParams({ ...what, id });
+}
+
+// Whether the service says that a photo does not exist.
+export async function isMissing(address) {
+  try {
+    return (await fetch(address, { method: "GET" })).status === 404;
+  } catch {
+    return false;
+  }
 }
 
 // The state of the index, with `limit` skipped items of each collection, starting at `offset`.

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from aladin_index.search.results import Evidence, SearchAnswer, SearchHit
+from aladin_index.search.whole_words import whole_words
 
 # For annotations only: `aladin search --url` prints its hits without importing torch.
 if TYPE_CHECKING:
@@ -158,8 +159,8 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
     yield f"{'rank':>4}  {'score':>8}  {'match':>12}  {'align':>13}{probability}  item"
     for hit in answer.hits:
         yield _hit_line(hit, judged=judged)
-        for evidence in hit.evidence or ():
-            yield _evidence_line(evidence)
+        for word in _whole_words(hit.evidence or ()):
+            yield _evidence_line(word)
     if judged:
         verdict = "; nothing is likely enough" if answer.no_match else ""
         yield f"probability of any match {answer.match_probability:.3f}{verdict}"
@@ -182,6 +183,25 @@ def _hit_line(hit: SearchHit, *, judged: bool) -> str:
         names.append(" ".join(hit.text.split()))
     item = "  ".join(names)
     return f"{hit.rank:>4}  {hit.score:>8.4f}  {match:>12}  {aligned:>13}{probability}  {item}"
+
+
+def _whole_words(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
+    """Join the tokens of each word: their scores are added, and the strongest names the region."""
+    text = [" "] * max((entry.end for entry in evidence), default=0)
+    for entry in evidence:
+        text[entry.start : entry.end] = entry.token
+    for tokens in whole_words("".join(text), [(entry.start, entry.end) for entry in evidence]):
+        entries = evidence[tokens.start : tokens.stop]
+        best = max(entries, key=lambda entry: abs(entry.score))
+        yield best.model_copy(
+            update={
+                "token": "".join(text[entries[0].start : entries[-1].end]),
+                "start": entries[0].start,
+                "end": entries[-1].end,
+                "score": sum(entry.score for entry in entries),
+                "share": sum(entry.share for entry in entries),
+            }
+        )
 
 
 def _evidence_line(evidence: Evidence) -> str:

@@ -18,7 +18,13 @@ _END_S = 2.0
 # Importing everything takes seconds on a busy machine, and loading a large network takes longer.
 TRIAL_S = 120.0
 # Modules that the fork server imports in advance: a worker then starts in a fraction of a second.
-_PRELOAD = ["aladin_service.cli", "aladin_service.work.worker_process"]
+# The encoders bring in the transformers library, which takes seconds.
+_PRELOAD = [
+    "aladin_service.cli",
+    "aladin_service.work.worker_process",
+    "aladin_network.encoders.hf_image",
+    "aladin_network.encoders.hf_text",
+]
 
 
 def prepare_processes() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from aladin_index.search.evidence import region_boxes, word_evidence
+from aladin_index.search.evidence import ComparedPair, region_boxes, word_evidence, word_maps
 from aladin_network.errors import InputError
 
 # (words, regions): of (1, 0) and (0.6, 0.8) with (0, 1), (0.8, 0.6) and (-1, 0).
@@ -77,3 +77,18 @@ def test_a_region_beyond_the_boxes_has_no_place() -> None:
     assert [(entry.region, entry.box) for entry in evidence] == [(1, None), (1, None)]
     evidence = word_evidence(COSINES[:, ::2], "ab", [(0, 1), (1, 2)], BOXES[:1])
     assert [(entry.region, entry.box) for entry in evidence] == [(0, BOXES[0])] * 2
+
+
+def test_the_tokens_of_a_word_are_added_up() -> None:
+    cosines = np.array([[0.1, 0.5, 0.2], [0.6, 0.1, 0.4], [0.0, 0.3, 0.5]], dtype=np.float32)
+    pair = ComparedPair(cosines, "a star", [(0, 1), (2, 4), (4, 6)], BOXES)
+    one, star = word_maps(pair)
+    assert (one.start, one.end, one.region, star.start, star.end, star.region) == (0, 1, 1, 2, 6, 2)
+    assert star.cosines == pytest.approx([0.6, 0.4, 0.9])
+    # Each token has its own best region, as in the score.
+    assert star.score == pytest.approx(0.6 + 0.5)
+    assert one.score + star.score == pytest.approx(cosines.max(axis=1).sum())
+    assert star.share == pytest.approx(1.1 / 1.6)
+    assert word_maps(pair._replace(cosines=cosines[:, :0])) == []
+    with pytest.raises(InputError, match="the query has 3 words, its text 5"):
+        word_maps(pair._replace(spans=[(n, n + 1) for n in range(5)]))

@@ -36,7 +36,8 @@ def run(
 ) -> Run:
     """A curve of all photos, drawn as a PNG."""
     folder = tmp_path_factory.mktemp("curve")
-    index = Path(shutil.copytree(index_folder, folder / "index"))
+    without = shutil.ignore_patterns("evaluations")  # that other tests stored
+    index = Path(shutil.copytree(index_folder, folder / "index", ignore=without))
     words = [tiny_checkpoint, data_file, "--split", "all", "--index", index, "--json"]
     words += ["--curve", folder / "curve.png", "--curve-candidates", "2,4,50"]
     result = CliRunner().invoke(app, ["evaluate", *map(str, words)])

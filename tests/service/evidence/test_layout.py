@@ -167,9 +167,9 @@ def test_missing_characters_are_owned_up_to(make_pair: MakePair) -> None:
     assert not any("missing from the typeface" in text for text in known.texts)
 
 
-def test_pieces_of_one_word_touch_and_other_words_do_not(make_pair: MakePair) -> None:
-    spans = [(0, 5), (5, 10), (11, 15)]
-    pair = make_pair("motorcycle runs", [0, 1, 2], [0.1, 0.2, 0.3], spans=spans)
+def test_words_touch_only_where_no_space_is_between_them(make_pair: MakePair) -> None:
+    spans = [(0, 5), (5, 6), (7, 11)]
+    pair = make_pair("motor, runs", [0, 1, 2], [0.1, 0.2, 0.3], spans=spans)
     page = lay_out(pair, None, [], has_photo=False)
     chips = [
         mark.box
@@ -180,13 +180,22 @@ def test_pieces_of_one_word_touch_and_other_words_do_not(make_pair: MakePair) ->
     assert chips[1][2] < chips[2][0]
 
 
-def test_the_pieces_of_a_word_stay_in_one_line(make_pair: MakePair) -> None:
-    text = "the quick brown motorcyclist motorcyclist motorcyclist"
+def test_the_pieces_of_a_word_are_drawn_as_one(make_pair: MakePair) -> None:
+    spans = [(0, 5), (5, 7), (7, 12), (13, 17)]
+    pair = make_pair("motorcyclist runs", [0, 1, 1, 0], [0.1, 0.2, 0.25, 0.3], spans=spans)
+    page = lay_out(pair, None, [], has_photo=False)
+    assert [word.text for word in texts(page, WORD_PX)] == ["motorcyclist", "runs"]
+    assert "0.5500" in page.texts
+    assert any(text.startswith("2 words add up to 0.8500") for text in page.texts)
+
+
+def test_words_that_touch_stay_in_one_line(make_pair: MakePair) -> None:
+    text = "the quick brown motorcycles/motorcyclists motorcycles/motorcyclists"
     spans = [(0, 3), (4, 9), (10, 15)]
-    for start in (16, 29, 42):
-        spans += [(start, start + 5), (start + 5, start + 7), (start + 7, start + 12)]
-    pair = make_pair(text, [0] * 12, [0.1] * 12, spans=spans)
+    for start in (16, 42):
+        spans += [(start, start + 11), (start + 11, start + 12), (start + 12, start + 25)]
+    pair = make_pair(text, [0] * 9, [0.1] * 9, spans=spans)
     words = texts(lay_out(pair, None, [], has_photo=False), WORD_PX)
-    assert len({word.baseline for word in words}) == 2
-    for start in (3, 6, 9):
+    assert len({word.baseline for word in words}) == 3
+    for start in (3, 6):
         assert len({word.baseline for word in words[start : start + 3]}) == 1

@@ -42,12 +42,22 @@ def test_tokens_of_the_same_characters_are_one_word(make_pair: MakePair) -> None
     assert [each.number for each in regions] == [0, 2]
 
 
+def test_pieces_of_a_word_are_one_word(make_pair: MakePair) -> None:
+    spans = [(0, 1), (2, 3), (3, 6), (6, 11), (11, 12)]
+    pair = make_pair("a dalmatian!", [0, 2, 1, 2, 0], [0.1, 0.2, 0.3, 0.15, 0.0], spans=spans)
+    words = [piece for piece in text_pieces(pair.text, pair.evidence)[0] if piece.region]
+    assert [word.text for word in words] == ["a", "dalmatian", "!"]
+    assert words[1].score == pytest.approx(0.65)
+    assert words[1].region is not None
+    assert words[1].region.number == 1
+
+
 def test_many_regions_have_letters_of_their_own() -> None:
     entries = [
-        Evidence(token="a", start=n, end=n + 1, region=n, box=None, score=0.1, share=0.01)
+        Evidence(token="a", start=2 * n, end=2 * n + 1, region=n, box=None, score=0.1, share=0.01)
         for n in range(60)
     ]
-    _, regions = text_pieces("a" * 60, entries)
+    _, regions = text_pieces("a " * 60, entries)
     letters = [each.letter for each in regions]
     assert letters[:2] + letters[25:28] + letters[51:54] == [
         "A", "B", "Z", "AA", "AB", "AZ", "BA", "BB",

@@ -194,3 +194,42 @@ async def test_where_a_photo_is_gone_the_regions_are_drawn_all_the_same(
         assert shown(after) == shown(before)
         pixels = [Image.open(io.BytesIO(each.content)).tobytes() for each in (before, after)]
         assert pixels[0] != pixels[1]
+
+
+async def test_every_word_is_compared_with_every_region(service: Service) -> None:
+    async with service() as client:
+        search = {"text": TEXT, "explain": True, "k": 2}
+        hits = (await client.post("/v1/search/images", json=search)).json()["hits"]
+        for hit in hits:
+            answer = await client.get("/v1/explain", params={"text": TEXT, "id": hit["id"]})
+            maps = answer.json()
+            assert maps["text"] == TEXT
+            assert maps["align"] == pytest.approx(hit["stages"]["align"]["score"], abs=1e-6)
+            assert maps["match"] == pytest.approx(hit["stages"]["match"]["score"], abs=1e-6)
+            assert " ".join(word["text"] for word in maps["words"]) == TEXT
+            total = sum(word["score"] for word in maps["words"])
+            assert total == pytest.approx(maps["align"], abs=1e-4)
+            for word in maps["words"]:
+                best = max(word["cosines"])
+                assert len(word["cosines"]) == len(maps["regions"])
+                assert word["cosines"][word["region"]] == best
+                tokens = [
+                    entry
+                    for entry in hit["evidence"]
+                    if word["start"] <= entry["start"] < word["end"]
+                ]
+                score = sum(entry["score"] for entry in tokens)
+                assert word["score"] == pytest.approx(score, abs=1e-6)
+                if len(tokens) == 1:
+                    assert maps["regions"][word["region"]]["box"] == tokens[0]["box"]
+
+
+async def test_an_uploaded_photo_is_compared_with_a_text(
+    service: Service, query_photo: Image.Image, encoded: Callable[..., bytes]
+) -> None:
+    async with service() as client:
+        files = {"image": encoded(query_photo)}
+        maps = await client.post("/v1/explain", files=files, data={"id": "dogs/red#1#0"})
+        both = await client.get("/v1/explain", params={"text": "a", "query_id": "b", "id": "plain"})
+    assert [word["text"] for word in maps.json()["words"]] == ["a", "red", "dog", "runs"]
+    assert both.status_code == 422

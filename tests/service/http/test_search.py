@@ -65,6 +65,7 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
             "uri",
             "text",
             "metadata",
+            "size_px",
             "evidence",
         ]
         assert list(hit["stages"]) == ["match", "align"]

@@ -107,7 +107,37 @@ async def read_explain_body(request: Request, service: Service) -> ExplainBody:
         raise invalid_input(error) from None
 
 
-_SCHEMA = ExplainBody.model_json_schema()
+ExplainedBody = Annotated[ExplainBody, Depends(read_explain_body)]
+EXPLAIN_SCHEMA = ExplainBody.model_json_schema()
+
+ExplainedId = Annotated[
+    str,
+    Query(
+        max_length=MAX_ASKED_ID_CHARS,
+        description="An item of the index: a photo for a text, a text for a photo.",
+    ),
+]
+ExplainedText = Annotated[str | None, Query(description="Words, against a photo of the index.")]
+ExplainedQueryId = Annotated[
+    str | None,
+    Query(max_length=MAX_ASKED_ID_CHARS, description="Instead of `text`: an item of the index."),
+]
+
+
+def pair_query(text: str | None, query_id: str | None) -> TextQuery | ItemQuery:
+    """Return the query of a pair.
+
+    Args:
+        text: Words, or None.
+        query_id: Id of an item of the index, or None.
+
+    Raises:
+        InputError: If both or none are given.
+    """
+    if (text is None) == (query_id is None):
+        got = "none" if text is None else "both"
+        raise InputError(f"expected exactly one of text and query_id, got {got}")
+    return ItemQuery(query_id) if query_id is not None else TextQuery(text or "")
 
 
 @router.get(
@@ -125,32 +155,17 @@ _SCHEMA = ExplainBody.model_json_schema()
 async def explain(
     request: Request,
     service: Service,
-    id: Annotated[
-        str,
-        Query(
-            max_length=MAX_ASKED_ID_CHARS,
-            description="An item of the index: a photo for a text, a text for a photo.",
-        ),
-    ],
-    text: Annotated[str | None, Query(description="Words, against a photo of the index.")] = None,
-    query_id: Annotated[
-        str | None,
-        Query(
-            max_length=MAX_ASKED_ID_CHARS, description="Instead of `text`: an item of the index."
-        ),
-    ] = None,
+    id: ExplainedId,
+    text: ExplainedText = None,
+    query_id: ExplainedQueryId = None,
     if_none_match: _IfNoneMatch = None,
 ) -> Response:
     """Draw which word of a text matches which region of a photo, with the scores.
 
     The numbers are also in the file itself, as JSON in its text chunk `aladin-evidence`.
     """
-    if (text is None) == (query_id is None):
-        got = "none" if text is None else "both"
-        raise InputError(f"expected exactly one of text and query_id, got {got}")
-    query = ItemQuery(query_id) if query_id is not None else TextQuery(text or "")
     known = _known_versions(if_none_match)
-    return await _draw(request, service, DrawEvidence(query, id, known))
+    return await _draw(request, service, DrawEvidence(pair_query(text, query_id), id, known))
 
 
 @router.post(
@@ -159,12 +174,10 @@ async def explain(
     operation_id="draw_evidence_of_photo",
     summary="Draw the evidence for an uploaded photo",
     response_class=Response,
-    openapi_extra=request_docs(_SCHEMA, form_title="ExplainForm"),
+    openapi_extra=request_docs(EXPLAIN_SCHEMA, form_title="ExplainForm"),
     responses={200: _PNG_DOCS, **error_docs(403, 404, 408, 413, 415, 422, 429, 503)},
 )
-async def explain_photo(
-    request: Request, body: Annotated[ExplainBody, Depends(read_explain_body)], service: Service
-) -> Response:
+async def explain_photo(request: Request, body: ExplainedBody, service: Service) -> Response:
     """Draw the evidence for a photo that is not in the index and a text that is; see `GET`."""
     return await _draw(request, service, DrawEvidence(body.query(), body.id))
 

@@ -84,7 +84,7 @@ def test_paths_that_nobody_has(path: str) -> None:
 
 def test_an_item_can_be_got_and_deleted_and_its_target_added_to() -> None:
     assert set(rows_of("/v1/items/texts/x")) == {"GET", "DELETE"}
-    assert set(rows_of("/v1/items/texts")) == {"POST"}
+    assert set(rows_of("/v1/items/texts")) == {"GET", "POST"}
 
 
 def test_what_only_some_keys_open_and_what_needs_none() -> None:

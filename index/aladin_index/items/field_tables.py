@@ -1,0 +1,143 @@
+"""Reads the table of filter values in its own order: items sorted by a field, and a field's values.
+
+The table's key is (field, kind, value, row), so a page of a sorted list costs what the page holds,
+however many items there are. It is part of each database of items: those of a generation, and
+those added since.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from aladin_index.items.filters import Kind
+from aladin_index.items.tables import KIND_CODES
+
+# A field with more values is described by its range alone.
+MAX_VALUES = 50
+# Metadata may have any number of fields: those beyond this number are not described.
+MAX_FIELDS = 100
+_KINDS: dict[int, Kind] = {code: kind for kind, code in KIND_CODES.items()}
+_LINES_AT_A_TIME = 256
+
+
+class FieldLine(NamedTuple):
+    """One value of one item in a field; lines are ordered as the table is.
+
+    Attributes:
+        kind: Code of the value's kind, see `aladin_index.items.tables.KIND_CODES`.
+        value: Value; a bool is 0 or 1.
+        row: Row of the item.
+    """
+
+    kind: int
+    value: int | float | str
+    row: int
+
+
+class FieldValues(NamedTuple):
+    """The values of one kind in a field.
+
+    Attributes:
+        kind: Kind of the values.
+        least: Smallest value.
+        greatest: Largest value.
+        counts: Number of items by value, or None if there are more than `MAX_VALUES`.
+    """
+
+    kind: Kind
+    least: int | float | str
+    greatest: int | float | str
+    counts: dict[int | float | str, int] | None
+
+
+def field_lines(
+    connection: sqlite3.Connection, name: str, after: FieldLine | None, *, descending: bool
+) -> list[FieldLine]:
+    """Read the next values of a field in their order.
+
+    Args:
+        connection: Connection to a database with the tables of `aladin_index.items.tables`.
+        name: Name of the field; without an index it has no lines.
+        after: Line after which to begin, which need not exist; None for the start.
+        descending: Whether the largest value comes first.
+
+    Returns:
+        The lines, a limited number of them; none at the end.
+    """
+    line = connection.execute("SELECT field FROM filter_fields WHERE name = ?", (name,)).fetchone()
+    if line is None:
+        return []
+    beyond, direction = ("<", "DESC") if descending else (">", "ASC")
+    where = "" if after is None else f" AND (kind, value, row) {beyond} (?, ?, ?)"
+    statement = (
+        f"SELECT kind, value, row FROM fields WHERE field = ?{where}"
+        f" ORDER BY kind {direction}, value {direction}, row {direction} LIMIT ?"
+    )
+    values = (line[0], *(after or ()), _LINES_AT_A_TIME)
+    return [FieldLine._make(found) for found in connection.execute(statement, values)]
+
+
+def describe_fields(connection: sqlite3.Connection) -> dict[str, list[FieldValues]]:
+    """Describe the indexed fields.
+
+    Args:
+        connection: Connection to a database with the tables of `aladin_index.items.tables`.
+
+    Returns:
+        By name, at most `MAX_FIELDS` of them in alphabetical order, the values of each kind.
+    """
+    names = connection.execute(
+        "SELECT name, field FROM filter_fields ORDER BY name LIMIT ?", (MAX_FIELDS,)
+    ).fetchall()
+    return {name: list(_values(connection, field)) for name, field in names}
+
+
+def merge_values(one: list[FieldValues], other: list[FieldValues]) -> list[FieldValues]:
+    """Combine two descriptions of the same field, of different items.
+
+    Args:
+        one: Values of each kind in some items.
+        other: The same of others.
+    """
+    by_kind = sorted([*one, *other], key=lambda values: KIND_CODES[values.kind])
+    return [_joined(list(same)) for _, same in groupby(by_kind, key=lambda values: values.kind)]
+
+
+def _joined(parts: list[FieldValues]) -> FieldValues:
+    total: Counter[int | float | str] = Counter()
+    for part in parts:
+        total.update(part.counts or {})
+    is_counted = all(part.counts is not None for part in parts) and len(total) <= MAX_VALUES
+    counts = dict(total) if is_counted else None
+    # Values of one kind can be compared.
+    least = min((part.least for part in parts), key=_order)
+    greatest = max((part.greatest for part in parts), key=_order)
+    return FieldValues(parts[0].kind, least, greatest, counts)
+
+
+def _order(value: int | float | str) -> tuple[str, int | float]:
+    return (value, 0) if isinstance(value, str) else ("", value)
+
+
+def _values(connection: sqlite3.Connection, field: int) -> Iterator[FieldValues]:
+    for code, kind in _KINDS.items():
+        least, greatest = (
+            connection.execute(
+                f"SELECT {extreme}(value) FROM fields WHERE field = ? AND kind = ?", (field, code)
+            ).fetchone()[0]
+            for extreme in ("MIN", "MAX")
+        )
+        if least is None:
+            continue
+        # Groups come in the order of the key: the scan ends with the last one that is wanted.
+        groups = connection.execute(
+            "SELECT value, COUNT(*) FROM fields WHERE field = ? AND kind = ?"
+            " GROUP BY value LIMIT ?",
+            (field, code, MAX_VALUES + 1),
+        ).fetchall()
+        counts = dict(groups) if len(groups) <= MAX_VALUES else None
+        yield FieldValues(kind, least, greatest, counts)

@@ -1,0 +1,251 @@
+"""The items of a collection without a query: sorted by a field, or in the order of their addition.
+
+A page continues after the last item of the page before, wherever items were added or deleted
+meanwhile: nothing is shown twice, and a page costs the same however far from the start it is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from aladin_index.items.field_tables import FieldLine, FieldValues, merge_values
+from aladin_index.items.filters import Exists, field_scalars
+from aladin_index.items.tables import KIND_CODES, StoredItem
+from aladin_index.search.backend import Collection
+from aladin_index.search.live_collection import LiveCollection
+from aladin_network.errors import InputError, UnknownItemError
+
+# Items read at once while those of a page are looked for.
+_BATCH = 200
+
+
+class NotListableError(InputError):
+    """The index is in a vector database, which finds items but does not sort them."""
+
+
+class ListOrder(NamedTuple):
+    """How items are sorted.
+
+    Attributes:
+        field: Metadata field to sort by, or None for the order of addition. Items without a value
+            in it come last, in the order of their addition. An item with several values counts by
+            the one that comes first.
+        descending: Whether the largest value, or the latest addition, comes first.
+    """
+
+    field: str | None = None
+    descending: bool = True
+
+
+class ListedPage(NamedTuple):
+    """A page of items.
+
+    Attributes:
+        items: Items in the order.
+        total: Number of items that pass the filter, on all pages.
+        is_last: Whether no item follows.
+    """
+
+    items: list[StoredItem]
+    total: int
+    is_last: bool
+
+
+class _FieldReader(Protocol):
+    """A database of items: that of a generation, or that of additions."""
+
+    def field_lines(
+        self, name: str, after: FieldLine | None, *, descending: bool
+    ) -> list[FieldLine]: ...
+
+
+def list_items(
+    collection: Collection, order: ListOrder, after_id: str | None, count: int
+) -> ListedPage:
+    """List items of an index that is stored in files.
+
+    Args:
+        collection: Collection, restricted by a filter or not.
+        order: Order of the items.
+        after_id: Id of the item after which the page begins, which may have been deleted
+            meanwhile; None for the first page.
+        count: Maximum number of items.
+
+    Raises:
+        UnknownItemError: If no item has or had the id.
+        NotListableError: If the index is in a vector database.
+        InputError: If the field is not indexed for filters.
+        IndexCorruptError: If the items cannot be read.
+    """
+    live = _in_files(collection)
+    if order.field is not None:
+        _check_indexed(live, order.field)
+    after = None if after_id is None else _find(live, after_id)
+    # One more than wanted tells whether another page follows.
+    found = list(islice(_walk(live, order, after), count + 1))
+    selection = live.selection
+    total = live.count if selection is None else selection.count
+    return ListedPage(found[:count], total, is_last=len(found) <= count)
+
+
+def list_fields(collection: Collection) -> dict[str, list[FieldValues]]:
+    """Describe the metadata fields that are indexed for filters, of an index in files.
+
+    Deleted items do not count, but the ranges may still include theirs until the index is
+    compacted.
+
+    Args:
+        collection: Collection, without a filter.
+
+    Returns:
+        By name, the values of each kind; see `aladin_index.items.field_tables.describe_fields`.
+
+    Raises:
+        NotListableError: If the index is in a vector database.
+        IndexCorruptError: If the items cannot be read.
+    """
+    live = _in_files(collection)
+    fields = dict(live.base.items.fields)
+    changes = live.changes
+    if changes is None:
+        return fields
+    for name, values in changes.added.describe_fields().items():
+        fields[name] = merge_values(fields.get(name, []), values)
+    removed = [int(row) for row in changes.removed]
+    for start in range(0, len(removed), _BATCH):
+        for item in live.items.by_rows(removed[start : start + _BATCH]):
+            for name in item.metadata.keys() & fields.keys():
+                fields[name] = _without(fields[name], item.metadata[name])
+    return {name: values for name, values in fields.items() if values}
+
+
+def _without(values: list[FieldValues], gone: object) -> list[FieldValues]:
+    """Subtract the values of a deleted item; a kind without values is left out."""
+    scalars = set(field_scalars(gone))
+    left: list[FieldValues] = []
+    for each in values:
+        counts = each.counts
+        if counts is not None:
+            counts = dict(counts)
+            for kind, value in scalars:
+                if kind == each.kind and value in counts:
+                    counts[value] -= 1
+            counts = {value: count for value, count in counts.items() if count > 0}
+        if counts is None or counts:
+            left.append(each._replace(counts=counts))
+    return left
+
+
+def _in_files(collection: Collection) -> LiveCollection:
+    if not isinstance(collection, LiveCollection):
+        raise NotListableError(
+            "expected an index in files, got one in a vector database, whose items cannot be"
+            " listed; they can be searched"
+        )
+    return collection
+
+
+def _check_indexed(live: LiveCollection, field: str) -> None:
+    indexed = live.entry.filter_fields
+    if indexed is not None and field not in indexed:
+        known = ", ".join(indexed) or "none"
+        raise InputError(
+            f"sort: expected a field that is indexed for filters, got {field!r};"
+            f" indexed are: {known}"
+        )
+
+
+def _find(live: LiveCollection, item_id: str) -> StoredItem:
+    """Return an item, or the last one that had this id.
+
+    Raises:
+        UnknownItemError: If there never was one.
+    """
+    item = live.items.by_id(item_id)
+    if item is None and live.changes is not None:
+        added = live.changes.added.items_by_id(item_id)
+        item = added[-1] if added else live.base.items.by_id(item_id)
+    if item is None:
+        raise UnknownItemError(live.target, item_id)
+    return item
+
+
+def _walk(live: LiveCollection, order: ListOrder, after: StoredItem | None) -> Iterator[StoredItem]:
+    """Yield all items from one on."""
+    if order.field is not None:
+        start = None if after is None else _first_line(after, order)
+        if after is None or start is not None:
+            yield from _with_value(live, order, start)
+            after = None
+    yield from _by_row(live, order, after)
+
+
+def _with_value(
+    live: LiveCollection, order: ListOrder, start: FieldLine | None
+) -> Iterator[StoredItem]:
+    """Yield the items that have a value in the field, sorted by it."""
+    readers: list[_FieldReader] = [live.base.items]
+    if live.changes is not None:
+        readers.append(live.changes.added)
+    merged = heapq.merge(
+        *(_lines(reader, order, start) for reader in readers), reverse=order.descending
+    )
+    selection, rows = live.selection, live.count if live.changes is None else live.changes.rows
+    listed = (
+        line
+        for line in merged
+        # A line of an item that was added after this snapshot has a row beyond it.
+        if line.row < rows and (selection is None or selection.mask[line.row])
+    )
+    while batch := list(islice(listed, _BATCH)):
+        items = live.items.by_rows([line.row for line in batch])
+        for line, item in zip(batch, items, strict=True):
+            # An item with a list of values has a line for each of them.
+            if line == _first_line(item, order):
+                yield item
+
+
+def _lines(reader: _FieldReader, order: ListOrder, after: FieldLine | None) -> Iterator[FieldLine]:
+    assert order.field is not None  # the caller sorts by it
+    while lines := reader.field_lines(order.field, after, descending=order.descending):
+        yield from lines
+        after = lines[-1]
+
+
+def _first_line(item: StoredItem, order: ListOrder) -> FieldLine | None:
+    """Return the first of an item's lines in the order, or None if it has none."""
+    lines = [
+        FieldLine(KIND_CODES[each.kind], each.value, item.row)
+        for each in field_scalars(item.metadata.get(order.field or ""))
+    ]
+    if not lines:
+        return None
+    return max(lines) if order.descending else min(lines)
+
+
+def _by_row(
+    live: LiveCollection, order: ListOrder, after: StoredItem | None
+) -> Iterator[StoredItem]:
+    """Yield the items in the order of their addition; only those without a value in the field."""
+    rows = live.count if live.changes is None else live.changes.rows
+    mask = np.ones(rows, dtype=np.bool_)
+    if live.selection is not None:
+        mask &= live.selection.mask
+    if order.field is not None:
+        having = replace(live, filter=Exists(order.field)).selection
+        assert having is not None  # there is a filter
+        mask &= ~having.mask
+    found = np.flatnonzero(mask)
+    if order.descending:
+        found = found[::-1]
+    if after is not None:
+        found = found[found < after.row] if order.descending else found[found > after.row]
+    for start in range(0, len(found), _BATCH):
+        batch: list[int] = found[start : start + _BATCH].tolist()
+        yield from live.items.by_rows(batch)

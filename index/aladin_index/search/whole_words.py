@@ -1,0 +1,59 @@
+"""Groups the tokens of a text into whole words: tokenizers split rare words into pieces.
+
+Pieces that touch belong to one word if there are letters, digits or marks on both sides of the
+joint: ``d|alm|atian`` is one word, ``rock|-|climber`` three. In scripts that do not separate words
+by spaces, every token remains a word of its own.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+# First words of the Unicode names of characters in such scripts.
+_WITHOUT_SPACES = {
+    "CJK",
+    "HIRAGANA",
+    "KATAKANA",
+    "THAI",
+    "LAO",
+    "KHMER",
+    "MYANMAR",
+    "TIBETAN",
+    "JAVANESE",
+}
+
+
+def whole_words(text: str, spans: Sequence[tuple[int, int]]) -> list[range]:
+    """Return the tokens of each word.
+
+    >>> whole_words("a dalmatian", [(0, 1), (2, 3), (3, 6), (6, 11)])
+    [range(0, 1), range(1, 4)]
+
+    Args:
+        text: Text that the tokens come from.
+        spans: Characters [start, end) of the tokens, ascending. Tokens may share a character,
+            which some tokenizers split into bytes.
+
+    Returns:
+        Indices of the tokens of each word; every token belongs to one word.
+    """
+    words: list[range] = []
+    for token, (start, _) in enumerate(spans):
+        before = spans[token - 1][1] if token else 0
+        if words and (start < before or (start == before and _joins(text, start))):
+            words[-1] = range(words[-1].start, token + 1)
+        else:
+            words.append(range(token, token + 1))
+    return words
+
+
+def _joins(text: str, place: int) -> bool:
+    """Whether the characters before and after a place belong to the same word."""
+    return 0 < place < len(text) and all(map(_is_inside_a_word, text[place - 1 : place + 1]))
+
+
+def _is_inside_a_word(character: str) -> bool:
+    if unicodedata.category(character)[0] not in "LNM":
+        return False
+    return unicodedata.name(character, "").split(" ")[0] not in _WITHOUT_SPACES

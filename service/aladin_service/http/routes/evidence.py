@@ -1,0 +1,74 @@
+"""The evidence for a score in numbers: each word of a text against every region of a photo."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+
+from aladin_service.client.answers import MappedRegion, MappedWord, WordMapsAnswer
+from aladin_service.http.bodies import request_docs
+from aladin_service.http.error_responses import error_docs
+from aladin_service.http.routes.pictures import (
+    EXPLAIN_SCHEMA,
+    ExplainedBody,
+    ExplainedId,
+    ExplainedQueryId,
+    ExplainedText,
+    pair_query,
+)
+from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
+from aladin_service.work.item_jobs import MapEvidence
+
+router = APIRouter(prefix="/v1", tags=["search"])
+
+
+@router.get(
+    "/explain", summary="Map the evidence for a hit", responses=error_docs(404, 413, 422, 429, 503)
+)
+async def map_evidence(
+    request: Request,
+    service: Service,
+    id: ExplainedId,
+    text: ExplainedText = None,
+    query_id: ExplainedQueryId = None,
+) -> WordMapsAnswer:
+    """Compare each word of a text with every region of a photo.
+
+    The tokens of a word are joined: its numbers are their sums. The words' scores add up to the
+    alignment score.
+    """
+    return await _map(request, service, MapEvidence(pair_query(text, query_id), id))
+
+
+@router.post(
+    "/explain",
+    summary="Map the evidence for an uploaded photo",
+    openapi_extra=request_docs(EXPLAIN_SCHEMA, form_title="ExplainForm"),
+    responses=error_docs(403, 404, 408, 413, 415, 422, 429, 503),
+)
+async def map_evidence_of_photo(
+    request: Request, body: ExplainedBody, service: Service
+) -> WordMapsAnswer:
+    """Compare each word of a text of the index with every region of a photo that is not in it."""
+    return await _map(request, service, MapEvidence(body.query(), body.id))
+
+
+async def _map(request: Request, service: ServiceState, job: MapEvidence) -> WordMapsAnswer:
+    maps = await until_disconnect(request, service.workers.call(job))
+    return WordMapsAnswer(
+        text=maps.text,
+        match=maps.match,
+        align=maps.align,
+        regions=[MappedRegion(box=box) for box in maps.boxes],
+        words=[
+            MappedWord(
+                text=maps.text[word.start : word.end],
+                start=word.start,
+                end=word.end,
+                score=word.score,
+                share=word.share,
+                region=word.region,
+                cosines=[round(cosine, 4) for cosine in word.cosines.tolist()],
+            )
+            for word in maps.words
+        ],
+    )

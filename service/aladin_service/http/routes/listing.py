@@ -1,0 +1,136 @@
+"""Items without a query: pages of a collection in an order, and the fields to filter by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import APIRouter, Query
+
+from aladin_index.items.field_tables import FieldValues
+from aladin_index.items.filters import Filter, parse_filter
+from aladin_index.search.listing import ListOrder
+from aladin_network.errors import InputError
+from aladin_network.types import Target
+from aladin_service.client.answers import (
+    FieldCount,
+    FieldValue,
+    IndexField,
+    IndexFields,
+    ItemPage,
+    ListedItem,
+)
+from aladin_service.http.error_responses import error_docs
+from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS
+from aladin_service.http.shared_state import Service
+from aladin_service.work.item_jobs import ListFields, ListItems
+
+router = APIRouter(prefix="/v1")
+
+MAX_LISTED = 200
+# Longer filters do not fit into an address of common servers.
+_MAX_FILTER_CHARS = 4096
+
+Limit = Annotated[int, Query(ge=1, le=MAX_LISTED, description="Maximum number of items.")]
+After = Annotated[
+    str | None,
+    Query(
+        max_length=MAX_ASKED_ID_CHARS,
+        description="Id of the item after which the page begins: `next` of the page before.",
+    ),
+]
+Sort = Annotated[
+    str | None,
+    Query(
+        max_length=MAX_ASKED_ID_CHARS,
+        description="Metadata field to sort by, such as `taken_at`; items without a value come"
+        " last. Omitted: by the time of addition.",
+    ),
+]
+Order = Annotated[
+    Literal["desc", "asc"], Query(description="desc: the largest value or the newest item first.")
+]
+JsonFilter = Annotated[
+    str | None,
+    Query(max_length=_MAX_FILTER_CHARS, description="Filter as JSON, as in a search."),
+]
+
+
+@router.get(
+    "/items/{target}",
+    tags=["items"],
+    summary="List items",
+    responses=error_docs(404, 422, 429, 503),
+)
+async def list_items(
+    target: Target,
+    service: Service,
+    limit: Limit = 50,
+    after: After = None,
+    sort: Sort = None,
+    order: Order = "desc",
+    filter: JsonFilter = None,
+) -> ItemPage:
+    """List items in an order; not for an index that is stored in a vector database."""
+    listed = ListOrder(sort, descending=order == "desc")
+    job = ListItems(target, _parsed(filter), listed, after, limit)
+    page, generation = await service.workers.call(job)
+    items = [ListedItem.model_validate(item) for item in page.items]
+    return ItemPage(
+        items=items,
+        total=page.total,
+        next=None if page.is_last else items[-1].id,
+        generation=generation,
+    )
+
+
+@router.get(
+    "/index/fields", tags=["index"], summary="List fields", responses=error_docs(422, 429, 503)
+)
+async def get_index_fields(service: Service) -> IndexFields:
+    """Describe the metadata fields that are indexed for filters, with their values or ranges."""
+    fields = await service.workers.call(ListFields())
+    return IndexFields(images=_fields(fields, "images"), texts=_fields(fields, "texts"))
+
+
+def _parsed(filter: str | None) -> Filter | None:
+    if filter is None:
+        return None
+    try:
+        spec = json.loads(filter)
+    except (ValueError, RecursionError):
+        raise InputError("filter: not JSON") from None
+    if not isinstance(spec, dict):
+        raise InputError("filter: expected a JSON object")
+    return parse_filter(cast(dict[str, Any], spec))
+
+
+def _fields(
+    fields: Mapping[Target, Mapping[str, list[FieldValues]]], target: Target
+) -> list[IndexField] | None:
+    if target not in fields:
+        return None
+    return [
+        IndexField(
+            name=name,
+            kind=values.kind,
+            least=_shown(values, values.least),
+            greatest=_shown(values, values.greatest),
+            values=_counts(values),
+        )
+        for name, of_name in fields[target].items()
+        for values in of_name
+    ]
+
+
+def _counts(values: FieldValues) -> list[FieldCount] | None:
+    if values.counts is None:
+        return None
+    most = sorted(values.counts.items(), key=lambda item: -item[1])
+    return [FieldCount(value=_shown(values, value), count=count) for value, count in most]
+
+
+def _shown(values: FieldValues, value: FieldValue) -> FieldValue:
+    """Return a value as it is in metadata: bools are stored as numbers."""
+    return bool(value) if values.kind == "bool" else value

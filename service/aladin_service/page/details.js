@@ -1,0 +1,73 @@
+// What is shown under "Details" alone: how a search was answered, and the time that it took.
+
+import { at, fourDigits, make, percent } from "./elements.js";
+
+// --- The summary of an answer ---
+
+// The words of the method for an answer, without a full stop.
+export function methodOf(answer) {
+  const how = answer.reranked
+    ? `From ${answer.candidates} re-ranked candidates`
+    : "Ranked by embedding only";
+  const lacking = answer.degraded.filter((each) => each !== "min_probability");
+  return lacking.length ? `${how}, degraded: ${lacking.join(", ")}` : how;
+}
+
+// --- The scores of a hit: [name, value] of each ---
+
+export function scoresOf({ rank, score, probability, per_word: perWord, stages: { match, align } }) {
+  const facts = [["Rank", String(rank)], ["Score", fourDigits(score)]];
+  if (probability != null) facts.push(["Probability", percent(probability)]);
+  facts.push(["Matching", `${fourDigits(match.score)}, rank ${match.rank}`]);
+  if (align) {
+    facts.push(["Alignment", `${fourDigits(align.score)}, rank ${align.rank}`]);
+    facts.push(["Mean per word", fourDigits(perWord)]);
+  }
+  return facts;
+}
+
+// --- Timings: a bar of the stages, and the duration of each ---
+
+const STAGES = ["decode", "encode", "retrieve", "rerank"];
+const NAMES = {
+  decode: "decoding the photo",
+  encode: "encoding the query",
+  retrieve: "first stage",
+  rerank: "re-ranking",
+  rest: "rest",
+};
+
+const timings = at("timings");
+
+export function hideTimings() {
+  timings.hidden = true;
+}
+
+// tookMs: from the answer; roundTripMs: from the request to its answer, as measured by this page.
+export function showTimings(tookMs, roundTripMs) {
+  // Between the stages: waiting for a worker, reading texts, writing the answer.
+  const known = STAGES.reduce((sum, stage) => sum + tookMs[stage], 0);
+  const parts = { ...tookMs, rest: Math.max(0, tookMs.total - known) };
+  const bar = make("div", { className: "bar", ariaHidden: "true" });
+  const list = make("ul", { ariaLabel: "Time by stage" });
+  list.setAttribute("role", "list");
+  for (const stage of [...STAGES, "rest"]) {
+    const ms = parts[stage];
+    const segment = make("i", { className: stage });
+    segment.style.flexGrow = ms; // the width of the bar is the total
+    bar.append(segment);
+    const item = make("li", {}, make("i", { className: stage, ariaHidden: "true" }));
+    item.append(`${NAMES[stage]} ${milliseconds(ms)} ms`);
+    item.dataset.ms = ms;
+    list.append(item);
+  }
+  const service = make("li", { className: "whole" }, `${milliseconds(tookMs.total)} ms in the service`);
+  const trip = make("li", { className: "whole" }, `${milliseconds(roundTripMs)} ms round trip`);
+  list.append(service, trip);
+  timings.replaceChildren(bar, list);
+  timings.hidden = false;
+}
+
+function milliseconds(ms) {
+  return ms < 10 ? ms.toFixed(1) : String(Math.round(ms));
+}

@@ -1,0 +1,132 @@
+// Photos in rows of equal height, or texts in a list, and moving through them by keyboard.
+
+import { percent, make, makeButton } from "./elements.js";
+import { showPhoto, whenMissing } from "./photos.js";
+import { preference } from "./preferences.js";
+import { fileOf, labelOf } from "./search.js";
+
+const STEPS_PX = [320, 640, 1280]; // few sizes, so that the service can keep its thumbnails
+const WIDEST = 3; // photos that are wider or taller are shown whole in a frame of this shape
+const SKELETONS = 12;
+
+// act: {open(item), similar(item)}
+export function showItems(list, items, target, act) {
+  list.className = target === "images" ? "photos" : "texts";
+  list.replaceChildren();
+  appendItems(list, items, target, act);
+}
+
+export function appendItems(list, items, target, act) {
+  list.append(...items.map((item) => itemElement(item, target, act)));
+}
+
+// Placeholders while the first answer is pending.
+export function showSkeletons(list, target, count) {
+  list.className = target === "images" ? "photos" : "texts";
+  const shape = () => make("li", { className: "skeleton", ariaHidden: "true" });
+  list.replaceChildren(...Array.from({ length: Math.min(count, SKELETONS) }, shape));
+}
+
+// Width divided by height of the frame of an item's photo.
+export function ratioOf({ size_px: size }) {
+  if (!size) return 4 / 3; // unknown
+  return Math.min(WIDEST, Math.max(1 / WIDEST, size[0] / size[1]));
+}
+
+function itemElement(item, target, act) {
+  const name = labelOf(item);
+  const element = make("li", { className: "hit" });
+  element.dataset.id = item.id;
+  // The whole card opens the item: the button's area is stretched over it.
+  const open = makeButton("", () => act.open(item), { className: "open", title: fileOf(item) });
+  open.append(make("span", { className: "caption" }, name));
+  open.setAttribute("aria-haspopup", "dialog");
+  const similar = makeButton("More like this", () => act.similar(item), {
+    className: "similar",
+    ariaLabel: `More like this: ${name}`,
+  });
+  if (target === "images") element.append(photoElement(element, item));
+  element.append(open);
+  if (item.rank !== undefined) {
+    element.dataset.rank = item.rank;
+    element.append(scoresElement(item));
+  }
+  element.append(similar);
+  return element;
+}
+
+function photoElement(element, item) {
+  const ratio = ratioOf(item);
+  element.style.setProperty("--ratio", ratio.toFixed(4));
+  const photo = make("img", { alt: "", loading: "lazy", decoding: "async" });
+  photo.dataset.px = sizeFor(ratio);
+  showPhoto(photo, item.id, photo.dataset.px);
+  whenMissing(photo, (notFound) => {
+    const note = make("span", {}, notFound ? "Photo not found" : "Photo not loaded");
+    element.append(make("p", { className: "lost" }, note, make("span", {}, fileOf(item))));
+  });
+  return photo;
+}
+
+function sizeFor(ratio) {
+  const needed = preference("size") * Math.max(1, ratio) * (window.devicePixelRatio || 1);
+  return STEPS_PX.find((step) => step >= needed) ?? STEPS_PX.at(-1);
+}
+
+// Load larger photos where those on the page have become too small.
+export function refreshPhotos() {
+  for (const photo of document.querySelectorAll(".photos .hit img")) {
+    const item = photo.closest(".hit");
+    const px = sizeFor(Number(item.style.getPropertyValue("--ratio")));
+    if (px <= Number(photo.dataset.px)) continue;
+    photo.dataset.px = px;
+    showPhoto(photo, item.dataset.id, px);
+  }
+}
+
+function scoresElement({ rank, probability, score, stages: { match, align } }) {
+  const line = make("p", { className: "scores detail" }, make("strong", {}, String(rank)));
+  if (probability != null) line.append(probabilityElement(probability));
+  const parts = [`matching ${match.score.toFixed(4)}, rank ${match.rank}`];
+  if (align) parts.push(`alignment ${align.score.toFixed(4)}, rank ${align.rank}`);
+  line.append(make("span", { title: parts.join("; ") }, score.toFixed(2)));
+  return line;
+}
+
+function probabilityElement(probability) {
+  const element = make("span", { className: "probability", title: "Probability of a match" });
+  element.dataset.probability = probability;
+  element.append(percent(probability), make("span", { className: "unseen" }, " likely"));
+  return element;
+}
+
+// --- The keyboard ---
+
+// The item that an arrow key, Home or End leads to from another one; undefined if there is none.
+export function neighbour(item, key) {
+  const items = [...item.closest("#library, ol").querySelectorAll(".hit")];
+  const here = items.indexOf(item);
+  if (key === "Home") return items[0];
+  if (key === "End") return items.at(-1);
+  if (key === "ArrowRight") return items[here + 1];
+  if (key === "ArrowLeft") return items[here - 1];
+  if (key === "ArrowDown") return inNextRow(items, here, 1);
+  if (key === "ArrowUp") return inNextRow(items, here, -1);
+  return undefined;
+}
+
+// The item of the next row whose middle is the nearest: rows have different numbers of photos.
+function inNextRow(items, here, step) {
+  const own = items[here].getBoundingClientRect();
+  let best;
+  let [top, least] = [null, Infinity];
+  for (let place = here + step; items[place]; place += step) {
+    const box = items[place].getBoundingClientRect();
+    if (Math.abs(box.top - own.top) < 2) continue;
+    if (top !== null && Math.abs(box.top - top) > 2) break;
+    top = box.top;
+    const distance = Math.abs(box.left + box.width / 2 - own.left - own.width / 2);
+    if (distance < least) [best, least] = [items[place], distance];
+  }
+  return best;
+}

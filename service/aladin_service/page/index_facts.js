@@ -1,0 +1,33 @@
+// What the index has: collections, metadata fields, and whether its evidence means something.
+
+import { at } from "./elements.js";
+import { counted } from "./formats.js";
+import { describeIndex, readFields } from "./service.js";
+
+const COLLECTIONS = [["images", "photo"], ["texts", "text"]];
+
+let learn;
+// Resolves to {targets, fields, isAligned} when they are known; `fields` is null if the index does
+// not describe them.
+export const indexFacts = new Promise((resolve) => (learn = resolve));
+
+// Show the size of the index, and return its description.
+export async function loadIndexFacts() {
+  const [index, fields] = await Promise.all([describeIndex(), readFields()]);
+  const present = COLLECTIONS.filter(([target]) => index[target] !== null);
+  for (const [target] of COLLECTIONS) {
+    const choice = document.querySelector(`input[name=target][value=${target}]`);
+    choice.closest("label").hidden = index[target] === null;
+    choice.closest("fieldset").hidden = present.length < 2; // there is nothing to choose
+  }
+  const counts = present.map(([target, noun]) => counted(index[target].count, noun));
+  at("index-info").textContent = counts.join(" · ");
+  at("option-candidates").placeholder = index.default_candidates;
+  learn({
+    targets: present.map(([target]) => target),
+    fields,
+    // An alignment that was not trained finds regions at random.
+    isAligned: index.alignment_trained !== false,
+  });
+  return indexFacts;
+}

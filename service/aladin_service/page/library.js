@@ -1,0 +1,129 @@
+// What the page opens on: all items without a query, the newest first, photos under the month in
+// which they were taken.
+
+import { allOf, nothingPasses, nothingThere, unknownFields } from "./answer.js";
+import { at, make } from "./elements.js";
+import { rowsOf } from "./filter_language.js";
+import { appendItems, showItems } from "./grid.js";
+import { indexFacts } from "./index_facts.js";
+import { offerMore } from "./more.js";
+import { listItems } from "./service.js";
+
+const DATE_FIELD = "taken_at";
+const PAGE = 60;
+const MONTH = new Intl.DateTimeFormat("en", { month: "long", year: "numeric", timeZone: "UTC" });
+const UNDATED = "Without a date";
+
+const library = at("library");
+
+let shown = null; // {key, hits, search, dated, total, after, month} of the list on the page
+
+// Show the items of a search that has no query; returns them, or null if the index lists none.
+// act: {open(item, list), similar(item)}
+export async function showLibrary(search, act, signal) {
+  const { fields } = await indexFacts;
+  const known = fields?.[search.target] ?? [];
+  const key = JSON.stringify([search.target, search.filter, search.order]);
+  if (shown?.key !== key) {
+    const dated = search.target === "images" && known.some(({ name }) => name === DATE_FIELD);
+    const list = { key, hits: [], search, dated, after: null, month: null };
+    const page = await nextPage(list, signal);
+    if (page === null) return null;
+    shown = list;
+    library.replaceChildren();
+    append(page, act);
+  }
+  at("sort-label").hidden = shown.total < 2;
+  at("status").textContent = summary(known);
+  at("found").classList.toggle("empty", shown.total === 0);
+  library.hidden = false;
+  offerNext(act);
+  return shown;
+}
+
+export function hideLibrary() {
+  library.hidden = true;
+  at("sort-label").hidden = true;
+}
+
+// Read the list anew when it is shown next: the index was changed, or a key was entered.
+export function forgetLibrary() {
+  shown = null;
+}
+
+// {hit, list} of an item on the page, or null.
+export function listedItem(id) {
+  const hit = library.hidden ? null : shown?.hits.find((one) => one.id === id);
+  return hit ? { hit, list: shown } : null;
+}
+
+function nextPage({ search, dated, after }, signal) {
+  const filter = Object.keys(search.filter).length ? JSON.stringify(search.filter) : null;
+  const sort = dated ? DATE_FIELD : null;
+  return listItems(search.target, { limit: PAGE, sort, order: search.order, filter, after }, signal);
+}
+
+function offerNext(act) {
+  const list = shown;
+  if (list.after === null) {
+    offerMore(null);
+    return;
+  }
+  offerMore(async () => {
+    const page = await nextPage(list);
+    if (list !== shown || library.hidden) return; // something else is shown by now
+    append(page, act);
+    offerNext(act);
+  });
+}
+
+function append(page, act) {
+  const list = shown;
+  const { target } = list.search;
+  const actions = { open: (item) => act.open(item, list), similar: act.similar };
+  list.total = page.total;
+  list.after = page.next;
+  list.hits.push(...page.items);
+  for (const [month, items] of byMonth(page.items, list.dated)) {
+    if (month === list.month && library.lastElementChild) {
+      appendItems(library.lastElementChild.querySelector("ol"), items, target, actions);
+      continue;
+    }
+    list.month = month;
+    const part = make("section", { className: "part" });
+    const ol = make("ol");
+    ol.setAttribute("role", "list");
+    if (month === null) ol.ariaLabel = "All items";
+    else part.append(make("h2", {}, month));
+    showItems(ol, items, target, actions);
+    part.append(ol);
+    library.append(part);
+  }
+}
+
+// [[month, items]]: neighbours of the same month together; null if items have no dates at all.
+function byMonth(items, dated) {
+  const parts = [];
+  for (const item of items) {
+    const month = dated ? monthOf(item.metadata[DATE_FIELD]) : null;
+    if (parts.length && parts.at(-1)[0] === month) parts.at(-1)[1].push(item);
+    else parts.push([month, [item]]);
+  }
+  return parts;
+}
+
+function monthOf(takenAt) {
+  const moment = /^\d{4}-\d{2}/.test(takenAt) ? Date.parse(`${takenAt.slice(0, 7)}-01T00:00Z`) : NaN;
+  return Number.isNaN(moment) ? UNDATED : MONTH.format(moment);
+}
+
+function summary(known) {
+  const { target, filter } = shown.search;
+  if (shown.total > 0) {
+    return `${allOf(target, shown.total)}.`;
+  }
+  if (Object.keys(filter).length === 0) return nothingThere(target);
+  const names = (rowsOf(filter)?.rows ?? []).map(({ field }) => field);
+  const unknown = names.filter((field) => !known.some(({ name }) => name === field));
+  return unknownFields(target, unknown) ?? nothingPasses(target);
+}

@@ -1,0 +1,151 @@
+// The dialog that shows one item: its photo as large as the window, why it matches, what is known
+// of it, and the searches that start from it.
+
+import { at, make } from "./elements.js";
+import { forgetEvidence, showEvidence } from "./evidence.js";
+import { frameElement } from "./heat.js";
+import { photoAddress, showBlob, showPhoto, whenMissing } from "./photos.js";
+import { crossesKinds, fileOf, labelOf } from "./search.js";
+import { hasKey, largestPhotoPx, readPicture } from "./service.js";
+import { saveAs, showSide } from "./viewer_side.js";
+import { startZoom, zoomBack, zoomIn, zoomOn, zoomOut } from "./zoom.js";
+
+const PHOTO_PX = 1280;
+const SHARPER_FROM = 1.6; // of the zoom: a larger photo is loaded
+
+const dialog = at("viewer");
+const stage = at("stage");
+const download = at("download");
+
+let act = {};
+let shown = null; // {hit, list, photo, photoId}
+
+// actions: {similar(hit), cross(hit), filter(field, value), step(hit, list), more(), close()}
+export function startViewer(actions) {
+  act = actions;
+  at("viewer-close").addEventListener("click", () => dialog.close());
+  at("viewer-previous").addEventListener("click", () => step(-1));
+  at("viewer-next").addEventListener("click", () => step(1));
+  at("zoom-in").addEventListener("click", zoomIn);
+  at("zoom-out").addEventListener("click", zoomOut);
+  at("full-screen").addEventListener("click", fullScreen);
+  at("full-screen").hidden = !document.fullscreenEnabled;
+  download.addEventListener("click", onDownload);
+  startZoom(stage, onZoom);
+  dialog.addEventListener("close", () => {
+    shown = null;
+    forgetEvidence();
+    act.close();
+  });
+  // Not at the dialog: a button that becomes disabled gives the focus to the page.
+  addEventListener("keydown", (event) => dialog.open && onKey(event));
+}
+
+export function closeViewer() {
+  if (dialog.open) dialog.close();
+}
+
+// list: {hits, search} of the hit, for its neighbours and its query.
+export function openViewer(hit, list) {
+  const { search } = list;
+  const { photo, photoId } = photoOf(hit, search);
+  shown = { hit, list, photo, photoId };
+  at("viewer-title").textContent = search.target === "images" ? labelOf(hit) : "Text";
+  showPlace();
+  const frame = photo && frameElement(photo, search.target === "images" ? hit.size_px : null);
+  stage.replaceChildren(...(frame ? [frame] : []));
+  dialog.classList.toggle("no-photo", !frame);
+  at("viewer-tools").hidden = !frame;
+  if (photo) whenMissing(photo, (notFound) => lose(frame, hit, notFound));
+  download.hidden = photoId === null;
+  if (photoId !== null) {
+    download.href = photoAddress(photoId);
+    download.download = labelOf(hit);
+  }
+  showSide(hit, search, act);
+  if (!dialog.open) dialog.showModal();
+  zoomOn(frame);
+  if (!document.fullscreenElement) at("viewer-title").focus({ preventScroll: true });
+  showEvidence(hit, search, frame);
+}
+
+// The photo of the pair: the hit's or the query's; photoId: if it is one of the index.
+function photoOf(hit, search) {
+  const { query, target } = search;
+  const ofQuery = target === "texts";
+  if (ofQuery && !crossesKinds(search)) return { photo: null, photoId: null };
+  const photo = make("img", { alt: ofQuery ? "The photo of the query" : labelOf(hit), draggable: false });
+  if (ofQuery && query.file) {
+    showBlob(photo, query.file);
+    return { photo, photoId: null };
+  }
+  const photoId = ofQuery ? query.id : hit.id;
+  showPhoto(photo, photoId, Math.min(PHOTO_PX, largestPhotoPx()));
+  return { photo, photoId };
+}
+
+function lose(frame, hit, notFound) {
+  const note = notFound ? "Photo not found" : "Photo not loaded";
+  frame.append(make("p", { className: "lost" }, make("span", {}, note), make("span", {}, fileOf(hit))));
+}
+
+function showPlace() {
+  const { hit, list } = shown;
+  const place = list.hits.indexOf(hit);
+  const total = list.total ?? list.hits.length;
+  at("viewer-place").textContent = total > 1 && place >= 0 ? `${place + 1} of ${total}` : "";
+  at("viewer-previous").disabled = place <= 0;
+  at("viewer-next").disabled = place < 0 || (place + 1 >= total && list.isLast !== false);
+}
+
+async function step(by) {
+  const { hit, list } = shown;
+  const place = list.hits.indexOf(hit) + by;
+  if (place === list.hits.length && by > 0) await act.more();
+  if (shown?.hit === hit && list.hits[place]) act.step(list.hits[place], list);
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const keys = {
+    ArrowLeft: () => step(-1),
+    ArrowRight: () => step(1),
+    "+": zoomIn,
+    "=": zoomIn,
+    "-": zoomOut,
+    0: zoomBack,
+    f: fullScreen,
+  };
+  keys[event.key]?.();
+}
+
+function fullScreen() {
+  if (document.fullscreenElement) document.exitFullscreen();
+  else if (document.fullscreenEnabled && shown.photo) stage.requestFullscreen();
+}
+
+function onZoom(scale) {
+  at("zoom-out").disabled = scale === 1;
+  if (scale < SHARPER_FROM || !shown?.photoId || shown.isSharp) return;
+  shown.isSharp = true;
+  sharpen(shown);
+}
+
+// Replace the photo by a larger one once that has loaded.
+async function sharpen({ photo, photoId }) {
+  const larger = make("img");
+  showPhoto(larger, photoId, largestPhotoPx());
+  try {
+    await larger.decode();
+    photo.src = larger.src;
+  } catch {
+    // The photo stays as it is.
+  }
+}
+
+// A link cannot send a key itself.
+async function onDownload(event) {
+  if (!hasKey()) return;
+  event.preventDefault();
+  saveAs(await readPicture(download.getAttribute("href")), download.download);
+}

@@ -1,0 +1,253 @@
+"""What the page opens on: all items, the newest first, and searches to begin with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from aladin_index.build.builder import build_index
+from aladin_service.item_sources import image_items
+from benchmarks.service.search_page import SearchPage, data_of
+
+pytestmark = pytest.mark.browser
+
+OpenService = Callable[..., AbstractContextManager[str]]
+OpenPage = Callable[..., SearchPage]
+
+WORDS = "a small red star above a blue square"
+# When the first photos were taken; the others have no date.
+_TAKEN = [
+    "2023-03-05T10:00:00",
+    "2024-07-01T09:30:00",
+    "2023-03-31T23:59:59",
+    "2021-12-24T18:00:00",
+]
+_GONE = 1  # the file of this photo is removed
+
+
+@pytest.fixture(scope="module")
+def dated(index_folder: Path, data_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of twelve photos without captions, four of them with a date and a camera."""
+    folder = tmp_path_factory.mktemp("dated")
+    lines = [json.loads(line) for line in data_file.read_text(encoding="utf-8").splitlines()]
+    (folder / "images").mkdir()
+    for number, line in enumerate(lines[:12]):
+        shutil.copy(data_file.parent / line["image"], folder / line["image"])
+        del line["captions"]
+        line["id"] = f"trip/{number}.png"
+        line["metadata"] = {}
+        if number < len(_TAKEN):
+            camera = "Box" if number == 0 else "Phone"
+            line["metadata"] = {
+                "taken_at": _TAKEN[number],
+                "camera": camera,
+                "lat": 43.7,
+                "lon": 10.4,
+            }
+    file = folder / "photos.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines[:12]), encoding="utf-8")
+    build_index(index_folder / "model", folder / "index", image_items(file, None), None)
+    (folder / lines[_GONE]["image"]).unlink()
+    return folder / "index"
+
+
+@pytest.fixture
+def dated_page(dated: Path, open_service: OpenService, open_page: OpenPage) -> Iterator[SearchPage]:
+    with open_service(index=dated) as url:
+        page = open_page(url)
+        page.complaints.expect("status of 404")  # of the photo that is gone
+        yield page.open()
+        page.page.goto("about:blank")  # it asks for nothing more when the service ends
+
+
+def test_the_newest_come_first_and_all_can_be_reached(page: SearchPage, api: httpx.Client) -> None:
+    newest = [item["id"] for item in api.get("/v1/items/images?limit=100").json()["items"]]
+    page.open()
+    expect(page.listed.first).to_be_visible()
+    page.expect_photos()
+    expect(page.page.locator("#status")).to_have_text("64 photos.")
+
+    page.page.locator("#more").scroll_into_view_if_needed()
+    expect(page.listed).to_have_count(64)
+
+    assert data_of(page.listed, "id") == newest
+    page.page.locator("#sort").select_option("asc")
+    expect(page.listed.first).to_have_attribute("data-id", newest[-1])
+
+
+def test_examples_are_texts_of_the_index(page: SearchPage, api: httpx.Client) -> None:
+    texts = api.get("/v1/items/texts?limit=100").json()["items"]
+    page.open()
+    examples = page.page.locator("#examples button")
+    expect(examples).to_have_count(4)
+    shown = examples.all_text_contents()
+    assert {text.strip(". ") for text in shown} <= {item["text"].strip(". ") for item in texts}
+
+    with page.answer_shown() as answer:
+        examples.nth(1).click()
+
+    assert answer["hits"]
+    expect(page.words).to_have_value(shown[1])
+    expect(page.page.locator("#suggestions")).to_be_hidden()
+
+
+def test_recent_searches_are_offered_until_they_are_cleared(page: SearchPage) -> None:
+    page.open().find(WORDS)
+    page.find("two dogs")
+    page.words.fill("")
+    page.words.press("Enter")
+    recent = page.page.locator("#history .chip")
+    expect(recent).to_have_text(["two dogs", WORDS])
+    options = page.page.locator("#recent option")
+    assert options.evaluate_all("all => all.map(one => one.value)") == ["two dogs", WORDS]
+
+    page.page.reload()
+    with page.answer_shown():
+        recent.nth(1).click()
+    page.page.go_back()
+    page.page.get_by_role("button", name="Clear recent searches").click()
+
+    expect(page.page.locator("#history")).to_be_hidden()
+    assert WORDS not in page.page.evaluate("JSON.stringify(localStorage)")
+
+
+def test_the_details_and_the_size_are_remembered(page: SearchPage) -> None:
+    page.open()
+    details = page.page.get_by_role("button", name="Details")
+    expect(details).to_have_attribute("aria-pressed", "false")
+    details.click()
+    page.page.get_by_label("Size of the photos").fill("400")
+    page.expect_photos()
+    height = page.listed.first.locator("img").evaluate("photo => photo.offsetHeight")
+
+    page.page.reload()
+
+    expect(details).to_have_attribute("aria-pressed", "true")
+    expect(page.page.get_by_label("Size of the photos")).to_have_value("400")
+    expect(page.listed.first).to_be_visible()
+    page.expect_photos()
+    assert page.listed.first.locator("img").evaluate("photo => photo.offsetHeight") == height > 300
+
+
+def test_no_photo_is_cut(page: SearchPage) -> None:
+    page.open()
+    expect(page.listed.first).to_be_visible()
+    page.expect_photos()
+    frames = page.listed.locator("img").evaluate_all(
+        "photos => photos.filter(photo => photo.naturalWidth).map(photo => "
+        "photo.offsetWidth / photo.offsetHeight * photo.naturalHeight / photo.naturalWidth)"
+    )
+    assert frames == pytest.approx([1] * len(frames), abs=0.02)
+
+
+def test_months_are_headings_and_photos_without_a_date_come_last(dated_page: SearchPage) -> None:
+    months = dated_page.page.locator("#library h2")
+    expect(months).to_have_text(["July 2024", "March 2023", "December 2021", "Without a date"])
+    assert data_of(dated_page.listed, "id")[:5] == [
+        "trip/1.png", "trip/2.png", "trip/0.png", "trip/3.png", "trip/11.png",
+    ]  # fmt: skip
+    expect(dated_page.page.locator("#examples")).to_be_hidden()  # there are no texts
+
+    dated_page.page.locator("#sort").select_option("asc")
+
+    expect(months).to_have_text(["December 2021", "March 2023", "July 2024", "Without a date"])
+
+
+def test_a_photo_whose_file_is_gone_says_so(dated_page: SearchPage) -> None:
+    gone = dated_page.page.locator(f"#library li[data-id='trip/{_GONE}.png']")
+    expect(gone.locator(".lost")).to_contain_text("Photo not found")
+    expect(gone.locator(".lost")).to_contain_text("images/")
+
+    gone.locator("button.open").click()
+
+    expect(dated_page.viewer.locator(".lost")).to_contain_text("Photo not found")
+
+
+def test_days_and_values_are_chosen_from_what_is_there(dated_page: SearchPage) -> None:
+    dated_page.page.locator("#filter-toggle").click()
+    panel = dated_page.page.locator("#filter-form")
+    camera = panel.get_by_role("group", name="Camera")
+    expect(camera.get_by_role("checkbox")).to_have_count(2)
+    expect(camera).to_contain_text("Phone3")  # how many have it
+
+    camera.get_by_label("Phone").check()
+    expect(dated_page.listed).to_have_count(3)
+    taken = panel.get_by_role("group", name="Date taken")
+    taken.get_by_label("To").fill("2023-03-31")  # the whole of that day
+    taken.get_by_label("To").press("Tab")
+    expect(dated_page.listed).to_have_count(2)
+    in_force = dated_page.page.locator("#filters-in-force")
+    expect(in_force).to_contain_text("Camera is Phone")
+    expect(in_force).to_contain_text("Date taken before April 1, 2023")
+
+    dated_page.page.reload()
+    expect(dated_page.listed).to_have_count(2)
+    dated_page.page.locator("#filter-toggle").click()
+    expect(camera.get_by_label("Phone")).to_be_checked()
+    expect(taken.get_by_label("To")).to_have_value("2023-03-31")
+    camera.get_by_label("Phone").uncheck()
+    expect(dated_page.listed).to_have_count(3)
+    panel.get_by_role("button", name="Clear filter").click()
+    expect(dated_page.listed).to_have_count(12)
+
+
+def test_fields_are_suggested_before_the_first_search(dated_page: SearchPage) -> None:
+    dated_page.page.locator("#filter-toggle").click()
+    names = dated_page.page.locator("#filter-fields option").evaluate_all(
+        "all => all.map(one => one.value)"
+    )
+    assert names == ["camera", "lat", "lon", "taken_at"]
+    dated_page.page.locator("#conditions > summary").click()
+    dated_page.page.get_by_label("Field").fill("camera")
+    dated_page.page.get_by_label("Value").focus()
+    expect(dated_page.page.locator("#filter-values option")).to_have_count(2)
+
+
+def test_only_photos_of_the_same_day(dated_page: SearchPage) -> None:
+    dated_page.listed.nth(1).locator("button.open").click()
+    facts = dated_page.viewer.locator("#viewer-facts")
+    expect(facts).to_contain_text("43.7, 10.4")
+
+    facts.get_by_role("button", name="March 31, 2023").click()
+
+    expect(dated_page.listed).to_have_count(1)
+    expect(dated_page.viewer).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"scene.background": "beach"}, "No photo has the metadata field “scene.background”."),
+        ({"number": -1}, "No photo passes this filter."),
+    ],
+)
+def test_one_message_says_that_nothing_is_listed(
+    page: SearchPage, fields: dict[str, object], says: str
+) -> None:
+    page.open()
+    page.page.locator("#filter-toggle").click()
+    page.unfold_json().fill(json.dumps(fields))
+    page.page.get_by_role("button", name="Apply").click()
+
+    expect(page.status).to_have_text(says)
+    expect(page.listed).to_have_count(0)
+
+
+def test_back_from_a_search_leads_to_the_same_place(page: SearchPage) -> None:
+    page.open()
+    expect(page.listed.first).to_be_visible()
+    page.page.evaluate("scrollTo(0, 500)")
+    page.find(WORDS)
+    page.page.evaluate("scrollTo(0, 0)")
+
+    page.page.go_back()
+
+    expect(page.listed.first).to_be_attached()
+    page.page.wait_for_function("() => scrollY === 500")

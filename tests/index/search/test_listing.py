@@ -1,0 +1,175 @@
+"""Lists of a living index against a sort of all its items, and the values of its fields."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aladin_index.items.field_tables as field_tables
+from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.engines.engine_collection import EngineCollection
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.items.field_tables import FieldValues
+from aladin_index.items.filters import parse_filter
+from aladin_index.search import listing
+from aladin_index.search.listing import ListOrder, list_fields, list_items
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import InputError, UnknownItemError
+
+MakeItems = Callable[..., NewItems]
+
+# What is in the field "x" of the items: texts, numbers, a bool, lists, and nothing to compare.
+VALUES: list[Any] = ["2021-05-01", "2020-01-31", 3, 2.5, True, ["b", "a"], [7, 1], None, {}, "a"]
+
+
+@pytest.fixture
+def living(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
+) -> Iterator[tuple[SearchIndex, dict[str, Any]]]:
+    """An index of 40 items, of which some were deleted, replaced and added; values by id.
+
+    The values are in the order in which the items were added.
+    """
+    random = np.random.default_rng(5)
+    root = tmp_path / "index"
+
+    def some(ids: list[str], seed: int) -> tuple[NewItems, dict[str, Any]]:
+        values = [VALUES[place] for place in random.integers(0, len(VALUES), len(ids))]
+        return made_up(ids, seed=seed, x=values), dict(zip(ids, values, strict=True))
+
+    new, items = some([f"i{n}" for n in range(40)], 0)
+    write_made_up(root, images=new)
+    with closing(ChangesWriter(root, load_checkpoint(tiny_checkpoint).model_id)) as writer:
+        new, added = some(["a1", "a2", "i3", "i17", "a3", "a4"], 1)
+        writer.add("images", new, "replace")
+        for item_id, value in added.items():
+            items.pop(item_id, None)
+            items[item_id] = value
+        gone = ["i0", "i39", "a2", "i20"]
+        writer.delete("images", gone)
+        for item_id in gone:
+            del items[item_id]
+    with open_index(root) as index:
+        yield index, items
+
+
+def key(value: Any, *, descending: bool) -> tuple[int, Any] | None:
+    """What a value is sorted by: kinds are numbers, texts and bools; None: not comparable."""
+    kinds = {int: 0, float: 0, str: 1, bool: 2}
+    values = value if isinstance(value, list) else [value]
+    keys = [(kinds[type(each)], each) for each in values if type(each) in kinds]
+    return None if not keys else (max if descending else min)(keys)
+
+
+def sorted_ids(items: dict[str, Any], *, descending: bool) -> list[str]:
+    """The reference: all items with a value in their order, then the others."""
+    keys = {item_id: key(value, descending=descending) for item_id, value in items.items()}
+    having = [item_id for item_id in items if keys[item_id] is not None]
+    having.sort(key=lambda item_id: keys[item_id] or ())  # stable: by addition if equal
+    lacking = [item_id for item_id in items if keys[item_id] is None]
+    return [*having[::-1], *lacking[::-1]] if descending else [*having, *lacking]
+
+
+def pages(index: SearchIndex, order: ListOrder, size: int, **filter: Any) -> list[str]:
+    """All pages, joined."""
+    side = index.side("images", parse_filter(filter))
+    ids: list[str] = []
+    after = None
+    while True:
+        page = list_items(side, order, after, size)
+        assert len(page.items) <= size
+        ids += [item.id for item in page.items]
+        if page.is_last:
+            assert page.total == len(ids)
+            return ids
+        after = ids[-1]
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_pages_are_those_of_a_sorted_list(
+    living: tuple[SearchIndex, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    descending: bool,
+) -> None:
+    index, items = living
+    monkeypatch.setattr(field_tables, "_LINES_AT_A_TIME", 3)
+    monkeypatch.setattr(listing, "_BATCH", 4)
+    by_addition = list(reversed(items) if descending else items)
+    assert pages(index, ListOrder(None, descending), size) == by_addition
+    expected = sorted_ids(items, descending=descending)
+    assert pages(index, ListOrder("x", descending), size) == expected
+    assert pages(index, ListOrder("y", descending), size) == by_addition  # a field of none
+    texts = ["2021-05-01", "2020-01-31", "a", "b"]  # those from "2" on
+    passing = {
+        item_id
+        for item_id, value in items.items()
+        if any(each in texts for each in (value if isinstance(value, list) else [value]))
+    }
+    found = pages(index, ListOrder("x", descending), size, x={"gte": "2"})
+    assert found == [item_id for item_id in expected if item_id in passing]
+
+
+def test_a_page_continues_after_an_item_that_was_deleted(
+    living: tuple[SearchIndex, dict[str, Any]],
+) -> None:
+    index, items = living
+    side = index.side("images")
+    assert [item.id for item in list_items(side, ListOrder(), "a2", 2).items] == ["a1", "i38"]
+    assert "i39" not in items
+    assert list_items(side, ListOrder(), "i39", 1).items[0].id == "i38"
+    with pytest.raises(UnknownItemError, match="nobody"):
+        list_items(side, ListOrder(), "nobody", 1)
+
+
+def test_fields_are_described_by_what_is_there(
+    living: tuple[SearchIndex, dict[str, Any]],
+) -> None:
+    index, items = living
+    counts: dict[str, Counter[Any]] = {"number": Counter(), "text": Counter(), "bool": Counter()}
+    for value in items.values():
+        for each in value if isinstance(value, list) else [value]:
+            kind = {int: "number", float: "number", str: "text", bool: "bool"}.get(type(each))
+            if kind:
+                counts[kind][each] += 1
+    (values,) = list_fields(index.side("images")).values()
+    assert {each.kind: each.counts for each in values} == {
+        kind: dict(found) for kind, found in counts.items() if found
+    }
+    by_kind = {each.kind: each for each in values}
+    assert (by_kind["number"].least, by_kind["number"].greatest) == (1, 7)
+    assert (by_kind["text"].least, by_kind["text"].greatest) == ("2020-01-31", "b")
+
+
+def test_many_values_are_described_by_their_range(
+    tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]
+) -> None:
+    ids = [f"i{n}" for n in range(60)]
+    write_made_up(tmp_path / "index", images=made_up(ids, n=list(range(60)), few=[1, 2] * 30))
+    with open_index(tmp_path / "index") as index:
+        assert list_fields(index.side("images")) == {
+            "few": [FieldValues("number", 1, 2, {1: 30, 2: 30})],
+            "n": [FieldValues("number", 0, 59, None)],
+        }
+
+
+def test_a_field_without_an_index_and_an_engine_are_refused(search_index: SearchIndex) -> None:
+    side = search_index.side("images")
+    declared = replace(side.entry, filter_fields=["year"])
+    side = replace(side, base=replace(side.base, entry=declared))
+    with pytest.raises(InputError, match="'taken_at'; indexed are: year"):
+        list_items(side, ListOrder("taken_at"), None, 1)
+    engine = EngineCollection.__new__(EngineCollection)
+    with pytest.raises(InputError, match="vector database"):
+        list_items(engine, ListOrder(), None, 1)
