@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/aladin_index/kernel/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-cluster check bench image docker-check lock
+.PHONY: help demo test test-browser test-cluster test-torch check bench wheel image docker-check lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,6 +24,19 @@ test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; s
 test-cluster: $(VENV)/.installed-cluster ## run the tests against a real Milvus server, two Ray nodes and Redis, all on this machine
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster
 
+# Ends of the range of torch in pyproject.toml, each in a virtual environment outside this folder.
+TORCH_VERSIONS ?= 2.6.0 2.15.0
+TORCH_VENVS ?= $(HOME)/.cache/aladin-search/torch
+TORCH_TESTS := tests/aladin tests/training/losses tests/index/search tests/service/aladin_search
+
+test-torch: ## run the core tests with the oldest and the newest torch that are supported (TORCH_VERSIONS)
+	@set -e; for version in $(TORCH_VERSIONS); do \
+		venv="$(TORCH_VENVS)/$$version"; \
+		$(PYTHON) -m venv "$$venv"; \
+		"$$venv/bin/python" -m pip install --quiet --disable-pip-version-check "torch==$$version" '.[cpu,dev]'; \
+		OMP_NUM_THREADS=1 "$$venv/bin/python" -m pytest -q $(TORCH_TESTS); \
+	done
+
 check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contracts, rules of the tree
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -33,6 +46,12 @@ check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contract
 
 bench: $(VENV)/.installed-dev ## measure search on this machine (BENCH_ITEMS="10000 100000 1000000")
 	$(BIN)/python -m benchmarks.search.report $(if $(BENCH_ITEMS),--items $(BENCH_ITEMS))
+
+wheel: $(VENV)/.installed-release ## build the sdist and a manylinux wheel from it, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist/plain .
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist dist/plain/*.whl
+	mv dist/plain/*.tar.gz dist/ && rm -r dist/plain
 
 image: ## build the CPU image with Docker (the GPU's: docker/Dockerfile)
 	docker compose -f docker/compose.yaml build service
@@ -53,7 +72,7 @@ IMAGE_PLATFORM := --python-platform x86_64-manylinux_2_28 --constraint requireme
 
 lock: ## write the lock files anew, with the sha256 of every file (needs uv; UPGRADE=--upgrade: newest versions)
 	$(COMPILE) pyproject.toml --extra cpu $(IMAGE_EXTRAS) --universal --fork-strategy fewest --output-file requirements.lock
-	sed -n 's/.*"\(torch==[0-9.]*\)".*/\1+cpu/p' pyproject.toml | $(COMPILE) pyproject.toml - --extra cpu $(IMAGE_EXTRAS) \
+	sed -n 's/^\(torch==[0-9.]*\).*/\1+cpu/p' requirements.lock | $(COMPILE) pyproject.toml - --extra cpu $(IMAGE_EXTRAS) \
 		$(IMAGE_PLATFORM) --find-links $(TORCH_FOR_CPUS) --output-file docker/lock-cpu.txt
 	$(COMPILE) pyproject.toml --extra gpu $(IMAGE_EXTRAS) $(IMAGE_PLATFORM) --output-file docker/lock-gpu.txt
 	$(COMPILE) docker/lock-build.in $(IMAGE_PLATFORM) --output-file docker/lock-build.txt
@@ -68,6 +87,10 @@ $(VENV)/.installed-cpu: $(INSTALLED_FROM) | $(BIN)/python
 
 $(VENV)/.installed-dev: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev]'
+	@touch $@ $(VENV)/.installed-cpu
+
+$(VENV)/.installed-release: $(INSTALLED_FROM) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,release]'
 	@touch $@ $(VENV)/.installed-cpu
 
 $(VENV)/.installed-cluster: $(INSTALLED_FROM) | $(BIN)/python

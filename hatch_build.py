@@ -1,14 +1,21 @@
-"""Compiles the re-ranking kernel when the package is built or installed, editable or not.
+"""Compiles the re-ranking kernel, and writes the README of package indexes.
+
+The kernel is compiled when the package is built or installed, editable or not.
 
 The compiler is $CC, else cc, gcc or clang on the PATH, else the one of the PyPI package ziglang,
 which is asked for only then. An installation without a kernel works, more slowly: if nothing
 compiles, that is said and the installation goes on.
+
+Package indexes show the README without the files beside it, so its links get the address of the
+repository: $PROJECT_URL, else that of the git remote `origin`. Without either, links to files
+become their text, and the package names no addresses.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -19,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 KERNEL = Path("index/aladin_index/kernel")
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
@@ -100,3 +108,82 @@ def compile_kernel(sources: Path, library: Path) -> None:
 def run(command: list[str]) -> None:
     """Run a command, keeping what it says for the error."""
     subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+class ReadmeHook(MetadataHookInterface):
+    """Writes the package's description and the addresses of its repository."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set `readme` and `urls`."""
+        root = Path(self.root)
+        url, tag = repository_url(root), f"v{metadata['version']}"
+        text = (root / "README.md").read_text(encoding="utf-8")
+        metadata["readme"] = {
+            "content-type": "text/markdown",
+            "text": with_absolute_links(text, url, tag),
+        }
+        metadata["urls"] = {} if url is None else project_urls(url)
+
+
+def repository_url(root: Path) -> str | None:
+    """Return the web address of the repository, or None if it is unknown.
+
+    Args:
+        root: Root of the sources: a checkout, or an unpacked sdist, which names the address.
+    """
+    if os.environ.get("PROJECT_URL"):
+        return os.environ["PROJECT_URL"].rstrip("/")
+    unpacked = root / "PKG-INFO"
+    if unpacked.is_file():
+        named = re.search(
+            r"^Project-URL: Source, (\S+)$", unpacked.read_text("utf-8"), re.MULTILINE
+        )
+        return named[1] if named else None
+    try:
+        done = subprocess.run(
+            ["git", "config", "--get", "remote.origin.url"],
+            cwd=root, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return web_address(done.stdout.strip())
+
+
+def web_address(remote: str) -> str | None:
+    """Return the web address of a git remote, or None for one that is not on the web."""
+    found = re.fullmatch(
+        r"(?:https?://(?:[^@/]*@)?|ssh://git@|git@)([\w.-]+)(?::\d+)?[:/](.+?)(?:\.git)?/?", remote
+    )
+    return None if found is None else f"https://{found[1]}/{found[2]}"
+
+
+def project_urls(url: str) -> dict[str, str]:
+    """Return the addresses that a package index shows beside the package."""
+    return {
+        "Homepage": url,
+        "Documentation": f"{url}#documents",
+        "Changelog": f"{url}/blob/main/CHANGELOG.md",
+        "Issues": f"{url}/issues",
+        "Source": url,
+    }
+
+
+def with_absolute_links(text: str, url: str | None, tag: str) -> str:
+    """Make the links of a Markdown document work away from its repository.
+
+    Args:
+        text: The document. Links to its own headings and to the web stay as they are.
+        url: Web address of the repository, or None; links become text then, and pictures go.
+        tag: Tag or branch that the links show.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        is_picture, words, target = found[1] == "!", found[2], found[3]
+        if re.match(r"https?:|mailto:|#", target):
+            return found[0]
+        if url is None:
+            return "" if is_picture else words
+        view = "raw" if is_picture else "blob"
+        return f"{found[1]}[{words}]({url}/{view}/{tag}/{target})"
+
+    return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", link, text)

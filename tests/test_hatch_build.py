@@ -68,3 +68,57 @@ def test_a_compiler_is_asked_for_only_where_there_is_none(
     monkeypatch.setattr(shutil, "which", lambda _: None)
     assert hatch_build.system_compiler() is None
     assert hook(tmp_path, []).dependencies() == ["ziglang>=0.13"]
+
+
+URL = "https://example.org/me/aladin"
+
+
+@pytest.mark.parametrize(
+    ("remote", "expected"),
+    [
+        ("git@example.org:me/aladin.git", URL),
+        ("ssh://git@example.org:2222/me/aladin.git", URL),
+        ("https://me:secret@example.org/me/aladin.git", URL),
+        ("https://example.org/me/aladin", URL),
+        ("/srv/git/aladin.git", None),
+        ("../aladin", None),
+    ],
+)
+def test_a_remote_has_a_web_address(remote: str, expected: str | None) -> None:
+    assert hatch_build.web_address(remote) == expected
+
+
+def test_links_of_the_readme_become_absolute() -> None:
+    text = (
+        "![page](docs/a.webp) [Data](docs/DATA.md#csv) [below](#start) [site](https://example.com)"
+    )
+    assert hatch_build.with_absolute_links(text, URL, "v1.2") == (
+        f"![page]({URL}/raw/v1.2/docs/a.webp) [Data]({URL}/blob/v1.2/docs/DATA.md#csv) "
+        f"[below](#start) [site](https://example.com)"
+    )
+    bare = hatch_build.with_absolute_links(text, None, "v1.2")
+    assert "docs/" not in bare
+    assert bare.startswith(" Data [below](#start) [site](https://example.com)")
+
+
+def test_a_package_names_the_addresses_of_its_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "README.md").write_text("[Data](docs/DATA.md)", encoding="utf-8")
+    update = hatch_build.ReadmeHook(str(tmp_path), {}).update
+    monkeypatch.setenv("PROJECT_URL", f"{URL}/")
+    metadata = {"version": "1.2"}
+    update(metadata)
+    assert metadata["readme"] == {
+        "content-type": "text/markdown",
+        "text": f"[Data]({URL}/blob/v1.2/docs/DATA.md)",
+    }
+    assert metadata["urls"]["Source"] == URL
+    # An unpacked sdist keeps the address that it was built with.
+    monkeypatch.delenv("PROJECT_URL")
+    (tmp_path / "PKG-INFO").write_text(f"Name: x\nProject-URL: Source, {URL}\n", encoding="utf-8")
+    assert hatch_build.repository_url(tmp_path) == URL
+    (tmp_path / "PKG-INFO").write_text("Name: x\n", encoding="utf-8")
+    metadata = {"version": "1.2"}
+    update(metadata)
+    assert (metadata["readme"]["text"], metadata["urls"]) == ("Data", {})

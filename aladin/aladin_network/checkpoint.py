@@ -23,12 +23,13 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import ConfigDict
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from aladin_network.config import STRICT, ModelConfig, dump_config, parse_config
+from aladin_network.encoders.bert_text import AbsentImageEncoder, BertTextEncoder, reads_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, recover_folder, write_json
 from aladin_network.model import AladinModel, image_encoder_class, text_encoder_class
@@ -85,6 +86,8 @@ def check_readable(path: Path) -> None:
 
 
 _CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+# Weights of the image encoder itself, without the layers behind it.
+_IMAGE_ENCODER = "image.encoder."
 # Required files of a checkpoint; copying a checkpoint means copying these.
 CHECKPOINT_FILES = (_CONFIG, _WEIGHTS, _TOKENIZER)
 
@@ -200,6 +203,43 @@ def load_checkpoint(
     return Checkpoint(
         model.eval().to(device), config.fusion, config.provenance, read_model_id(folder)
     )
+
+
+def load_text_checkpoint(folder: Path) -> Checkpoint:
+    """Load a checkpoint in order to encode texts, as quickly as it can be.
+
+    A network whose texts are read by a BERT is loaded without the transformers library and without
+    its image encoder, which then raises ConfigError if it is used; any other one is loaded whole.
+
+    Args:
+        folder: Folder written by `save_checkpoint`.
+
+    Returns:
+        The checkpoint, on the CPU; it encodes every text as that of `load_checkpoint` does.
+
+    Raises:
+        CheckpointError: If `load_checkpoint` raises it.
+    """
+    config = _read_config(folder)
+    if not reads_config(config.model.text_encoder) or config.model.image_tower.trunk is None:
+        return load_checkpoint(folder)
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+        text_encoder = BertTextEncoder(config.model.text_encoder, tokenizer)
+        with safe_open(folder / _WEIGHTS, "pt") as file:
+            names = [name for name in file.keys() if not name.startswith(_IMAGE_ENCODER)]  # noqa: SIM118
+            weights = {name: file.get_tensor(name) for name in names}
+        positions = weights.get("image.positions")
+        image_encoder = AbsentImageEncoder(
+            config.model.image_encoder,
+            dim=weights["image.trunk.projection.weight"].shape[1],
+            num_tokens=None if positions is None else positions.shape[0],
+        )
+        model = AladinModel(config.model, image_encoder, text_encoder)
+        _fill(model, weights, folder / _WEIGHTS)
+    except Exception:  # whatever is wrong or unknown: the other way tells, or manages
+        return load_checkpoint(folder)
+    return Checkpoint(model.eval(), config.fusion, config.provenance, read_model_id(folder))
 
 
 def _with_frozen(

@@ -119,7 +119,9 @@ def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> Query
     """
     if name != "auto":
         return name
-    capabilities = torch.cpu.get_capabilities()
+    # torch 2.6 does not tell, so with it "auto" is float32.
+    read = getattr(torch.cpu, "get_capabilities", dict[str, bool])
+    capabilities: dict[str, bool] = read()
     native = any(capabilities.get(each, False) for each in _BFLOAT16_INSTRUCTIONS)
     return "bfloat16" if native and device.type == "cpu" else "float32"
 

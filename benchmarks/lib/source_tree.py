@@ -17,6 +17,8 @@ PACKAGES = {
     "index": "aladin_index",
     "service": "aladin_service",
 }
+# Packages beside the main package of a folder.
+_FURTHER_PACKAGES = ("aladin_search",)
 _PROGRAMS = ("benchmarks", "docker")
 _ROOT_FILES = ("hatch_build.py",)
 _DOTTED_NAME = re.compile(r"^[a-z_]\w*(\.\w+)+(:\w+)?$")
@@ -225,7 +227,7 @@ def _read(root: Path) -> Iterator[SourceFile]:
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder).with_suffix("").parts
             module = None
-            if parts[0] == package:
+            if parts[0] in (package, *_FURTHER_PACKAGES):
                 module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
             yield _parsed(root, path, area, module)
     for area in _PROGRAMS:

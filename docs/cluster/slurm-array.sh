@@ -23,5 +23,5 @@ set -euo pipefail
 export OMP_NUM_THREADS="$SLURM_CPUS_PER_TASK"
 exec aladin index build --model "$MODEL" --images "$PHOTOS" \
     --out "$INDEX.parts/$SLURM_ARRAY_TASK_ID" \
-    --shard "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" \
+    --part "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" \
     --readers "$SLURM_CPUS_PER_TASK" --resume

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from aladin_service.commands import (
     convert,
     demo,
     evaluate,
+    help,
     index,
     key,
     regions,
@@ -25,11 +25,13 @@ from aladin_service.commands import (
     serve,
     train,
 )
+from aladin_service.commands.help import VersionOption
+from aladin_service.commands.help_style import CommandApp, Group
 from aladin_service.failures import exit_code, one_line
 from aladin_service.observe.logs import LogSetup, log_setup, log_to_stderr
 
 
-class Root(TyperGroup):
+class Root(Group):
     """A command group with one-line failure reports; tracebacks only on ``--debug``."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
@@ -65,13 +67,10 @@ def _dashes(option: str) -> str:
     return option.replace("_", "-")
 
 
-app = typer.Typer(
+app = CommandApp(
     cls=Root,
     name="aladin",
-    no_args_is_help=True,
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={
         "token_normalize_func": _dashes,
         "help_option_names": ["-h", "--help"],
@@ -90,6 +89,7 @@ app.command("search")(search.search)
 app.command("prepare")(demo.prepare)
 app.command("serve")(serve.serve)
 app.add_typer(key.app, name="key")
+app.command("help")(help.help_)
 
 
 @app.callback()
@@ -97,11 +97,12 @@ def root(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show debug messages, and the traceback of a failure.")
     ] = False,
+    version: VersionOption = False,  # noqa: ARG001  its callback shows it
 ) -> None:
     """Search photos with words and words with photos.
 
-    Data goes to stdout, talk and progress to stderr. Exit code 0: fine, 1: the job failed,
-    2: the command line or the data given to it has to be put right.
+    Data goes to stdout, messages and progress to stderr. Exit code 0 is success, 1 a failed job,
+    2 an error in the command line or in the data.
     """
     log_to_stderr(LogSetup(debug=debug))
 

@@ -23,7 +23,8 @@ from aladin_service.item_sources import image_items, photo_places, text_items
 from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
 from aladin_service.measure.evaluate import evaluate_served
 from aladin_service.reports.tables import MetricsRow
-from aladin_training.config.recipe import load_recipe, recipes_folder
+from aladin_training.config.recipe import load_recipe
+from aladin_training.config.shipped import recipes_folder
 from aladin_training.data import Record, iter_records, read_records
 from aladin_training.data.records import ignore_skipped
 from aladin_training.demo.scenes import draw_data_set

@@ -22,6 +22,7 @@ DOCUMENTS = [
     "docs/DATA.md",
     "docs/INDEX.md",
     "docs/PLAN.md",
+    "docs/PYTHON.md",
     "docs/SEARCH.md",
     "service/SERVING.md",
     "training/BACKBONES.md",
@@ -138,5 +139,5 @@ def test_the_python_of_the_readme_runs() -> None:
     for block in blocks:
         compile(block, "README.md", "exec")
         for line in block.splitlines():
-            if line.startswith("from "):
+            if line.startswith(("from ", "import ")):
                 exec(line, {})

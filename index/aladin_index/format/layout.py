@@ -235,6 +235,20 @@ def live_generation(root: Path) -> int:
     return generation
 
 
+def check_index(root: Path) -> None:
+    """Check that a folder is an index, in its own files or in a vector database.
+
+    It takes milliseconds: no network is loaded and no database asked.
+
+    Raises:
+        IndexNotReadyError: If there is no index, or nothing was published yet.
+        IndexCorruptError: If the index's first file is not what was written.
+        IndexMismatchError: If the file that names the database has another schema version.
+    """
+    if location_of(root) is None:
+        live_generation(root)
+
+
 def set_live_generation(root: Path, generation: int) -> None:
     """Make a published generation the live one, atomically."""
     with atomic_file(root / CURRENT) as partial:

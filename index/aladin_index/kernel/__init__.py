@@ -286,7 +286,7 @@ def load_kernel() -> Kernel | None:
             )  # fmt: skip
             return None
         kernel = Kernel(library)
-        logger.info("re-ranking with the native kernel, %s", kernel.paths[0])
+        logger.debug("re-ranking with the native kernel, %s", kernel.paths[0])
         return kernel
     logger.warning("re-ranking with torch: the native kernel was not compiled at installation")
     return None

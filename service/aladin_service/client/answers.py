@@ -10,7 +10,7 @@ from aladin_index.search.results import Box
 
 
 class _IndexPart(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
 
 
 class FirstStage(_IndexPart):
@@ -167,7 +167,7 @@ class LiveIndexInfo(_IndexPart):
 class Item(BaseModel):
     """An item as the user described it."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
 
     id: str
     uri: str | None

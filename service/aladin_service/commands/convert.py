@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aladin_service.commands.help_style import CommandApp
+
 if TYPE_CHECKING:
     from aladin_network.conversion.tensors import ConversionReport
     from aladin_network.conversion.towers import TowersReport
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = CommandApp(
     help="Convert published networks into checkpoints.",
 )
 OutOption = Annotated[
@@ -57,7 +57,7 @@ def oscar(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Convert a checkpoint of OSCAR or VinVL: the backbone that ALADIN starts from.
+    """Convert a checkpoint of OSCAR or VinVL, ALADIN's backbone.
 
     In: CHECKPOINT, read without executing anything in it. Out: in the folder --out, a
     network of the kind `regions`, ready for `start` of a recipe, whose alignment head has no
@@ -110,7 +110,7 @@ def aladin(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Convert the checkpoint published by ALADIN's authors, preserving its scores.
+    """Convert the checkpoint that ALADIN's authors published.
 
     In: CHECKPOINT, read without executing anything in it, and two files of the OSCAR or VinVL
     folder, which it lacks. Out: in the folder --out, a network of the kind `regions` that

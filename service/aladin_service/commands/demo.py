@@ -78,7 +78,7 @@ def prepare(
         DeviceName, typer.Option("--device", help="Where the network encodes the photos.")
     ] = "cpu",
 ) -> None:
-    """Create the index if it does not exist: the first job on a new machine.
+    """Create the index unless it exists: first job of a new machine.
 
     In: --photos and --model. Without a model, or if its folder is empty, the demo's network is
     trained in --demo; without photos, the index is that of the demo's test scenes. Out: INDEX with

@@ -67,7 +67,7 @@ def evaluate(
     region_labels: RegionLabelsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how well captions find their photos, and photos their captions.
+    """Measure how well captions find photos, and photos captions.
 
     In: CHECKPOINT, and the photos and captions of DATA; with --index also an index of the same
     photos and captions, built with the same network. Out: on stdout recall at 1, 5 and 10 in
@@ -180,7 +180,7 @@ def calibrate(
     as_json: JsonOption = False,
     plot: ReliabilityPlotOption = None,
 ) -> None:
-    """Fit the probabilities that a hit is right, and that there is a match at all.
+    """Fit the probabilities of hits, and that anything matches.
 
     In: CHECKPOINT, and the photos and captions of DATA. Every caption is a query for its photo,
     and every photo for its captions: once among all items and once without the right answers.

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from aladin_service.api_key import SCOPES, ApiKey, Scope
+from aladin_service.commands.help_style import CommandApp
 from aladin_service.commands.options import JsonOption
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = CommandApp(
     help="Create, list and remove the API keys of a service.",
 )
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the key.")]

@@ -227,7 +227,23 @@ def workers_device(ray: Any, device: DeviceName) -> str:
 
 # Indexes.
 
-IndexArgument = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
+
+def checked_index(index: Path) -> Path:
+    """Return an existing index, and name a wrong path before anything heavy is imported.
+
+    Raises:
+        IndexNotReadyError: If there is no index.
+        IndexCorruptError: If the index's first file is not what was written.
+    """
+    from aladin_index.format.layout import check_index
+
+    check_index(index)
+    return index
+
+
+IndexArgument = Annotated[
+    Path, typer.Argument(metavar="INDEX", callback=checked_index, help="Folder of an index.")
+]
 PhotosRootOption = Annotated[
     Path | None,
     typer.Option(

@@ -7,13 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TextIO
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as RichProgress
+from typing import TYPE_CHECKING, TextIO
 
 from aladin_network.types import Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
 
 LINE_INTERVAL_S = 10.0
 RATE_WINDOW_S = 30.0
@@ -153,6 +152,10 @@ def stderr_progress() -> Generator[Progress]:
         yield lines
         lines.close()
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),

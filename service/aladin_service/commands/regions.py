@@ -9,12 +9,11 @@ from typing import Annotated
 import typer
 
 from aladin_network.types import DeviceName
+from aladin_service.commands.help_style import CommandApp
 from aladin_service.commands.options import DETECTOR_HELP, PartOfDataOption, network_device
 from aladin_service.commands.progress import stderr_progress
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = CommandApp(
     help="Compute the regions that region networks read.",
 )
 
@@ -41,7 +40,7 @@ def extract(
         DeviceName, typer.Option("--device", help="Where the detector runs.")
     ] = "cpu",
 ) -> None:
-    """Find the regions of every photo of a data set, for training and indexing region networks.
+    """Find the regions of all photos of a data set.
 
     In: the photos of DATA. Out: one npz file per photo in the folder --out, with `vectors`,
     `boxes`, `labels`, `image_size` and `detector`; the key `regions` of a recipe and the option

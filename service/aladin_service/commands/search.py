@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from contextlib import closing
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from aladin_index.search.options import SearchOptions
 from aladin_network.errors import InputError
-from aladin_network.types import Target
+from aladin_network.types import DeviceName, FirstStageName, Target
 from aladin_service.commands.options import (
     DetectorOption,
     FirstStageOption,
     SearchDeviceOption,
+    checked_index,
     detector_for,
 )
 from aladin_service.commands.search_drawing import (
@@ -29,10 +31,14 @@ from aladin_service.commands.search_drawing import (
 
 if TYPE_CHECKING:
     from aladin_index.devices.search_device import SearchDevice
+    from aladin_index.search.options import SearchOptions
     from aladin_index.search.results import SearchAnswer
     from aladin_service.client import Search
     from aladin_service.evidence.pairs import PairQuery
 
+
+# httpx does without this module where it cannot be imported.
+_HTTPX_COMMAND = "httpx._main"
 
 IndexArgument = Annotated[
     str | None, typer.Argument(metavar="INDEX", help="Index folder; omitted with --url.")
@@ -67,11 +73,11 @@ ItemIdOption = Annotated[
 ]
 TargetOption = Annotated[
     Target | None,
-    typer.Option("--target", help="What to find; else texts for a photo, images for the rest."),
+    typer.Option("--target", help="What to find. [default: texts for a photo, otherwise images]"),
 ]
 CountOption = Annotated[
     int | None,
-    typer.Option("-k", min=1, max=1000, help="Hits wanted; else 10, with --out 1."),
+    typer.Option("-k", min=1, max=1000, help="Number of hits. [default: 10; with --out, 1]"),
 ]
 CandidatesOption = Annotated[
     int | None,
@@ -163,7 +169,7 @@ def search(
     first_stage: FirstStageOption = "faiss",
     as_json: JsonOption = False,
 ) -> None:
-    """Search an index, or a service, with words, a photo or an item of the index.
+    """Search an index or a service with words, a photo or an item.
 
     In: INDEX or --url, and one of TEXT, a photo (--image, --regions or both) and --id.
 
@@ -172,8 +178,6 @@ def search(
     and the cosine there. If the index's calibration may judge the query, also each hit's
     probability, and whether there is any match. With --out the evidence is also drawn into a file.
     """
-    from aladin_service.reports.tables import answer_lines
-
     if url is not None:
         index, text = None, _only_word(index, text)
     elif index is None:
@@ -185,22 +189,25 @@ def search(
         k = 10 if out is None else 1
     if out is not None:
         check_drawing(out, k, explain=explain)
+    wanted_metadata = _filter(filter_json)
+    folder = None if index is None else checked_index(Path(index))
+    from aladin_index.search.options import SearchOptions
+    from aladin_service.reports.tables import answer_lines
+
     options = SearchOptions(
         k=k,
         candidates=candidates,
         rerank=rerank,
         fusion=fusion,
         explain=explain,
-        filter=_filter(filter_json),
+        filter=wanted_metadata,
         timeout_ms=timeout_ms,
         min_probability=min_probability,
         sort=sort,
     )
     if url is not None:
-        if (device, first_stage) != ("cpu", "faiss"):
-            raise typer.BadParameter("--device and --first-stage: a service has its own")
-        if detector is not None:
-            raise typer.BadParameter("--detector: a service has its own")
+        _check_left_to_service(device, first_stage, detector)
+        _import_client()
         from aladin_service.client import Search
 
         if regions is None:
@@ -209,12 +216,12 @@ def search(
             asked = Search(target=found, regions=regions, **asdict(options))
         answer = _ask_service(url, asked, image, out)
     else:
-        assert index is not None  # or there is a URL
+        assert folder is not None  # or there is a URL
         from aladin_index.devices.search_device import SearchDevice
 
         query = _query(text, image, regions, item_id)
         place = SearchDevice.choose(device, first_stage)
-        answer = _search_here(Path(index), query, found, options, place, detector, out)
+        answer = _search_here(folder, query, found, options, place, detector, out)
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
     else:
@@ -230,6 +237,16 @@ def _check_one_query(*given: bool) -> None:
     """
     if sum(given) != 1:
         raise InputError(f"expected exactly one of TEXT, a photo and --id, got {sum(given)}")
+
+
+def _check_left_to_service(
+    device: DeviceName, first_stage: FirstStageName, detector: str | None
+) -> None:
+    """Raise an error if an option is given that a service decides itself."""
+    if (device, first_stage) != ("cpu", "faiss"):
+        raise typer.BadParameter("--device and --first-stage: a service has its own")
+    if detector is not None:
+        raise typer.BadParameter("--detector: a service has its own")
 
 
 def _only_word(first: str | None, second: str | None) -> str | None:
@@ -248,15 +265,21 @@ def _search_here(
     detector: str | None,
     out: Path | None,
 ) -> SearchAnswer:
+    from aladin_index.format.layout import MODEL
     from aladin_index.open import open_backend
     from aladin_index.search.searcher import TwoStageSearcher
+    from aladin_network.checkpoint import load_text_checkpoint
     from aladin_service.search.encoder import QueryEncoder
-    from aladin_service.search.job import PhotoQuery
+    from aladin_service.search.job import PhotoQuery, TextQuery
     from aladin_service.settings import QueryLimits, engine_options
 
+    checkpoint = None
+    if isinstance(query, TextQuery) and not options.explain and place.device.type == "cpu":
+        checkpoint = load_text_checkpoint(index / MODEL)
+    engine = engine_options(index)
     with (
         closing(place),
-        closing(open_backend(index, device=place, engine=engine_options(index))) as opened,
+        closing(open_backend(index, checkpoint=checkpoint, device=place, engine=engine)) as opened,
     ):
         finder = None
         if isinstance(query, PhotoQuery):
@@ -297,6 +320,15 @@ def _ask_service(url: str, search: Search, image: Path | None, out: Path | None)
         if out is not None:
             write_drawing(out, draw_there(client, search, image, answer))
         return answer
+
+
+def _import_client() -> None:
+    """Import the client, but not httpx's own command line: its packages take as long again."""
+    modules: dict[str, Any] = cast(Any, sys.modules)
+    is_barred = modules.setdefault(_HTTPX_COMMAND, None) is None
+    import_module("aladin_service.client")
+    if is_barred:
+        del modules[_HTTPX_COMMAND]
 
 
 def _filter(text: str) -> dict[str, Any]:

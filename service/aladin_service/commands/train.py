@@ -25,9 +25,37 @@ from aladin_service.failures import JOB_FAILED, exit_code
 from aladin_training.config.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS
 
 
+def _print_recipes(wanted: bool) -> None:
+    """Print the shipped recipes, and end the command."""
+    if not wanted:
+        return
+    from aladin_training.config.shipped import shipped_recipes
+
+    recipes = shipped_recipes()
+    width = max(len(each.name) for each in recipes)
+    for each in recipes:
+        typer.echo(f"{each.name:{width}}  {each.summary}")
+    raise typer.Exit
+
+
+ListOption = Annotated[
+    bool,
+    typer.Option(
+        "--list",
+        is_eager=True,
+        callback=_print_recipes,
+        help="List the recipes of this package, and exit.",
+    ),
+]
+
+
 def train(
     recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE", help="A recipe in TOML: data, network, stages.")
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A recipe in TOML (data, network, stages), or the name of one from --list.",
+        ),
     ],
     out: Annotated[
         Path, typer.Option("--out", help="Folder of the run; created if it does not exist.")
@@ -41,6 +69,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the interrupted run in --out.")
     ] = False,
+    list_recipes: ListOption = False,  # noqa: ARG001  its callback lists them
 ) -> None:
     """Train a network from a recipe.
 
@@ -51,6 +80,9 @@ def train(
     On several GPUs, or in several processes that share each step and see the same files:
     torchrun --nproc-per-node N -m aladin_service train RECIPE --out DIR
     """
+    from aladin_training.config.shipped import find_recipe
+
+    path = find_recipe(recipe)
     from aladin_training.config.recipe import load_recipe
     from aladin_training.parallel.distributed import distributed_job, is_main_process
     from aladin_training.stages.run import run_recipe
@@ -58,7 +90,7 @@ def train(
     try:
         with distributed_job(), stderr_progress() if is_main_process() else silence() as progress:
             result = run_recipe(
-                load_recipe(recipe, overrides or []), out, resume=resume, progress=progress
+                load_recipe(path, overrides or []), out, resume=resume, progress=progress
             )
             if is_main_process():
                 typer.echo(str(result.checkpoint))
@@ -99,7 +131,7 @@ def mine(
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
 ) -> None:
-    """Find the hardest negatives of every training photo and caption, for offline sampling.
+    """Find the hardest negatives of all photos and captions.
 
     In: CHECKPOINT, and the photos and captions of DATA. Out: in the file --out, for each photo
     the captions and for each caption the photos that score highest and do not belong to it; the

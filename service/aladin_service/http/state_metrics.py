@@ -13,12 +13,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-import faiss
 import torch
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from aladin_index.ann import faiss
 from aladin_network.errors import AladinError, IndexNotReadyError
 from aladin_service.work.jobs import DescribeIndex, IndexState
 from aladin_service.work.workers import Workers, WorkersHealth

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
-from aladin_index.search.results import Evidence, SearchAnswer, SearchHit
 from aladin_index.search.whole_words import whole_words
 
-# For annotations only: `aladin search --url` prints its hits without importing torch.
+# For annotations only: `aladin search --url` prints its hits without importing torch and rich.
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from aladin_index.search.results import Evidence, SearchAnswer, SearchHit
     from aladin_network.conversion.tensors import ConversionReport
     from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
 
@@ -49,6 +48,8 @@ def metrics_table(title: str, rows: Sequence[MetricsRow]) -> Table:
         rows: One row per system; the time has a column if any system has one.
     """
     timed = any(row.ms_a_query is not None for row in rows)
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left")
     table.add_column("", no_wrap=True)
     # A header cannot span columns, so its words are spread over the recall columns of the
@@ -74,6 +75,8 @@ def metrics_table(title: str, rows: Sequence[MetricsRow]) -> Table:
 
 def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
     """Build a table of names and values."""
+    from rich.table import Table
+
     table = Table(show_header=False, box=None)
     for name, value in facts:
         table.add_row(name, value)
@@ -87,6 +90,8 @@ def print_table(table: Table, *, stderr: bool = False) -> None:
         table: Table to print.
         stderr: Print the table to stderr instead of stdout.
     """
+    from rich.console import Console
+
     width = None if Console(stderr=stderr).is_terminal else 132
     Console(stderr=stderr, width=width, highlight=False).print(table)
 
@@ -111,6 +116,8 @@ def conversion_data(report: ConversionReport) -> dict[str, Any]:
 
 def conversion_table(report: ConversionReport) -> Table:
     """Build a table of a report: everything that was skipped, and a summary of the rest."""
+    from rich.table import Table
+
     table = Table(title=str(report.source), title_justify="left")
     table.add_column("", no_wrap=True)
     table.add_column("what")

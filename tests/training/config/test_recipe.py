@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from aladin_network.errors import ConfigError
-from aladin_training.config.recipe import load_recipe, recipes_folder
+from aladin_training.config.recipe import load_recipe
+from aladin_training.config.shipped import recipes_folder
 from aladin_training.config.stage import task_kind
 from aladin_training.tasks import TASKS
 from aladin_training.tasks.joint import build_tasks

@@ -9,7 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from aladin_training.config.recipe import Recipe, load_recipe, recipes_folder
+from aladin_training.config.recipe import Recipe, load_recipe
+from aladin_training.config.shipped import recipes_folder
 from aladin_training.demo.scenes import draw_data_set
 from aladin_training.stages.run import run_recipe
 

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_training.adapters.parts import part_of
-from aladin_training.config.recipe import load_recipe, recipes_folder
+from aladin_training.config.recipe import load_recipe
+from aladin_training.config.shipped import recipes_folder
 from aladin_training.stages.run import run_recipe
 
 RECIPES = recipes_folder()

@@ -13,7 +13,8 @@ import aladin_training.stage_files
 from aladin_network.checkpoint import load_checkpoint, read_model_id
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.types import NullProgress
-from aladin_training.config.recipe import Recipe, load_recipe, recipes_folder
+from aladin_training.config.recipe import Recipe, load_recipe
+from aladin_training.config.shipped import recipes_folder
 from aladin_training.stages.preparation import prepare_run, with_model_id
 from aladin_training.stages.run import is_run_of, run_recipe
 

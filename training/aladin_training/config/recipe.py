@@ -334,9 +334,3 @@ def _override(data: dict[str, Any], override: str) -> None:
     if not isinstance(node, dict):
         raise ConfigError(f"override {override!r}: {'.'.join(path)} has no keys")
     node[last] = value
-
-
-def recipes_folder() -> Path:
-    """Return the folder of the shipped recipes: in an installed wheel, else beside the package."""
-    packaged = Path(__file__).parents[1] / "recipes"
-    return packaged if packaged.is_dir() else packaged.parents[1] / "recipes"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
+from aladin_service.commands.help_style import CommandApp
 from aladin_service.commands.index import build, changes, exchange, info, plan, push, tune
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Build, inspect, change and check an index."
-)
+app = CommandApp(help="Build, inspect, change and check an index.")
 app.command("plan")(plan.plan)
 app.command("build")(build.build)
 app.command("merge")(exchange.merge)

@@ -88,7 +88,7 @@ PartOption = Annotated[
         "--shard",
         metavar="I/N",
         help="Build only the I-th of N parts of the source, I from 1, e.g. one on each machine; "
-        "`aladin index merge` merges the parts. --shard is an alias.",
+        "`aladin index merge` merges the parts.",
     ),
 ]
 BatchSizeOption = Annotated[

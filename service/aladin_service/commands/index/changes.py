@@ -282,7 +282,7 @@ def rollback(
         ),
     ] = None,
 ) -> None:
-    """Make an earlier generation live again, as it was when it was replaced.
+    """Make an earlier generation live again, with its changes.
 
     In: INDEX. Out: the generation is live with the changes it had, and picked up by running
     services; what this undoes is printed on stdout. Nothing is deleted yet: `--to` with the

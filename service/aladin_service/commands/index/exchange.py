@@ -44,7 +44,7 @@ def import_(
     filter_fields: FieldsOption = None,
     photos_root: PhotosRootOption = None,
 ) -> None:
-    """Create an index from precomputed embeddings and tokens, without encoding.
+    """Create an index from precomputed embeddings and tokens.
 
     In: FOLDER, as written by aladin index export or clip-retrieval inference: img_emb/, text_emb/
     and metadata/, and optionally img_tokens/ and text_tokens/; without tokens, searches use the
@@ -76,7 +76,7 @@ def export(
     index: IndexArgument,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The new folder.")],
 ) -> None:
-    """Export embeddings, tokens and metadata in the layout of clip-retrieval.
+    """Export embeddings, tokens and metadata, as clip-retrieval does.
 
     In: INDEX, additions and deletions included. Out: in the new folder --out, img_emb/,
     img_tokens/ and metadata/ of the photos, the same of the texts below texts/, and a

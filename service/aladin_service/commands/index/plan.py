@@ -136,7 +136,7 @@ def plan(
     constants: ConstantsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate the requirements of an index of a given size, on one machine and in a cluster.
+    """Estimate the memory, machines and time that an index needs.
 
     In: numbers. Out: on stdout, memory, disk, machines, build hours and expected latency of an
     index of files, and of one in an engine such as Milvus. They are computed from measured costs;

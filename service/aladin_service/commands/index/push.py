@@ -122,7 +122,7 @@ def push(
     discard_changes: DiscardOption = False,
     unless_live: UnlessLiveOption = False,
 ) -> None:
-    """Push an index to an engine (a vector database), which any number of machines can search.
+    """Push an index to an engine, which is a vector database.
 
     In: INDEX, an index of files with its additions and deletions; the engine, which has to be
     running. Out: a new generation in the engine, live once it is complete, counted and searchable,

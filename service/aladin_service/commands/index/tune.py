@@ -68,7 +68,7 @@ def tune(
     as_json: JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
-    """Measure the search settings that an index needs for the requested quality.
+    """Measure which search settings reach the requested quality.
 
     In: INDEX. Out: a new generation, live at once, which shares the files of the previous one and
     stores the best search settings: the width and oversampling of the first stage that find

@@ -1,0 +1,332 @@
+"""An index that is open for searches and changes."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from aladin_index.search.options import SearchOptionFields, SearchOptions
+from aladin_network.errors import InputError
+from aladin_network.types import DeviceName, OnDuplicate, Target
+from aladin_search.hits import THUMBNAIL_PX, Hits
+from aladin_search.progress import reported
+from aladin_service.search.job import ItemQuery, PhotoQuery, Query, TextQuery
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from aladin_index.changes.writer import ItemWriter
+    from aladin_index.encode.item_changer import AddCounts
+    from aladin_index.encode.source_items import ImageItem, TextItem
+    from aladin_index.format.records import SkippedItem
+    from aladin_network.photos.files import PhotoFile
+    from aladin_network.scoring.metrics import RetrievalMetrics
+    from aladin_network.types import Progress
+
+
+class Index:
+    """An open index; searches may run in several threads.
+
+    Searches see the items that are added or deleted later, also by other processes. A new
+    generation that replaces the open one is seen by the next `open`.
+
+    Attributes:
+        path: Folder of the index.
+    """
+
+    def __init__(self, path: Path, device: DeviceName, detector: str | None) -> None:
+        """Open the live generation; see `open`."""
+        from aladin_index.format.layout import check_index
+
+        check_index(path)  # a wrong path is named before torch is imported
+        from aladin_index.devices.search_device import SearchDevice
+        from aladin_index.open import open_backend
+        from aladin_index.search.searcher import TwoStageSearcher
+        from aladin_service.commands.options import detector_for
+        from aladin_service.search.encoder import QueryEncoder
+        from aladin_service.settings import QueryLimits, engine_options
+
+        self.path = path
+        with ExitStack() as opened:
+            place = opened.enter_context(closing(SearchDevice.choose(device, "faiss")))
+            backend = opened.enter_context(
+                closing(open_backend(path, device=place, engine=engine_options(path)))
+            )
+            self._searcher = TwoStageSearcher(backend)
+            encoder = backend.checkpoint.model.image.encoder
+            self._detector = detector_for(encoder, detector, str(place.device))
+            self._limits = QueryLimits()
+            self._encoder = QueryEncoder(self._limits, detector=self._detector)
+            opened.callback(self._encoder.close)
+            self._opened = opened.pop_all()
+
+    @property
+    def counts(self) -> dict[Target, int]:
+        """Number of items of each collection, additions and deletions included."""
+        index = self._searcher.index
+        return {target: index.side(target).count for target in index.manifest.targets}
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why each file or item that the build could not use was left out, by its id."""
+        from aladin_index.format.layout import generation_folder
+        from aladin_index.format.records import read_skipped
+
+        manifest = self._searcher.index.manifest
+        folder = generation_folder(self.path, manifest.generation)
+        return {
+            item.id: item.reason
+            for target in manifest.targets
+            if (folder / target).is_dir()
+            for item in read_skipped(folder / target)
+        }
+
+    def search(
+        self,
+        text: str | None = None,
+        *,
+        image: str | PathLike[str] | bytes | Image | None = None,
+        id: str | None = None,
+        target: Target | None = None,
+        **options: Unpack[SearchOptionFields],
+    ) -> Hits:
+        """Search with words, a photo or an item of the index.
+
+        Args:
+            text: Words to search for.
+            image: Photo to search with: the path of its file, its bytes, or a decoded picture.
+            id: Id of an item of the index; it is not among its own hits.
+            target: "images" or "texts"; None finds texts for a photo and images otherwise, or what
+                the index has.
+            **options: Options of the search, such as `k` (number of hits, 10), `filter` (metadata
+                that a hit must have), `explain` (hits carry the best region of each word), `rerank`
+                and `min_probability`; docs/SEARCH.md describes all of them.
+
+        Returns:
+            The hits, best first.
+
+        Raises:
+            InputError: If not exactly one of `text`, `image` and `id` is given, the photo cannot be
+                used, or an option is out of its bounds.
+            NoSuchTargetError: If the index has no collection `target`.
+            UnknownItemError: If the index has no item `id`.
+        """
+        query, described = _query(text, image, id)
+        held = self._searcher.index.manifest.targets
+        wanted: Target = target or ("texts" if image is not None else "images")
+        if target is None and wanted not in held:
+            wanted = held[0]
+        encoded = self._encoder.encode_one(self._searcher, query)
+        answer = self._searcher.search(encoded, wanted, SearchOptions(**options))
+        files = {hit.id: self._photo_file(hit.id) for hit in answer.hits}
+        return Hits(described, answer, lambda item_id: self._small(files[item_id], item_id))
+
+    def add(
+        self,
+        images: str | PathLike[str] | None = None,
+        texts: str | PathLike[str] | None = None,
+        *,
+        split: str | None = None,
+        on_duplicate: OnDuplicate = "error",
+        progress: bool | Progress = False,
+    ) -> dict[Target, AddCounts]:
+        """Add photos, texts or both, without a rebuild; later searches find them.
+
+        Args:
+            images: Photos, as of `build`.
+            texts: Texts, as of `build`.
+            split: Split of the data set to take, or None for all of it.
+            on_duplicate: If an id is already in the index: "error" adds nothing, "replace" replaces
+                the old item, "skip" keeps it.
+            progress: True shows the progress on stderr.
+
+        Returns:
+            For each collection the numbers `added`, `replaced` and `skipped`, and the items
+            `left_out` with the reason.
+
+        Raises:
+            InputError: If neither is given, or the data cannot be used.
+            DuplicateItemError: If an id is in the index already and `on_duplicate` is "error".
+            NoSuchTargetError: If the index has no such collection.
+        """
+        from aladin_index.encode.item_changer import AddSettings, add_items, check_new
+
+        sources: dict[Target, Path] = {}
+        if images is not None:
+            sources["images"] = Path(images)
+        if texts is not None:
+            sources["texts"] = Path(texts)
+        if not sources:
+            raise InputError("add: expected images, texts or both, got neither")
+        settings = AddSettings(on_duplicate=on_duplicate, readers=os.cpu_count() or 1)
+        model = self._searcher.index.checkpoint.model
+        counts: dict[Target, AddCounts] = {}
+        with closing(self._writer()) as writer, reported(progress) as shown:
+            if on_duplicate == "error":
+                for target, source in sources.items():
+                    check_new(writer, target, _items(target, source, split))
+            for target, source in sources.items():
+                items = _items(target, source, split)
+                regions = self._detector if target == "images" else None
+                counts[target] = add_items(writer, model, target, items, settings, shown, regions)
+        return counts
+
+    def delete(self, *ids: str, target: Target = "images", ignore_missing: bool = False) -> int:
+        """Remove items, all at once; later searches do not find them.
+
+        Args:
+            *ids: Ids of the items.
+            target: Collection of the items.
+            ignore_missing: Ignore ids that are not in the index.
+
+        Returns:
+            The number of items removed.
+
+        Raises:
+            UnknownItemError: If an id is not in the index and `ignore_missing` is off; nothing is
+                removed.
+        """
+        with closing(self._writer()) as writer:
+            return len(writer.delete(target, list(ids), ignore_missing=ignore_missing).deleted)
+
+    def evaluate(
+        self,
+        data: str | PathLike[str],
+        *,
+        split: str | None = "test",
+        progress: bool | Progress = False,
+    ) -> dict[str, RetrievalMetrics]:
+        """Measure the network and the searches of this index; see `aladin_search.evaluate`.
+
+        Args:
+            data: The photos and captions of the index, with the captions that belong to each photo.
+            split: Split of the data, or None for all photos.
+            progress: True shows the progress on stderr.
+
+        Returns:
+            Metrics by system; "two_stage" are the searches of this index.
+        """
+        from aladin_index.format.layout import MODEL
+        from aladin_service.measure.evaluate import evaluate_system
+
+        model = self.path / MODEL
+        with reported(progress) as shown:
+            return evaluate_system(model, Path(data), split, self.path, shown).metrics
+
+    def photo(self, item_id: str) -> Image:
+        """Open the photo of an item: upright, 8-bit RGB.
+
+        Raises:
+            InputError: If the item has no photo, or its file is missing or damaged.
+            UnknownItemError: If the index has no such item.
+        """
+        from aladin_network.photos.decoding import read_image
+
+        file = self._photo_file(item_id)
+        if file is None:
+            raise InputError(f"item {item_id!r} has no photo")
+        return read_image(file)
+
+    def thumbnail(self, item_id: str, size_px: int = THUMBNAIL_PX) -> bytes | None:
+        """Return an item's photo as a small JPEG.
+
+        Args:
+            item_id: Id of the item.
+            size_px: Side of the square that the photo is fitted into, in pixels.
+
+        Returns:
+            The file's bytes, or None for a text and for a photo that cannot be read any more.
+
+        Raises:
+            UnknownItemError: If the index has no such item.
+        """
+        return self._small(self._photo_file(item_id), item_id, size_px)
+
+    def close(self) -> None:
+        """Release the index's files and threads; hits that were found stay usable."""
+        self._opened.close()
+
+    def __enter__(self) -> Index:
+        """Return the index, which is closed at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the index."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Return the folder and the number of items."""
+        held = ", ".join(f"{count:,} {target}" for target, count in self.counts.items())
+        return f"<aladin_search.Index {str(self.path)!r}: {held}>"
+
+    def _writer(self) -> ItemWriter:
+        from aladin_index.open import open_writer
+        from aladin_service.settings import engine_options
+
+        model_id = self._searcher.index.manifest.model.id
+        return open_writer(self.path, model_id, engine=engine_options(self.path))
+
+    def _photo_file(self, item_id: str) -> PhotoFile | None:
+        from aladin_service.photos.photo_bytes import served_photo
+
+        item, _ = self._searcher.find_item(item_id)
+        return served_photo(self.path, item, None)
+
+    def _small(
+        self, file: PhotoFile | None, item_id: str, size_px: int = THUMBNAIL_PX
+    ) -> bytes | None:
+        from aladin_service.photos.photo_bytes import PhotoGoneError, resized_photo
+
+        if file is None:
+            return None
+        try:
+            limits = self._limits
+            return resized_photo(file, item_id, size_px, limits.image, limits.memory).data
+        except PhotoGoneError:
+            return None
+
+
+def _query(
+    text: str | None, image: str | PathLike[str] | bytes | Image | None, item_id: str | None
+) -> tuple[Query, str]:
+    """Return the query, and its description for people.
+
+    Raises:
+        InputError: If not exactly one of the three is given.
+    """
+    given = [
+        name
+        for name, value in (("text", text), ("image", image), ("id", item_id))
+        if value is not None
+    ]
+    if len(given) != 1:
+        raise InputError(
+            f"search: expected exactly one of text, image and id, got {', '.join(given) or 'none'}"
+        )
+    if text is not None:
+        return TextQuery(text), repr(text)
+    if item_id is not None:
+        return ItemQuery(item_id), f"item {item_id!r}"
+    if isinstance(image, bytes):
+        return PhotoQuery(image), "a photo"
+    if isinstance(image, str | PathLike):
+        return PhotoQuery(Path(image).read_bytes(), str(image)), f"the photo {os.fspath(image)!r}"
+    assert image is not None  # by the count above
+    file = io.BytesIO()
+    image.convert("RGB").save(file, "PNG", compress_level=1)
+    return PhotoQuery(file.getvalue()), "a photo"
+
+
+def _items(
+    target: Target, source: Path, split: str | None
+) -> Iterator[ImageItem | TextItem | SkippedItem]:
+    from aladin_service.item_sources import image_items, photo_places, text_items
+
+    if target == "texts":
+        return text_items(source, split)
+    return image_items(source, split, places=photo_places(source, None))

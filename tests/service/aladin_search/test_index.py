@@ -1,0 +1,199 @@
+"""`aladin_search`: an index is built, searched, changed and evaluated from Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import aladin_search
+from aladin_index.open import open_backend
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_service.search.encoder import QueryEncoder
+from aladin_service.search.job import TextQuery
+from aladin_service.settings import QueryLimits
+
+
+@pytest.fixture
+def index(tiny_checkpoint: Path, data_file: Path, tmp_path: Path) -> Iterator[aladin_search.Index]:
+    """An index of all photos and captions of `data_file`, built by the library."""
+    out = tmp_path / "index"
+    with aladin_search.build(data_file, data_file, model=tiny_checkpoint, out=out) as opened:
+        yield opened
+
+
+@pytest.fixture
+def more(tmp_path: Path, make_picture: Callable[[int], Image.Image]) -> Path:
+    """A folder with two further photos, one of which is damaged."""
+    folder = tmp_path / "more"
+    folder.mkdir()
+    make_picture(50).save(folder / "new.png")
+    (folder / "bad.png").write_bytes(b"no picture")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_picture() -> Callable[[int], Image.Image]:
+    """Makes a plain picture."""
+    return lambda seed: Image.new("RGB", (40, 30), (seed, 2 * seed, 255 - seed))
+
+
+def test_an_index_is_built_and_found_again(
+    index: aladin_search.Index, image_ids: list[str]
+) -> None:
+    assert index.counts == {"images": 6, "texts": 12}
+    assert repr(index).endswith("index': 6 images, 12 texts>")
+    with aladin_search.open(index.path) as again:
+        assert set(again.search("a red dog", k=6).ids) == set(image_ids)
+
+
+def test_words_find_what_the_searcher_finds(index: aladin_search.Index) -> None:
+    backend = open_backend(index.path)
+    searcher = TwoStageSearcher(backend)
+    encoder = QueryEncoder(QueryLimits())
+    expected = searcher.search(encoder.encode_one(searcher, TextQuery("two men")), "images")
+    encoder.close()
+    backend.close()
+    hits = index.search("two men")
+    assert [(hit.id, hit.score) for hit in hits] == [(hit.id, hit.score) for hit in expected.hits]
+    assert hits[0] == expected.hits[0]
+    assert [hit.rank for hit in hits[1:3]] == [2, 3]
+
+
+def test_photos_of_any_form_find_the_same(
+    index: aladin_search.Index, query_photo: Image.Image, tmp_path: Path
+) -> None:
+    file = tmp_path / "query.png"
+    query_photo.save(file)
+    by_path = index.search(image=file, k=4)
+    assert len(by_path) == 4
+    assert all("#" in item_id for item_id in by_path.ids)  # captions
+    for form in (str(file), file.read_bytes(), query_photo):
+        assert index.search(image=form, k=4).ids == by_path.ids
+    photos = index.search(image=file, target="images", k=4)
+    assert set(photos.ids).isdisjoint(by_path.ids)
+
+
+def test_an_item_finds_others(index: aladin_search.Index, image_ids: list[str]) -> None:
+    hits = index.search(id=image_ids[0], k=10)
+    assert set(hits.ids) == set(image_ids[1:])
+
+
+def test_an_index_without_texts_looks_for_photos(
+    tiny_checkpoint: Path, data_file: Path, query_photo: Image.Image, tmp_path: Path
+) -> None:
+    with aladin_search.build(data_file, model=tiny_checkpoint, out=tmp_path / "photos") as index:
+        assert len(index.search(image=query_photo)) == 6
+        with pytest.raises(aladin_search.NoSuchTargetError):
+            index.search(image=query_photo, target="texts")
+
+
+def test_options_of_a_search_are_those_of_the_service(index: aladin_search.Index) -> None:
+    assert index.search("dog", filter={"number": {"gte": 4}}, k=3).answer.reranked
+    assert {hit.metadata["number"] for hit in index.search("dog", filter={"number": 4})} == {4}
+    assert not index.search("dog", rerank=False).answer.reranked
+    with pytest.raises(aladin_search.InputError, match="k: expected at least 1, got 0"):
+        index.search("dog", k=0)
+
+
+@pytest.mark.parametrize("query", [{}, {"text": "a", "id": "b"}, {"image": b"", "id": "b"}])
+def test_a_search_takes_one_query(index: aladin_search.Index, query: dict[str, object]) -> None:
+    with pytest.raises(
+        aladin_search.InputError, match="expected exactly one of text, image and id"
+    ):
+        index.search(**query)  # type: ignore[arg-type]
+
+
+def test_added_photos_are_found_and_deleted_ones_are_not(
+    index: aladin_search.Index, more: Path
+) -> None:
+    added = index.add(more)["images"]
+    assert (added.added, added.replaced, added.skipped) == (1, 0, 0)
+    assert [item.id for item in added.left_out] == ["bad.png"]
+    assert index.counts["images"] == 7
+    assert "new.png" in index.search("dog", k=10).ids
+    with pytest.raises(aladin_search.DuplicateItemError):
+        index.add(more)
+    assert index.add(more, on_duplicate="skip")["images"].skipped == 1
+
+    assert index.delete("new.png", "plain") == 2
+    assert index.counts["images"] == 5
+    with pytest.raises(aladin_search.UnknownItemError):
+        index.delete("new.png")
+    assert index.delete("new.png", ignore_missing=True) == 0
+    assert {"new.png", "plain"}.isdisjoint(index.search("dog", k=10).ids)
+
+
+def test_adding_nothing_is_an_error(index: aladin_search.Index) -> None:
+    with pytest.raises(aladin_search.InputError, match="expected images, texts or both"):
+        index.add()
+
+
+def test_what_a_build_could_not_use_is_named(
+    tiny_checkpoint: Path, more: Path, tmp_path: Path
+) -> None:
+    with aladin_search.build(more, model=tiny_checkpoint, out=tmp_path / "index") as index:
+        assert list(index.left_out) == ["bad.png"]
+        assert "not an image" in index.left_out["bad.png"]
+        assert index.counts == {"images": 1}
+
+
+def test_photos_are_opened_by_id(index: aladin_search.Index, more: Path) -> None:
+    assert index.photo("dogs/red#1").size == (48, 40)
+    small = index.thumbnail("dogs/red#1", size_px=16)
+    assert small is not None
+    assert small.startswith(b"\xff\xd8")  # JPEG
+    caption = index.search("dog", target="texts")[0].id
+    assert index.thumbnail(caption) is None
+    with pytest.raises(aladin_search.InputError, match="has no photo"):
+        index.photo(caption)
+    index.add(more)
+    (more / "new.png").unlink()
+    assert index.thumbnail("new.png") is None
+    with pytest.raises(aladin_search.InputError):
+        index.photo("new.png")
+
+
+def test_an_index_is_evaluated(index: aladin_search.Index, data_file: Path) -> None:
+    metrics = index.evaluate(data_file, split=None)
+    assert set(metrics) == {"matching", "alignment", "fused", "two_stage"}
+    assert metrics["two_stage"].text_to_image.r10 == 100  # six photos
+    alone = aladin_search.evaluate(index.path / "model", data_file, split=None)
+    assert alone["matching"] == metrics["matching"]
+
+
+def test_there_has_to_be_an_index(tmp_path: Path) -> None:
+    with pytest.raises(aladin_search.IndexNotReadyError, match="no index here"):
+        aladin_search.open(tmp_path)
+
+
+def test_a_recipe_is_trained(data_file: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in data_file.read_text(encoding="utf-8").splitlines()]
+    for number, line in enumerate(lines):
+        line["split"] = "train" if number < 4 else "val"
+        line["image"] = str(data_file.with_name(line["image"]))
+    source = tmp_path / "data.jsonl"
+    source.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    settings = {
+        "data.source": source,
+        "stage.teacher.epochs": 1,
+        "stage.student.epochs": 1,
+        "precision": "float32",
+    }
+    checkpoint = aladin_search.train("demo", tmp_path / "run", settings=settings)
+    assert checkpoint.parent == tmp_path / "run"
+    with aladin_search.build(source, model=checkpoint, out=tmp_path / "index") as index:
+        assert len(index.search("a red dog")) == 6
+    with pytest.raises(aladin_search.ConfigError, match="epoch"):
+        aladin_search.train("demo", tmp_path / "new", settings={"stage.teacher.epoch": 1})
+
+
+def test_recipes_have_names() -> None:
+    known = aladin_search.recipes()
+    assert "flickr8k" in known
+    assert known["demo"].startswith("The demo")
+    with pytest.raises(aladin_search.ConfigError, match="did you mean 'flickr8k'"):
+        aladin_search.train("flickr8", "run")
