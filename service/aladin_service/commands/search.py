@@ -185,8 +185,7 @@ def search(
     is_photo = image is not None or regions is not None
     _check_one_query(text is not None, is_photo, item_id is not None)
     found: Target = target or ("texts" if is_photo else "images")
-    if k is None:
-        k = 10 if out is None else 1
+    k = k or (10 if out is None else 1)
     if out is not None:
         check_drawing(out, k, explain=explain)
     wanted_metadata = _filter(filter_json)
