@@ -17,7 +17,7 @@ from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import open_index
 from aladin_index.search.backend import EncodedQuery
-from aladin_index.search.evidence import score_pair
+from aladin_index.search.evidence import score_pair, word_evidence
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
@@ -124,7 +124,7 @@ def test_a_pair_alone_scores_as_in_a_search(
             assert pair.match == pytest.approx(hit.stages.match.score, abs=1e-6)
             assert hit.stages.align is not None
             assert pair.align == pytest.approx(hit.stages.align.score, abs=1e-6)
-            assert pair.evidence == hit.evidence
+            assert word_evidence(*pair.pair) == hit.evidence
 
 
 def test_without_tokens_there_is_no_evidence(
