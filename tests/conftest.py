@@ -17,11 +17,10 @@ from fastapi import FastAPI
 from aladin_network.calibration.calibration import (
     Calibration,
     DirectionCalibration,
-    FittedOn,
     ProbabilityModels,
-    TextLengths,
 )
 from aladin_network.calibration.features import Feature, LogisticModel, Term
+from aladin_network.calibration.fitted_on import FittedOn, TextLengths
 from aladin_network.calibration.measures import (
     CalibrationFigures,
     DirectionFigures,

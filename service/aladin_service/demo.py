@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.build.builder import BuildReport, build_index
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.reader import SearchIndex, open_index
@@ -27,6 +30,7 @@ from aladin_training.config.recipe import load_recipe
 from aladin_training.config.shipped import recipes_folder
 from aladin_training.data import Record, iter_records, read_records
 from aladin_training.data.records import ignore_skipped
+from aladin_training.demo.queries import read_scene, right_scenes
 from aladin_training.demo.scenes import draw_data_set
 from aladin_training.evaluation import evaluate_checkpoint
 from aladin_training.parallel.threads import torch_threads
@@ -144,9 +148,13 @@ def calibrate_demo(checkpoint: Path, data: Path, progress: Progress) -> None:
     # Evaluated on other scenes: cross-validation on the same scenes takes ten fits.
     options = CalibrateOptions(report_split="test")
     try:
-        calibrate_system(checkpoint, data, options, None, progress)
+        calibrate_system(checkpoint, data, options, None, progress, right_answers=_right_by_scenes)
     except InputError as error:
         _LOG.warning("no probabilities: %s", error)
+
+
+def _right_by_scenes(texts: Sequence[str], records: Sequence[Record]) -> NDArray[np.bool_]:
+    return right_scenes(texts, [read_scene(record.metadata) for record in records])
 
 
 def _index(out: Path, checkpoint: Path, data: Path, progress: Progress) -> SearchIndex:

@@ -27,6 +27,7 @@ from aladin_network.types import Progress
 from aladin_service.http.app import create_app
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.measure.calibrate import CalibrateOptions
+from aladin_service.measure.calibration_split import RightAnswers
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
@@ -199,8 +200,9 @@ def calibrate_without_a_fit(make_calibration: Callable[..., Calibration]) -> Cal
         options: CalibrateOptions,
         index: Path | None,
         progress: Progress,
+        right_answers: RightAnswers | None = None,
     ) -> None:
-        del progress
+        del progress, right_answers
         assert index is None
         photos = len(read_records(data, options.split))
         write_calibration(checkpoint, make_calibration(read_model_id(checkpoint), photos))

@@ -18,7 +18,7 @@ from aladin_service.demo import calibrate_demo, run_demo
 from aladin_service.reports.tables import metrics_table
 from tests.index.searching import run_search
 
-QUICK = ["stage.teacher.epochs=1", "stage.student.epochs=1", "precision=float32"]
+QUICK = [f"stage.{stage}.epochs=1" for stage in ("teacher", "words", "student")]
 
 
 class Units(NullProgress):

@@ -222,14 +222,25 @@ def encode_records(
                 model, [encoder.preprocess(regions.read(key)) for key in keys]
             ),
         )
-    texts = _encode(
-        [caption for record in records for caption in record.captions],
+    captions = [caption for record in records for caption in record.captions]
+    return images, encode_captions(model, captions, progress)
+
+
+def encode_captions(model: AladinModel, captions: Sequence[str], progress: Progress) -> Encoding:
+    """Encode texts as the service encodes queries, but cut those that are too long.
+
+    Args:
+        model: Network that encodes.
+        captions: At least one text.
+        progress: Receives captions.
+    """
+    return _encode(
+        captions,
         _TEXTS_A_BATCH,
         "captions",
         progress,
         lambda batch: encode_texts(model, batch, truncate=True),
     )
-    return images, texts
 
 
 def _ranks(

@@ -1,19 +1,16 @@
 """Calibration of both search directions, and its file beside a checkpoint's weights.
 
-A calibration also holds a small sample of hashed ids of the photos that it was fitted on.
+What a calibration was fitted on is described in `aladin_network.calibration.fitted_on`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from aladin_network.calibration.features import (
@@ -22,7 +19,8 @@ from aladin_network.calibration.features import (
     LogisticModel,
     judged_features,
 )
-from aladin_network.calibration.measures import CalibrationFigures
+from aladin_network.calibration.fitted_on import FittedOn, TextLengths
+from aladin_network.calibration.measures import CalibrationFigures, DirectionFigures
 from aladin_network.checkpoint import read_model_id
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
@@ -33,18 +31,13 @@ from aladin_network.types import Direction
 # pairs of a query with a match and one without, one is ordered wrongly.
 LEAST_AUROC = 0.75
 
-# Reasons not to rely on the probabilities of an answer: the calibration hardly distinguishes
-# queries with a match from those without; it does not record the lengths of its texts; or the text
-# is shorter or longer than those.
-Unreliable = Literal["weak_calibration", "unknown_text_lengths", "text_length"]
+# Reasons not to rely on the probabilities of an answer: the calibration is of other data than most
+# photos of the index; it hardly distinguishes queries with a match from those without; it does not
+# record the lengths of its texts; or the text is shorter or longer than those.
+Unreliable = Literal["other_photos", "weak_calibration", "unknown_text_lengths", "text_length"]
 
 # Not a part of the checkpoint itself: an index copies its content, not the file.
 CALIBRATION = "calibration.json"
-
-# Number of photos whose hashes are kept; the share in a sample is within 0.1 of the share of all
-# photos.
-SAMPLE_SIZE = 256
-_DIGITS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,60 +96,21 @@ class DirectionCalibration:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextLengths:
-    """Range of text lengths in words, as the text encoder counts them (tokens).
+class ShortTexts:
+    """Probabilities of short text queries, such as nouns and noun phrases.
 
     Attributes:
-        low: Shortest length in the range.
-        high: Longest length in the range.
+        lengths: Number of words, as they are typed, of the queries that these models judge in
+            place of those for captions.
+        texts: Number of queries that they were fitted to.
+        text_to_image: The models.
+        figures: Figures on how reliable they are, measured as those of the calibration.
     """
 
-    low: int
-    high: int
-
-    @classmethod
-    def of(cls, words: NDArray[np.int64]) -> TextLengths:
-        """Return the range between the 1 % and the 99 % quantile.
-
-        Quantiles, because one caption of a single word among thousands would extend the range of
-        the minimum to lengths for which the fit has next to no data.
-
-        Args:
-            words: (texts,) lengths, at least one.
-        """
-        low, high = np.quantile(words, [0.01, 0.99], method="inverted_cdf")
-        return cls(low=int(low), high=int(high))
-
-    def __contains__(self, words: float) -> bool:
-        """Tell whether a length is in the range."""
-        return self.low <= words <= self.high
-
-
-@dataclass(frozen=True, kw_only=True)
-class FittedOn:
-    """What a calibration was fitted on.
-
-    Attributes:
-        data: Name of the data set's file or folder.
-        split: Split of the data, or None for all of it.
-        photos: Number of photos used as queries, those with a caption.
-        texts: Number of texts used as queries, the captions of these photos.
-        searched: "split": its own photos and captions were searched; "index": an index's items.
-        prior: Assumed share of queries that have a match.
-        text_lengths: Range of the lengths of the texts, or None in calibrations that were stored
-            before it was recorded.
-        photo_sample: Hashed ids of some of the photos, see `sample_photos`; None in the same cases
-            as `text_lengths`.
-    """
-
-    data: str
-    split: str | None
-    photos: int
+    lengths: TextLengths
     texts: int
-    searched: Literal["split", "index"]
-    prior: float
-    text_lengths: TextLengths | None = None
-    photo_sample: list[str] | None = None
+    text_to_image: DirectionCalibration
+    figures: DirectionFigures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +125,9 @@ class Calibration:
             against.
         fitted_on: Origin of the numbers.
         figures: Figures on how reliable the probabilities are.
+        short_texts: Calibration of short text queries, or None if there is none.
+        other_photos: Whether most photos of the index that holds the calibration are of other data
+            than it was fitted on; it then judges nothing.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -181,19 +138,48 @@ class Calibration:
     pool: int
     fitted_on: FittedOn
     figures: CalibrationFigures
+    short_texts: ShortTexts | None = None
+    other_photos: bool = False
 
-    def of(self, direction: Direction) -> DirectionCalibration:
-        """Return the calibration of one direction."""
-        return self.text_to_image if direction == "text_to_image" else self.image_to_text
+    def of(self, direction: Direction, typed: int | None = None) -> DirectionCalibration:
+        """Return the calibration of one direction.
+
+        Args:
+            direction: Direction of the query.
+            typed: Number of words of a text query as it was typed, or None if unknown.
+        """
+        short = self.short_texts
+        if direction == "image_to_text":
+            return self.image_to_text
+        if short is not None and typed is not None and typed in short.lengths:
+            return short.text_to_image
+        return self.text_to_image
 
     @property
-    def unreliable(self) -> dict[Direction, Unreliable | None]:
-        """Reasons why no two-stage answer of a direction is judged, or None if some are."""
-        directions: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
-        return {direction: self.unreliable_because(direction) for direction in directions}
+    def unreliable(self) -> dict[Direction | Literal["captions", "short_texts"], Unreliable | None]:
+        """Reasons why no two-stage answer of a direction is judged, or None if some are.
+
+        For texts that search images also by kind: those as long as captions, and short ones.
+        """
+        captions = self.unreliable_because("text_to_image")
+        short_texts: Unreliable | None = "text_length"
+        if self.short_texts is not None:
+            low = self.short_texts.lengths.low
+            short_texts = self.unreliable_because("text_to_image", typed=low)
+        return {
+            "text_to_image": None if self.short_texts and not short_texts else captions,
+            "image_to_text": self.unreliable_because("image_to_text"),
+            "captions": captions,
+            "short_texts": short_texts,
+        }
 
     def unreliable_because(
-        self, direction: Direction, *, aligned: bool = True, words: float | None = None
+        self,
+        direction: Direction,
+        *,
+        aligned: bool = True,
+        words: float | None = None,
+        typed: int | None = None,
     ) -> Unreliable | None:
         """Return why the probabilities of an answer are unreliable, or None if they are reliable.
 
@@ -207,16 +193,24 @@ class Calibration:
                 alone.
             words: Length of the texts that are compared: that of the query, or, for a photo as the
                 query, the median of its candidates. With None the length is not checked, which
-                shows whether there is any query that the calibration may judge.
+                shows whether there is any caption or photo that the calibration may judge.
+            typed: Number of words of a text query as it was typed, which tells whether it is a
+                short text; or None if unknown.
 
         Returns:
             None if the probabilities are reliable.
         """
-        of_direction = self.figures.of(direction)
+        if self.other_photos:
+            return "other_photos"
+        short = self.short_texts if direction == "text_to_image" else None
+        is_short = short is not None and typed is not None and typed in short.lengths
+        of_direction = short.figures if short and is_short else self.figures.of(direction)
         figures = of_direction.aligned if aligned else of_direction.matching
         if figures.auroc["probability"].value < LEAST_AUROC:
             return "weak_calibration"
         lengths = self.fitted_on.text_lengths
+        if is_short:
+            return None
         if lengths is None:
             return "unknown_text_lengths"
         if words is not None and words not in lengths:
@@ -278,23 +272,3 @@ def _check_model(path: Path, calibration: Calibration, model_id: str) -> None:
             f"{path}: expected a calibration of model {model_id}, found one of "
             f"{calibration.model_id}; fit it anew: aladin calibrate"
         )
-
-
-def hash_photo(photo_id: str) -> str:
-    """Return the first 64 bits of an id's sha256, as hexadecimal digits."""
-    return hashlib.sha256(photo_id.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
-
-
-def sample_photos(photo_ids: Iterable[str]) -> list[str]:
-    """Sample photos by the smallest hashes of their ids.
-
-    The sample depends on the ids alone, not on their order. Hashes are kept in place of ids,
-    which may be file names, because a calibration travels with its checkpoint.
-
-    Args:
-        photo_ids: Unique ids of all photos.
-
-    Returns:
-        At most `SAMPLE_SIZE` hashes, ascending.
-    """
-    return sorted(hash_photo(photo_id) for photo_id in photo_ids)[:SAMPLE_SIZE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 from aladin_network.calibration.calibration import (
     Calibration,
     DirectionCalibration,
-    FittedOn,
     ProbabilityModels,
+    ShortTexts,
 )
 from aladin_network.calibration.features import POOL
+from aladin_network.calibration.fitted_on import FittedOn, TextLengths
 from aladin_network.calibration.logistic_fit import (
     LEAST_PHOTOS,
     AskedQuery,
@@ -33,8 +35,10 @@ from aladin_network.calibration.measures import (
     reliability,
 )
 from aladin_network.errors import InputError
-from aladin_network.scoring.fusion import Fusion
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import Direction, NullProgress, Progress
+
+logger = logging.getLogger(__name__)
 
 OUT_OF_FOLD = "out of fold"
 _DIRECTIONS: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
@@ -52,16 +56,30 @@ class AskedDirection(NamedTuple):
     num_candidates: int
 
 
+class AskedShortTexts(NamedTuple):
+    """Short text queries, such as nouns and noun phrases; many photos may be right for each.
+
+    Attributes:
+        asked: The queries; their `photo` is any number that those about the same thing share.
+        lengths: Range of their lengths.
+    """
+
+    asked: AskedDirection
+    lengths: TextLengths
+
+
 class ReportQueries(NamedTuple):
     """Queries of other photos, for the reported figures.
 
     Attributes:
         name: Name of their split.
         asked: Queries by direction.
+        short_texts: Short text queries, or None if there are none.
     """
 
     name: str
     asked: Mapping[Direction, AskedDirection]
+    short_texts: AskedShortTexts | None = None
 
 
 def fit_calibration(
@@ -72,6 +90,7 @@ def fit_calibration(
     false_alarms: float,
     report_on: ReportQueries | None = None,
     progress: Progress | None = None,
+    short_texts: AskedShortTexts | None = None,
 ) -> Calibration:
     """Fit the probabilities of both directions.
 
@@ -85,6 +104,8 @@ def fit_calibration(
         report_on: Queries of other photos for the figures, or None to use the same photos, each
             judged by models that were fitted without it.
         progress: Receives the number of fitted models.
+        short_texts: Short text queries, which get models of their own; or None if there are none.
+            If they are too few, or all alike, answers to such queries are not judged.
 
     Raises:
         InputError: If there are too few photos to fit to, or too few that are found.
@@ -95,38 +116,26 @@ def fit_calibration(
             f"{fitted_on.photos}"
         )
     progress = progress or NullProgress()
-    progress.start(4 * len(_DIRECTIONS), "models")
-    models: dict[Direction, DirectionCalibration] = {}
-    figures: dict[Direction, DirectionFigures] = {}
-    comparisons: list[AurocComparison] = []  # of both stages' scores
-    for direction in _DIRECTIONS:
-        fitted: list[ProbabilityModels] = []
-        measured: list[ProbabilityFigures] = []
-        for order in (fusion.of(direction), None):
-            examples = make_examples(*asked[direction], fitted_on.prior, order)
-            models_of_order = _fit(examples, direction, false_alarms, progress)
-            if report_on is None:
-                of_hits = out_of_fold(examples.hits, f"{direction}, hits")
-                of_match = out_of_fold(examples.match, f"{direction}, queries")
-            else:
-                examples = make_examples(*report_on.asked[direction], fitted_on.prior, order)
-                of_hits = models_of_order.hit.probability(examples.hits.features)
-                of_match = models_of_order.match.probability(examples.match.features)
-            comparison = compare_with_thresholds(examples, of_match)
-            if order is not None:
-                comparisons.append(comparison)
-            fitted.append(models_of_order)
-            measured.append(
-                measure(examples, of_hits, of_match, comparison, models_of_order.no_match_below)
-            )
-        models[direction] = DirectionCalibration(aligned=fitted[0], matching=fitted[1])
-        figures[direction] = DirectionFigures(aligned=measured[0], matching=measured[1])
-    both = comparisons[0].mean_with(comparisons[1])
+    progress.start(4 * (len(_DIRECTIONS) + (short_texts is not None)), "models")
+    reports = {} if report_on is None else report_on.asked
+    fits = {
+        direction: _fit_direction(
+            asked[direction],
+            reports.get(direction),
+            direction,
+            fusion.of(direction),
+            fitted_on.prior,
+            false_alarms,
+            progress,
+        )
+        for direction in _DIRECTIONS
+    }
+    both = fits["text_to_image"].comparison.mean_with(fits["image_to_text"].comparison)
     judged = asked if report_on is None else report_on.asked
     return Calibration(
         model_id=model_id,
-        text_to_image=models["text_to_image"],
-        image_to_text=models["image_to_text"],
+        text_to_image=fits["text_to_image"].models,
+        image_to_text=fits["image_to_text"].models,
         pool=POOL,
         fitted_on=fitted_on,
         figures=CalibrationFigures(
@@ -134,9 +143,87 @@ def fit_calibration(
             photos=len({query.photo for query in judged["image_to_text"].queries}),
             auroc=both.auroc,
             auroc_gain=both.gain,
-            text_to_image=figures["text_to_image"],
-            image_to_text=figures["image_to_text"],
+            text_to_image=fits["text_to_image"].figures,
+            image_to_text=fits["image_to_text"].figures,
         ),
+        short_texts=_fit_short_texts(
+            short_texts, report_on, fusion, fitted_on.prior, false_alarms, progress
+        ),
+    )
+
+
+class _FittedDirection(NamedTuple):
+    """Models of one direction, with their figures; `comparison` is of both stages' scores."""
+
+    models: DirectionCalibration
+    figures: DirectionFigures
+    comparison: AurocComparison
+
+
+def _fit_direction(
+    asked: AskedDirection,
+    report_on: AskedDirection | None,
+    what: str,
+    fusion: DirectionFusion,
+    prior: float,
+    false_alarms: float,
+    progress: Progress,
+) -> _FittedDirection:
+    """Fit models to queries, and measure them on others, or out of fold."""
+    fitted: list[ProbabilityModels] = []
+    measured: list[ProbabilityFigures] = []
+    comparisons: list[AurocComparison] = []
+    for order in (fusion, None):
+        examples = make_examples(*asked, prior, order)
+        models = _fit(examples, what, false_alarms, progress)
+        if report_on is None:
+            of_hits = out_of_fold(examples.hits, f"{what}, hits")
+            of_match = out_of_fold(examples.match, f"{what}, queries")
+        else:
+            examples = make_examples(*report_on, prior, order)
+            of_hits = models.hit.probability(examples.hits.features)
+            of_match = models.match.probability(examples.match.features)
+        comparisons.append(compare_with_thresholds(examples, of_match))
+        fitted.append(models)
+        measured.append(
+            measure(examples, of_hits, of_match, comparisons[-1], models.no_match_below)
+        )
+    return _FittedDirection(
+        DirectionCalibration(aligned=fitted[0], matching=fitted[1]),
+        DirectionFigures(aligned=measured[0], matching=measured[1]),
+        comparisons[0],
+    )
+
+
+def _fit_short_texts(
+    short_texts: AskedShortTexts | None,
+    report_on: ReportQueries | None,
+    fusion: Fusion,
+    prior: float,
+    false_alarms: float,
+    progress: Progress,
+) -> ShortTexts | None:
+    if short_texts is None or (report_on is not None and report_on.short_texts is None):
+        return None
+    others = None if report_on is None else report_on.short_texts
+    try:
+        fit = _fit_direction(
+            short_texts.asked,
+            None if others is None else others.asked,
+            "short texts",
+            fusion.text_to_image,
+            prior,
+            false_alarms,
+            progress,
+        )
+    except InputError as error:
+        logger.warning("no probabilities for short texts: %s", error)
+        return None
+    return ShortTexts(
+        lengths=short_texts.lengths,
+        texts=len(short_texts.asked.queries),
+        text_to_image=fit.models,
+        figures=fit.figures,
     )
 
 
@@ -187,11 +274,11 @@ def measure(
 
 
 def _fit(
-    examples: StageExamples, direction: Direction, false_alarms: float, progress: Progress
+    examples: StageExamples, what: str, false_alarms: float, progress: Progress
 ) -> ProbabilityModels:
-    hit = fit_logistic(examples.hits, f"{direction}, hits")
+    hit = fit_logistic(examples.hits, f"{what}, hits")
     progress.advance()
-    match = fit_logistic(examples.match, f"{direction}, queries")
+    match = fit_logistic(examples.match, f"{what}, queries")
     progress.advance()
     with_match = match.probability(examples.match.features)[examples.match.right]
     threshold = float(np.quantile(with_match, false_alarms))

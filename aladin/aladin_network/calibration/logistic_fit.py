@@ -43,11 +43,13 @@ class AskedQuery(NamedTuple):
         candidates: The first stage's best candidates by falling cosine, as many as
             `candidates_kept` returns.
         right: (candidates,) bool; whether each belongs together with the query.
+        has_match: Whether any item belongs together with it, among the candidates or not.
     """
 
     photo: int
     candidates: CandidateScores
     right: NDArray[np.bool_]
+    has_match: bool = True
 
 
 def candidates_kept(num_candidates: int, right: int) -> int:
@@ -68,7 +70,7 @@ class Examples:
         features: (n,) values by name.
         right: (n,) bool, the answer.
         photos: (n,) int64; cases of one photo are never told apart by a fold.
-        weights: (n,) float64; their mean is 1 where both kinds of query are as likely.
+        weights: (n,) float64; those of queries with a match have the prior's share of the sum.
     """
 
     features: Features
@@ -111,6 +113,8 @@ def make_examples(
 ) -> StageExamples:
     """Use every query twice: with all items, and with its right answers removed.
 
+    A query without a right answer is used once.
+
     Args:
         queries: Queries of one direction, at least one.
         num_candidates: Number of the first stage's candidates that are passed to the second.
@@ -124,7 +128,7 @@ def make_examples(
     photos: list[int] = []
     has_match: list[bool] = []
     for query in queries:
-        for present in (True, False):
+        for present in (True, False) if query.has_match else (False,):
             kept = np.flatnonzero(np.full(len(query.right), present) | ~query.right)
             if not len(kept):
                 continue
@@ -142,7 +146,9 @@ def make_examples(
     lengths = [len(right) for right in hits_right]
     of_queries = np.array(photos, dtype=np.int64)
     answered = np.array(has_match, dtype=np.bool_)
-    weights = 2 * np.where(answered, prior, 1 - prior)
+    with_match = max(1, int(answered.sum()))
+    without = max(1, len(answered) - with_match)
+    weights = len(answered) * np.where(answered, prior / with_match, (1 - prior) / without)
     starts = np.cumsum([0, *lengths[:-1]])
     first = np.zeros(sum(lengths), dtype=np.bool_)
     first[starts] = True

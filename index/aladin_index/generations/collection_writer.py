@@ -23,11 +23,16 @@ from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
-from aladin_network.calibration.calibration import Calibration, hash_photo
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.calibration.fitted_on import hash_photo
 from aladin_network.types import Progress, Target
 
 # Items in memory at a time: 49 tokens of 128 float16 values each are 50 MiB.
 ITEMS_AT_A_TIME = 4096
+
+# A calibration judges an index if at least this share of the photos are of the data set that it was
+# fitted on.
+_MOST = 0.5
 
 
 class EncodedPart(NamedTuple):
@@ -166,35 +171,59 @@ def _written(
 
 
 class FittedPhotos:
-    """Counts how many photos of a calibration's sample are among a generation's images."""
+    """Compares a generation's photos with those that its calibration was fitted on."""
 
     def __init__(self, calibration: Calibration | None) -> None:
-        """Start with a count of zero.
+        """Start with counts of zero.
 
         Args:
             calibration: Calibration of the generation, if it has one.
         """
-        sample = None if calibration is None else calibration.fitted_on.photo_sample
-        self._sample = frozenset(sample or ())
-        self._found = 0
-        self._watched = False
+        fitted_on = None if calibration is None else calibration.fitted_on
+        self._sample = frozenset((fitted_on and fitted_on.photo_sample) or ())
+        # A calibration that was fitted to an index is of that index's photos, whatever the data.
+        data = fitted_on.data_sample if fitted_on and fitted_on.searched == "split" else None
+        self._data = frozenset(() if data is None else data.hashes)
+        self._limit = "" if data is None else data.limit
+        self._found = self._compared = self._of_data = 0
+        self._watched: Target | None = None
 
     def watch(self, sides: Mapping[Target, CollectionSource]) -> Mapping[Target, CollectionSource]:
-        """Return the same collections; the images are counted as they are read."""
-        if "images" not in sides or not self._sample:
+        """Return the same collections; photos are counted as they are read.
+
+        An index without images is known by the photos that its texts are captions of.
+        """
+        if not self._sample and not self._data:
             return sides
-        self._watched = True
-        images = sides["images"]
-        return {**sides, "images": replace(images, parts=self._counted(images.parts))}
+        self._watched = "images" if "images" in sides else "texts"
+        side = sides[self._watched]
+        return {**sides, self._watched: replace(side, parts=self._counted(side.parts))}
 
     @property
     def share(self) -> float | None:
         """Share of the sample that was found, or None if there was nothing to compare."""
-        return self._found / len(self._sample) if self._watched else None
+        if self._watched != "images" or not self._sample:
+            return None
+        return self._found / len(self._sample)
+
+    @property
+    def compares(self) -> bool:
+        """Whether the calibration records its data set, so that other photos are recognised."""
+        return self._watched is not None and bool(self._data)
+
+    @property
+    def are_others(self) -> bool:
+        """Whether most photos are of other data; also where none of them can tell."""
+        return self.compares and self._of_data < max(1, _MOST * self._compared)
 
     def _counted(self, parts: Iterable[EncodedPart]) -> Iterator[EncodedPart]:
         for part in parts:
-            self._found += sum(hash_photo(item.id) in self._sample for item in part.items)
+            for item in part.items:
+                photo = item.id if self._watched == "images" else item.id.rpartition("#")[0]
+                hashed = hash_photo(photo)
+                self._found += hashed in self._sample
+                self._compared += hashed <= self._limit
+                self._of_data += hashed in self._data
             yield part
 
 

@@ -224,7 +224,13 @@ def _with_settings_of(index: SearchIndex, settings: BuildSettings) -> BuildSetti
 
 
 def _common_calibration(indexes: Sequence[SearchIndex]) -> Calibration | None:
-    first, *others = [index.manifest.calibration for index in indexes]
+    # Whether its photos are others is a mark of each part, and found anew for the whole.
+    first, *others = [
+        None
+        if (found := index.manifest.calibration) is None
+        else replace(found, other_photos=False)
+        for index in indexes
+    ]
     return first if all(other == first for other in others) else None
 
 

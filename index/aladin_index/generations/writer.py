@@ -13,6 +13,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from aladin_index.ann.first_stage_build import build_first_stages
@@ -197,7 +198,7 @@ def write_generation(
                 model=model,
                 images=entries.get("images"),
                 texts=entries.get("texts"),
-                calibration=calibration,
+                calibration=_marked(calibration, fitted_photos),
                 fitted_photos_indexed=(
                     fitted_photos_indexed if made_by == "compact" else fitted_photos.share
                 ),
@@ -208,6 +209,13 @@ def write_generation(
     finally:  # what failed leaves nothing; what did not is elsewhere by now
         shutil.rmtree(folder, ignore_errors=True)
     return generation
+
+
+def _marked(calibration: Calibration | None, photos: FittedPhotos) -> Calibration | None:
+    """Mark a calibration of other photos, so that it judges nothing here."""
+    if calibration is None or not photos.compares:
+        return calibration
+    return replace(calibration, other_photos=photos.are_others)
 
 
 def _write_sides(

@@ -120,9 +120,10 @@ class SearchAnswer(_Part):
     )
     unreliable_because: str | None = Field(
         default=None,
-        description="Why `probabilities_reliable` is false: weak_calibration, the held-out AUROC"
-        ' of "is there a match at all" is below 0.75; unknown_text_lengths, the calibration does'
-        " not record the lengths of its texts (fit it again); text_length, the text, or for an"
+        description="Why `probabilities_reliable` is false: other_photos, most photos of the index"
+        " are of other data than the calibration was fitted on; weak_calibration, the held-out"
+        ' AUROC of "is there a match at all" is below 0.75; unknown_text_lengths, the calibration'
+        " does not record the lengths of its texts (fit it again); text_length, the text, or for an"
         " image query the texts found, are shorter or longer than those. Otherwise null.",
     )
     unknown_fields: list[str] = Field(

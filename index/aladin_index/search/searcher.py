@@ -252,20 +252,20 @@ def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
         ranked: The page; without alignment scores of the pool, the matching scores judge alone.
     """
     calibration, pool, page = search.calibration, found.pool, ranked.ranking
-    # The word counts of the texts found for an image are not available without the second stage.
+    # Without the second stage, the lengths of the texts found for an image are not known.
     is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
     if calibration is None or is_uncounted or len(pool.rows) == 0:
         return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
-    words = search.word_counts(pool.rows)
+    words = search.word_counts(pool.rows)  # the query's, or for a photo those of the texts
     candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
     hits = CandidateScores(page.rows, page.match, page.align, search.word_counts(page.rows))
-    judgement = calibration.of(search.direction).judge(candidates, hits)
-    # All candidates of a text query have its length. For a photo, the lengths of the texts that it
-    # is compared with replace a length of its own.
+    typed = len((search.query.text or "").split()) or None
+    judgement = calibration.of(search.direction, typed).judge(candidates, hits)
     unreliable_because = calibration.unreliable_because(
         search.direction,
         aligned=candidates.align is not None and hits.align is not None,
         words=float(np.median(words)),
+        typed=typed,
     )
     least = search.options.min_probability or 0.0
     if unreliable_because is not None:

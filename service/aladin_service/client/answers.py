@@ -128,14 +128,30 @@ class CalibrationFigures(_IndexPart):
 
 
 class UnreliableDirections(_IndexPart):
-    """Reasons why the answers of a direction are never judged; null if they are judged.
+    """Reasons why the answers of a direction are never judged; null if some are judged.
 
+    other_photos: most photos of the index are of other data than the calibration was fitted on.
     weak_calibration: the held-out AUROC of "is there a match at all" is below 0.75.
     unknown_text_lengths: the lengths of the fitted texts are not recorded.
+    text_length: there are no short texts among those that the calibration was fitted on.
     """
 
     text_to_image: str | None
     image_to_text: str | None
+    captions: str | None = Field(
+        default=None, description="The same for texts as long as captions that search images."
+    )
+    short_texts: str | None = Field(
+        default=None, description="The same for short texts that search images."
+    )
+
+
+class ShortTextsCalibration(_IndexPart):
+    """Reliability of the probabilities of short texts that search images."""
+
+    lengths: TextLengthRange
+    texts: int = Field(description="Number of nouns and noun phrases that they were fitted to.")
+    figures: DirectionFigures
 
 
 class IndexCalibration(_IndexPart):
@@ -144,6 +160,9 @@ class IndexCalibration(_IndexPart):
     fitted_on: CalibratedOn
     figures: CalibrationFigures
     unreliable: UnreliableDirections
+    short_texts: ShortTextsCalibration | None = Field(
+        default=None, description="Null if no short texts were fitted."
+    )
     fitted_photos_indexed: float | None = Field(
         default=None,
         description="Estimated share of the fitted photos that are in this index; null if fitted to"

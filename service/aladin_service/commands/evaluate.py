@@ -183,7 +183,8 @@ def calibrate(
     """Fit the probabilities of hits, and that anything matches.
 
     In: CHECKPOINT, and the photos and captions of DATA. Every caption is a query for its photo,
-    and every photo for its captions: once among all items and once without the right answers.
+    and every photo for its captions: once among all items and once without the right answers. So
+    are nouns and noun phrases of the captions, for all photos whose captions say as much.
     Out: probabilities, fitted to the scores of these results and stored with the checkpoint, or
     with --index in a new generation of the index, live at once. An index built later copies the
     calibration of its checkpoint. On stdout: expected calibration error, Brier score and log loss

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from aladin_index.format.manifest import Manifest
 from aladin_index.generations.history import GenerationRecord
-from aladin_network.calibration.measures import CalibrationFigures
+from aladin_network.calibration.measures import CalibrationFigures, DirectionFigures
 from aladin_network.types import Target
-from aladin_service.client.answers import CalibratedOn, UnreliableDirections
+from aladin_service.client.answers import CalibratedOn, TextLengthRange, UnreliableDirections
 from aladin_service.http.error_responses import without_paths
 from aladin_service.work.jobs import IndexReport
 
@@ -160,12 +160,23 @@ class FittedOnState(CalibratedOn):
     prior: float = Field(description="Assumed share of queries that have a match.")
 
 
+class ShortTextsState(_Part):
+    """Reliability of the probabilities of short texts that search images."""
+
+    lengths: TextLengthRange
+    texts: int = Field(description="Number of nouns and noun phrases that they were fitted to.")
+    figures: DirectionFigures
+
+
 class CalibrationState(_Part):
     """Data of the probability fit, and the reliability of the probabilities."""
 
     fitted_on: FittedOnState
     figures: CalibrationFigures
     unreliable: UnreliableDirections
+    short_texts: ShortTextsState | None = Field(
+        default=None, description="Null if no short texts were fitted."
+    )
     fitted_photos_indexed: float | None = Field(
         default=None,
         description="Estimated share of the fitted photos that are in this index; null if fitted to"

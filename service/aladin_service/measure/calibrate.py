@@ -3,160 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
 from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.search.backend import Collection, SecondStageQuery
 from aladin_index.settings import BuildSettings
-from aladin_network.calibration.calibration import (
-    Calibration,
-    FittedOn,
-    TextLengths,
-    sample_photos,
-    write_calibration,
+from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_network.calibration.fit import (
+    AskedDirection,
+    AskedShortTexts,
+    ReportQueries,
+    fit_calibration,
 )
-from aladin_network.calibration.features import CandidateScores
-from aladin_network.calibration.fit import AskedDirection, ReportQueries, fit_calibration
-from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
+from aladin_network.calibration.fitted_on import DataSample, FittedOn, TextLengths, sample_photos
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import ConfigError
-from aladin_network.scoring.scores import Encoding, alignment_scores, matching_scores
-from aladin_network.types import Direction, Modality, Progress
+from aladin_network.types import Direction, Progress
+from aladin_service.measure.calibration_index import ask_images, ask_texts
 from aladin_service.measure.calibration_split import (
     EncodedSplit,
+    RightAnswers,
     ask_split,
-    asked_query,
     encode_split,
 )
-from aladin_training.data import read_records
+from aladin_service.measure.short_queries import (
+    ask_short_queries,
+    encode_short_queries,
+    right_by_captions,
+)
+from aladin_training.data import Record, read_records
 from aladin_training.data.regions import RegionStore
-
-
-def ask_images(
-    side: Collection, split: EncodedSplit, num_candidates: int, progress: Progress
-) -> list[AskedQuery]:
-    """Search an index's images for the photo of every caption.
-
-    A photo that the index has is found by its id, and what the index stores of it is scored; one
-    that it does not have is scored directly, as if it were there.
-
-    Args:
-        side: Collection of the images.
-        split: Split whose captions are the queries.
-        num_candidates: Number of candidates of a search's first stage.
-        progress: Progress, advanced caption by caption.
-    """
-    ids = [record.id for record in split.records]
-    direction = _Direction(side, "text", split.images, ids, num_candidates)
-    asked: list[AskedQuery] = []
-    progress.start(split.texts.size, "captions that ask")
-    for text, photo in enumerate(split.photo_of_text.tolist()):
-        query = split.texts.rows(slice(text, text + 1))
-        asked.append(direction.ask(photo, query, np.array([photo])))
-        progress.advance()
-    return asked
-
-
-def ask_texts(
-    side: Collection, split: EncodedSplit, num_candidates: int, progress: Progress
-) -> list[AskedQuery]:
-    """Search an index's texts for the captions of every photo; see `ask_images`.
-
-    Args:
-        side: Collection of the texts.
-        split: Split whose photos are the queries.
-        num_candidates: Number of candidates of a search's first stage.
-        progress: Progress, advanced photo by photo.
-    """
-    direction = _Direction(side, "image", split.texts, split.caption_ids, num_candidates)
-    asked: list[AskedQuery] = []
-    progress.start(split.images.size, "photos that ask")
-    for photo in range(split.images.size):
-        query = split.images.rows(slice(photo, photo + 1))
-        asked.append(direction.ask(photo, query, np.flatnonzero(split.photo_of_text == photo)))
-        progress.advance()
-    return asked
-
-
-class _Direction:
-    """Queries of one modality, and the collection of an index that they search."""
-
-    def __init__(
-        self,
-        side: Collection,
-        modality: Modality,
-        answers: Encoding,
-        ids: Sequence[str],
-        num_candidates: int,
-    ) -> None:
-        """Look up which answers the collection contains.
-
-        Args:
-            side: Collection to be searched.
-            modality: Modality of the queries.
-            answers: The split's own items of the other modality.
-            ids: IDs of these items.
-            num_candidates: Number of candidates of a search's first stage.
-        """
-        self._side = side
-        self._modality: Modality = modality
-        self._answers = answers
-        self._num_candidates = num_candidates
-        found = side.items.by_ids(ids)
-        # (answers,) rows in the index; -1 for answers that it does not contain.
-        self._rows = np.array([-1 if item is None else item.row for item in found], dtype=np.int64)
-
-    def ask(self, photo: int, query: Encoding, right: NDArray[np.int64]) -> AskedQuery:
-        """Search once.
-
-        Args:
-            photo: Number of the photo that is the query, or whose caption is.
-            query: One encoded item.
-            right: Positions of the right answers among the split's own items.
-        """
-        count = candidates_kept(self._num_candidates, len(right))
-        rows_of_right = self._rows[right]
-        stored = self._stored(query, count)
-        missing = self._missing(query, right[rows_of_right < 0])
-        there = np.concatenate([rows_of_right[rows_of_right >= 0], missing.rows])
-        scores = stored.joined(missing)
-        return asked_query(photo, scores, np.isin(scores.rows, there), self._num_candidates)
-
-    def _stored(self, query: Encoding, count: int) -> CandidateScores:
-        """Score the candidates that the first stage finds in the index."""
-        side = self._side
-        tokens = query.item_tokens(0)
-        second_stage = SecondStageQuery(tokens, self._modality) if side.has_tokens else None
-        rows, match, _ = side.order(query.embedding[0].numpy(), count, count, second_stage)
-        align = None if second_stage is None else side.align(tokens, self._modality, rows)
-        return CandidateScores(rows, match, align, self._words(query, side.lengths(rows)))
-
-    def _missing(self, query: Encoding, places: NDArray[np.int64]) -> CandidateScores:
-        """Score answers that the index does not contain; their rows are negative."""
-        answers = self._answers.rows(torch.from_numpy(places))
-        images, texts = (answers, query) if self._modality == "text" else (query, answers)
-        align = alignment_scores(images, texts) if self._side.has_tokens else None
-        return CandidateScores(
-            rows=-1 - places,
-            match=matching_scores(images, texts).numpy().reshape(-1),
-            align=None if align is None else align.numpy().reshape(-1),
-            words=self._words(query, answers.mask.sum(dim=1).numpy()),
-        )
-
-    def _words(self, query: Encoding, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of words of each pair's text, given the token counts of the items."""
-        if self._modality == "text":
-            return np.full(len(lengths), int(query.mask.sum()))
-        # If the index has no tokens of the texts, the number of words is unknown as well.
-        return lengths if self._side.has_tokens else np.zeros_like(lengths)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +95,12 @@ def calibrate_system(
     index: Path | None,
     progress: Progress,
     regions: RegionStore | None = None,
+    right_answers: RightAnswers | None = None,
 ) -> CalibrateReport:
     """Search with and without the right answers of a data set's queries, fit, and store.
+
+    Short texts search the photos of the split in any case: of the other photos of an index it is
+    not known whether they show what the texts say.
 
     Args:
         checkpoint_folder: Checkpoint folder of the network.
@@ -227,24 +110,31 @@ def calibrate_system(
             photos and captions of the split and store it with the checkpoint.
         progress: Receives the progress over photos, captions, queries and models.
         regions: Regions of the photos, for a network that reads regions.
+        right_answers: Tells which photos a text is right for. With None, a caption is right for its
+            own photo, and a short text for those whose captions' own words say as much.
 
     Raises:
         AladinError: If one of the three cannot be used, they do not belong together, or there are
             too few photos.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
+    source = _Source(checkpoint, data, regions, right_answers, progress)
     with contextlib.ExitStack() as stack:
         opened = None
         if index is not None:
             # Opened first, so that an index of another network is refused before the long work.
             opened = stack.enter_context(open_index(index, checkpoint=checkpoint))
-        split = _encoded(checkpoint, data, options.split, progress, regions)
+        split = source.encode(options.split)
         asked = _ask(checkpoint, split, opened, progress)
+        short_texts = source.ask_short_texts(split)
         report_on = None
         if options.report_split is not None:
-            others = _encoded(checkpoint, data, options.report_split, progress, regions)
-            of_others = _ask(checkpoint, others, opened, progress)
-            report_on = ReportQueries(options.report_split, of_others)
+            others = source.encode(options.report_split)
+            report_on = ReportQueries(
+                options.report_split,
+                _ask(checkpoint, others, opened, progress),
+                source.ask_short_texts(others),
+            )
     fitted_on = FittedOn(
         data=data.name,
         split=options.split,
@@ -254,6 +144,7 @@ def calibrate_system(
         prior=options.prior,
         text_lengths=TextLengths.of(split.words),
         photo_sample=sample_photos(record.id for record in split.records),
+        data_sample=DataSample.of(record.id for record in source.records(None)),
     )
     calibration = fit_calibration(
         asked,
@@ -263,6 +154,7 @@ def calibrate_system(
         options.false_alarms,
         report_on,
         progress,
+        short_texts,
     )
     if index is not None:
         return CalibrateReport(calibration, store_calibration(index, calibration))
@@ -270,15 +162,39 @@ def calibrate_system(
     return CalibrateReport(calibration, None)
 
 
-def _encoded(
-    checkpoint: Checkpoint,
-    data: Path,
-    split: str | None,
-    progress: Progress,
-    regions: RegionStore | None,
-) -> EncodedSplit:
-    records = read_records(data, split, require_captions=False, require_photos=regions is None)
-    return encode_split(checkpoint.model, records, progress, regions)
+class _Source(NamedTuple):
+    """The network, and the data whose splits it encodes."""
+
+    checkpoint: Checkpoint
+    data: Path
+    regions: RegionStore | None
+    right_answers: RightAnswers | None
+    progress: Progress
+
+    def records(self, split: str | None) -> list[Record]:
+        """Read a split, or all photos."""
+        return read_records(
+            self.data, split, require_captions=False, require_photos=self.regions is None
+        )
+
+    def encode(self, split: str | None) -> EncodedSplit:
+        """Read and encode a split."""
+        return encode_split(
+            self.checkpoint.model,
+            self.records(split),
+            self.progress,
+            self.regions,
+            self.right_answers,
+        )
+
+    def ask_short_texts(self, split: EncodedSplit) -> AskedShortTexts | None:
+        """Search the photos of a split for short texts of its captions."""
+        model = self.checkpoint.model
+        right_answers = self.right_answers or right_by_captions
+        queries = encode_short_queries(model, split.records, right_answers, self.progress)
+        if queries is None:
+            return None
+        return ask_short_queries(model, split.images, queries, BuildSettings().default_candidates)
 
 
 def _ask(

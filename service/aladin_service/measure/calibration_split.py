@@ -30,6 +30,8 @@ class EncodedSplit:
         texts: Encodings of the captions, photo by photo.
         photo_of_text: (texts,) int64, the row of each caption's photo.
         caption_ids: IDs of the captions in an index of the same data.
+        right: (texts, photos) bool, whether caption and photo belong together; more photos than
+            the caption's own may be right.
     """
 
     records: Sequence[Record]
@@ -37,6 +39,7 @@ class EncodedSplit:
     texts: Encoding
     photo_of_text: NDArray[np.int64]
     caption_ids: Sequence[str]
+    right: NDArray[np.bool_]
 
     @property
     def words(self) -> NDArray[np.int64]:
@@ -44,11 +47,16 @@ class EncodedSplit:
         return self.texts.mask.sum(dim=1).numpy()
 
 
+# Tells which photos texts are right for: (texts, photos) bool.
+RightAnswers = Callable[[Sequence[str], Sequence[Record]], NDArray[np.bool_]]
+
+
 def encode_split(
     model: AladinModel,
     records: Sequence[Record],
     progress: Progress,
     regions: RegionStore | None = None,
+    right_answers: RightAnswers | None = None,
 ) -> EncodedSplit:
     """Encode a split.
 
@@ -57,6 +65,8 @@ def encode_split(
         records: Photos; those without a caption are skipped.
         progress: Receives the progress over photos, then over captions.
         regions: Regions of the photos, for a network that reads regions.
+        right_answers: Tells which photos captions are right for; with None each is right for its
+            own photo only.
 
     Raises:
         InputError: If no photo has a caption; for other cases see `encode_records`.
@@ -67,13 +77,17 @@ def encode_split(
             f"calibration: expected photos with captions, found {len(records)} without"
         )
     images, texts = encode_records(model, asking, progress, regions)
+    photo_of_text = np.repeat(np.arange(len(asking)), [len(record.captions) for record in asking])
+    right = photo_of_text[:, np.newaxis] == np.arange(len(asking))
+    if right_answers is not None:
+        captions = [caption for record in asking for caption in record.captions]
+        right |= right_answers(captions, asking)
     return EncodedSplit(
         records=asking,
         images=images,
         texts=texts,
-        photo_of_text=np.repeat(
-            np.arange(len(asking)), [len(record.captions) for record in asking]
-        ),
+        photo_of_text=photo_of_text,
+        right=right,
         caption_ids=[each for record in asking for each in record.caption_ids],
     )
 
@@ -102,12 +116,12 @@ def ask_split(
             for text, photo in enumerate(photo_of_text):
                 of_query = np.full(len(photos), words[text])
                 scores = CandidateScores(photos, match[:, text], align[:, text], of_query)
-                yield asked_query(int(photo), scores, photos == photo, num_candidates)
+                yield asked_query(int(photo), scores, split.right[text], num_candidates)
         else:
             texts = np.arange(len(photo_of_text))
             for photo in photos:
                 scores = CandidateScores(texts, match[photo], align[photo], words)
-                yield asked_query(int(photo), scores, photo_of_text == photo, num_candidates)
+                yield asked_query(int(photo), scores, split.right[:, photo], num_candidates)
 
     return lambda direction: list(queries(direction))
 

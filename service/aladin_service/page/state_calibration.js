@@ -6,11 +6,14 @@ import { counted, share } from "./formats.js";
 import { dataTable } from "./tables.js";
 
 const DIRECTIONS = [["text_to_image", "text to photo"], ["image_to_text", "photo to text"]];
+const SHORT = ["short_texts", "short text to photo"];
 const percent = (value) => share(value, 0);
 const PREDICTORS = { probability: "Match probability", cosine: "Best cosine",
   alignment: "Best alignment score", alignment_per_word: "Best alignment score per word" };
 
 const REASONS = {
+  other_photos: "it was fitted on other data, to which most photos of this index do not belong; fit it "
+    + "to this index with aladin calibrate CHECKPOINT DATA --index INDEX",
   weak_calibration: "the calibration hardly separates queries with a match from those without one "
     + "(AUROC below 0.75)",
   unknown_text_lengths: "the calibration does not record the lengths of its texts; fit it again",
@@ -23,25 +26,30 @@ export function showCalibration(box, calibration) {
       " fits them, and the threshold below which nothing matches."));
     return;
   }
-  const { fitted_on: fitted, figures, unreliable } = calibration;
-  const judged = DIRECTIONS.filter(([key]) => unreliable[key] === null);
-  const about = make("p", {}, fittedOn(fitted, calibration.fitted_photos_indexed), ...DIRECTIONS.map(
-    ([key, name]) => (unreliable[key] === null ? "" : ` Direction ${name}: no probability is shown`
+  const { fitted_on: fitted, unreliable, short_texts: short } = calibration;
+  const kinds = short === null ? DIRECTIONS : [DIRECTIONS[0], SHORT, DIRECTIONS[1]];
+  const figures = { ...calibration.figures, short_texts: short?.figures };
+  const reasons = { ...unreliable, text_to_image: unreliable.captions };
+  const judged = kinds.filter(([key]) => reasons[key] === null);
+  const about = make("p", {}, fittedOn(fitted, short, calibration.fitted_photos_indexed), ...kinds.map(
+    ([key, name]) => (reasons[key] === null ? "" : ` Direction ${name}: no probability is shown`
       + ` and no query is reported as having no match, because ${
-        REASONS[unreliable[key]] ?? unreliable[key]}.`)),
+        REASONS[reasons[key]] ?? reasons[key]}.`)),
   judged.length ? " A query is reported as having no match if its match probability is low." : "",
   judged.length ? " Shorter and longer texts than these are not judged." : "");
-  const charts = DIRECTIONS.map(([key, name]) => reliability(name, figures[key].aligned.hits));
+  const charts = kinds.map(([key, name]) => reliability(name, figures[key].aligned.hits));
   box.replaceChildren(about, make("div", { className: "columns" }, ...charts),
-    ...(judged.length ? [noMatchTable(figures, judged)] : []), aurocTable(figures));
+    ...(judged.length ? [noMatchTable(figures, judged)] : []), aurocTable(figures, kinds));
 }
 
-function fittedOn({ data, split, photos, texts, text_lengths: lengths }, indexed) {
+function fittedOn({ data, split, photos, texts, text_lengths: lengths }, short, indexed) {
   const ofSplit = split === null ? "" : `, split ${split}`;
   const long = lengths === null ? "" : ` of ${lengths.low} to ${lengths.high} tokens`;
+  const brief = short === null ? "" : `, and ${counted(short.texts, "short text")} of ${
+    short.lengths.low} to ${short.lengths.high} tokens`;
   const here = indexed === null ? "" : ` About ${share(indexed, 0)} of these photos are in this index.`;
   return `Fitted on ${data}${ofSplit}: ${counted(photos, "photo")} and ${counted(texts, "text")}${
-    long}.${here}`;
+    long}${brief}.${here}`;
 }
 
 function noMatchTable(figures, directions) {
@@ -77,8 +85,8 @@ function reliability(name, { bins, ece }) {
   });
 }
 
-function aurocTable(figures) {
-  const rows = DIRECTIONS.flatMap(([key, name]) => {
+function aurocTable(figures, kinds) {
+  const rows = kinds.flatMap(([key, name]) => {
     const { aligned } = figures[key];
     return Object.entries(aligned.auroc).map(([predictor, { value, low, high }]) => ({
       cells: [`${PREDICTORS[predictor] ?? predictor}, ${name}`, value.toFixed(3),

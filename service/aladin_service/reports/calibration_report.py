@@ -19,7 +19,7 @@ from aladin_network.calibration.measures import (
     Reliability,
 )
 from aladin_service.measure.calibrate import CalibrateReport
-from aladin_service.reports.index_facts import lengths_fact, unreliable_directions
+from aladin_service.reports.index_facts import lengths_fact, unreliable_kinds
 from aladin_service.reports.index_plot import check_plot, save_plot
 
 STAGES = {"aligned": "both stages", "matching": "matching alone"}
@@ -38,6 +38,7 @@ def calibration_data(report: CalibrateReport) -> dict[str, Any]:
     return {
         "fitted_on": _without_sample(asdict(calibration.fitted_on)),
         "figures": _rounded(asdict(calibration.figures)),
+        "short_texts": _short_data(calibration),
         "features": {
             f"{direction}, {stage}": {
                 "hit": [term.feature for term in getattr(models, stage).hit.terms],
@@ -53,10 +54,19 @@ def calibration_data(report: CalibrateReport) -> dict[str, Any]:
     }
 
 
+def _short_data(calibration: Calibration) -> dict[str, Any] | None:
+    """Return number, lengths and figures of the short texts, or None."""
+    short = calibration.short_texts
+    if short is None:
+        return None
+    figures: dict[str, Any] = _rounded(asdict(short.figures))
+    return {"texts": short.texts, "lengths": asdict(short.lengths), "figures": figures}
+
+
 def calibration_tables(calibration: Calibration) -> list[Table]:
     """Build tables of how reliable the probabilities and the detection of "no match" are."""
     tables: list[Table] = []
-    for direction, figures in of_directions(calibration).items():
+    for direction, figures in of_kinds(calibration).items():
         tables += [_reliability_table(direction, figures), _auroc_table(direction, figures)]
     return [*tables, _mean_auroc_table(calibration.figures)]
 
@@ -71,19 +81,25 @@ def calibration_lines(report: CalibrateReport, stored_in: Path) -> Iterator[str]
         f"fitted on {fitted_on.photos} photos and {fitted_on.texts} captions of {fitted_on.data}, "
         f"{split}, which searched {searched}; a match is expected for {fitted_on.prior:.0%}"
     )
+    if (short := calibration.short_texts) is not None:
+        yield (
+            f"short texts: {short.texts} nouns and noun phrases of the captions, "
+            f"{short.lengths.low} to {short.lengths.high} tokens; right are the photos that the "
+            "words hold for"
+        )
     yield f"answers to texts of other lengths are not judged: {lengths_fact(fitted_on)}"
     yield (
         f"figures: {figures.measured_on}, {figures.photos} photos; ECE over {BINS} bins of equal "
         "mass, and of equal width; [95 % interval], photos drawn with replacement"
     )
-    for direction, of_direction in of_directions(calibration).items():
+    for direction, of_direction in of_kinds(calibration).items():
         said = of_direction.aligned.no_match
         yield (
             f"{direction}: a match probability below {said.below:.3f} says that nothing matches: "
             f"to {said.detected:.1%} of the queries without a match, and to {said.false_alarms:.1%}"
             " of those with one"
         )
-    for direction, reason in unreliable_directions(calibration):
+    for direction, reason in unreliable_kinds(calibration):
         yield f"{direction}: nothing is said of answers, and probabilities are not shown: {reason}"
     if report.generation is None:
         yield f"{stored_in}: calibrated; indexes that are built from now on take it over"
@@ -95,6 +111,15 @@ def of_directions(calibration: Calibration) -> Mapping[str, DirectionFigures]:
     """Return the figures by the readable name of the direction."""
     figures = calibration.figures
     return {"text to image": figures.text_to_image, "image to text": figures.image_to_text}
+
+
+def of_kinds(calibration: Calibration) -> Mapping[str, DirectionFigures]:
+    """Return the figures by the readable name of the direction, and those of short texts."""
+    short = calibration.short_texts
+    return {
+        **of_directions(calibration),
+        **({} if short is None else {"short texts to image": short.figures}),
+    }
 
 
 def _reliability_table(direction: str, figures: DirectionFigures) -> Table:
@@ -157,7 +182,8 @@ def _interval(estimate: Estimate, sign: str) -> str:
 
 def _without_sample(fitted_on: dict[str, Any]) -> dict[str, Any]:
     """Remove the hashes of photos, which are of no use to people."""
-    return {name: value for name, value in fitted_on.items() if name != "photo_sample"}
+    samples = ("photo_sample", "data_sample")
+    return {name: value for name, value in fitted_on.items() if name not in samples}
 
 
 def _rounded(data: Any) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 from aladin_index.engines.engine_index import EngineInfo
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, Tuning
 from aladin_index.generations.info import IndexInfo, MemoryEstimate
-from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, FittedOn
+from aladin_network.calibration.calibration import LEAST_AUROC, Calibration
+from aladin_network.calibration.fitted_on import FittedOn
 from aladin_network.calibration.measures import DirectionFigures
 from aladin_service.reports.tables import unreliable_reason
 
@@ -93,7 +94,8 @@ def calibration_data(calibration: Calibration | None) -> dict[str, Any] | None:
         return None
     data: dict[str, Any] = asdict(calibration)
     data["unreliable"] = calibration.unreliable
-    del data["fitted_on"]["photo_sample"]  # hashes, which tell people nothing
+    for sample in ("photo_sample", "data_sample"):
+        del data["fitted_on"][sample]  # hashes, which tell people nothing
     return data
 
 
@@ -118,10 +120,11 @@ def calibration_facts(
         ("  fitted photos", _photos_fact(on, photos_indexed)),
         ("  fitted texts", lengths_fact(on)),
         ("  text to image", _probability_figures(figures.text_to_image)),
+        *_short_facts(calibration),
         ("  image to text", _probability_figures(figures.image_to_text)),
         *(
             (f"  {direction}", f"never judged, no probability is shown: {reason}")
-            for direction, reason in unreliable_directions(calibration)
+            for direction, reason in unreliable_kinds(calibration)
         ),
     ]
 
@@ -137,6 +140,12 @@ def taken_over_line(info: IndexInfo) -> str | None:
     if calibration is None or "images" not in info.sides:
         return None
     on = calibration.fitted_on
+    if calibration.other_photos:
+        return (
+            f"the probabilities are not used: they were fitted on {on.data}, to which most photos "
+            "of this index do not belong; to fit them to this index: aladin calibrate CHECKPOINT "
+            f"DATA --index {info.path}"
+        )
     if share is None and (on.photo_sample is not None or on.searched == "index"):
         return None
     if share is not None and share >= _MOST:
@@ -157,14 +166,32 @@ def lengths_fact(fitted_on: FittedOn) -> str:
     return f"{lengths.low} to {lengths.high} tokens"
 
 
-def unreliable_directions(calibration: Calibration) -> Iterator[tuple[str, str]]:
-    """Yield the name of each direction that has no reliable probabilities, and the reason."""
-    for direction, code in calibration.unreliable.items():
+def unreliable_kinds(calibration: Calibration) -> Iterator[tuple[str, str]]:
+    """Yield the name of each kind of query without reliable probabilities, and the reason."""
+    codes = calibration.unreliable
+    kinds = {
+        "text to image": codes["captions"],
+        "short texts": None if calibration.short_texts is None else codes["short_texts"],
+        "image to text": codes["image_to_text"],
+    }
+    for kind, code in kinds.items():
         if code is not None:
             reason = unreliable_reason(code)
             if code == "weak_calibration":
                 reason += f" (AUROC of any match below {LEAST_AUROC:g})"
-            yield direction.replace("_", " "), reason
+            yield kind, reason
+
+
+def _short_facts(calibration: Calibration) -> Iterator[tuple[str, str]]:
+    short = calibration.short_texts
+    if short is None:
+        yield "  short texts", "not fitted; texts shorter than captions are not judged"
+    else:
+        lengths = f"{short.lengths.low} to {short.lengths.high} tokens"
+        yield (
+            "  short texts",
+            f"{short.texts:,} of {lengths}; {_probability_figures(short.figures)}",
+        )
 
 
 def _photos_fact(fitted_on: FittedOn, indexed: float | None) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
 
 _REASONS = {
+    "other_photos": "the index's calibration was fitted on other data, to which most of these "
+    "photos do not belong; aladin calibrate CHECKPOINT DATA --index INDEX fits one to the index",
     "weak_calibration": "the index's calibration hardly tells queries that have a match from those "
     "that have none",
     "unknown_text_lengths": "the index's calibration does not record the lengths of the texts that "

@@ -7,9 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from aladin_network.calibration.calibration import Calibration, FittedOn
+from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.features import POOL
-from aladin_network.calibration.fit import AskedDirection, ReportQueries, fit_calibration
+from aladin_network.calibration.fit import (
+    AskedDirection,
+    AskedShortTexts,
+    ReportQueries,
+    fit_calibration,
+)
+from aladin_network.calibration.fitted_on import FittedOn, TextLengths
 from aladin_network.calibration.logistic_fit import AskedQuery, make_examples
 from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import InputError
@@ -130,3 +136,45 @@ def test_what_is_never_found_is_refused(draw_queries: DrawQueries) -> None:
     }
     with pytest.raises(InputError, match="text_to_image, hits: expected right and wrong ones"):
         fit_calibration(nothing, Fusion(), "model", fitted_on(20), 0.5)
+
+
+def test_short_texts_get_models_and_figures_of_their_own(
+    draw_queries: DrawQueries, caplog: pytest.LogCaptureFixture
+) -> None:
+    lengths = TextLengths(low=2, high=5)
+    # Their right answers stand out more than those of captions.
+    short = AskedShortTexts(
+        AskedDirection(draw_queries(40, items=12, seed=3, gain=0.5), 100), lengths
+    )
+    others = AskedShortTexts(
+        AskedDirection(draw_queries(40, items=12, seed=4, gain=0.5), 100), lengths
+    )
+
+    def fit(of_texts: AskedShortTexts) -> Calibration:
+        return fit_calibration(
+            asked(draw_queries, 40, 0),
+            Fusion(text_to_image=ORDER, image_to_text=ORDER),
+            "model",
+            fitted_on(40),
+            FALSE_ALARMS,
+            ReportQueries("test", asked(draw_queries, 40, 10), others),
+            short_texts=of_texts,
+        )
+
+    fitted = fit(short)
+    found = fitted.short_texts
+    assert found is not None
+    assert (found.lengths, found.texts) == (lengths, 40)
+    auroc = found.figures.aligned.auroc["probability"].value
+    assert auroc > 0.95 > fitted.figures.text_to_image.aligned.auroc["probability"].value
+    said = [
+        found.text_to_image.judge(query.candidates.take(slice(POOL)), query.candidates).no_match
+        for query in others.asked.queries
+    ]
+    assert np.mean(said) == found.figures.aligned.no_match.false_alarms
+    data = dump_config(fitted)
+    assert parse_config(Calibration, data, "here") == fitted
+    # Too few of them are no error: such queries are then not judged.
+    few = AskedShortTexts(AskedDirection(short.asked.queries[:4], 100), lengths)
+    assert fit(few).short_texts is None
+    assert "no probabilities for short texts: short texts, hits: expected at least" in caplog.text

@@ -14,13 +14,13 @@ from aladin_network.calibration.calibration import (
     CALIBRATION,
     Calibration,
     DirectionCalibration,
-    FittedOn,
     ProbabilityModels,
     read_calibration,
     write_calibration,
 )
 from aladin_network.calibration.features import LogisticModel, Term
 from aladin_network.calibration.fit import compare_with_thresholds, measure
+from aladin_network.calibration.fitted_on import FittedOn
 from aladin_network.calibration.logistic_fit import AskedQuery, make_examples
 from aladin_network.calibration.measures import CalibrationFigures, DirectionFigures
 from aladin_network.checkpoint import read_model_id

@@ -34,7 +34,8 @@ from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
-from aladin_network.calibration.calibration import Calibration, sample_photos, write_calibration
+from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_network.calibration.fitted_on import DataSample, sample_photos
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.errors import (
     CheckpointError,
@@ -510,3 +511,45 @@ def test_the_manifest_tells_how_many_of_the_fitted_photos_are_indexed(
     compacted = compact_index(out).generation
     assert compacted == 3
     assert read_manifest(generation_folder(out, compacted)).fitted_photos_indexed is None
+
+
+@pytest.mark.parametrize(
+    ("data", "marked"),
+    [
+        (range(60), False),  # all 23 photos are among those of the data
+        (range(11, 60), False),  # 12 of them
+        (range(12, 60), True),
+        (range(23, 60), True),
+        (None, False),  # an older calibration, which does not record its data
+    ],
+)
+@pytest.mark.parametrize("target", ["images", "texts"])
+def test_a_calibration_of_other_photos_is_marked(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    make_calibration: Callable[..., Calibration],
+    data: range | None,
+    marked: bool,
+    target: str,
+) -> None:
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "index"
+    shutil.copytree(tiny_checkpoint, checkpoint)
+    made = make_calibration(load_checkpoint(checkpoint).model_id)
+    sample = None if data is None else DataSample.of(f"photo {each}" for each in data)
+    fitted_on = dataclasses.replace(made.fitted_on, data_sample=sample)
+    write_calibration(checkpoint, dataclasses.replace(made, fitted_on=fitted_on))
+    texts = [TextItem(id=f"{image.id}#0", text="some words") for image in images]
+    sides: tuple[Any, Any] = (images, None) if target == "images" else (None, texts)
+    build_index(checkpoint, out, *sides, SETTINGS)
+    stored = read_manifest(generation_folder(out, 1)).calibration
+    assert stored is not None
+    assert stored.other_photos is marked
+    # One that is fitted to the index is of its photos, whatever its data, also in the next build.
+    on_index = dataclasses.replace(stored.fitted_on, searched="index")
+    store_calibration(out, dataclasses.replace(made, fitted_on=on_index))
+    (checkpoint / "calibration.json").unlink()
+    rebuilt = build_index(checkpoint, out, *sides, SETTINGS).generation
+    stored = read_manifest(generation_folder(out, rebuilt)).calibration
+    assert stored is not None
+    assert stored.other_photos is False

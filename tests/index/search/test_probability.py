@@ -22,7 +22,8 @@ from aladin_index.search.backend import Ordered
 from aladin_index.search.candidates import QueryPool, Ranking, ValidSearch, find_pool
 from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.calibration.calibration import Calibration, TextLengths
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.calibration.fitted_on import TextLengths
 from aladin_network.errors import InputError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Direction

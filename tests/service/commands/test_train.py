@@ -27,7 +27,7 @@ def source(data_file: Path) -> Path:
 
 def train(source: Path, out: Path, *more: str) -> Result:
     """Run the command with one short epoch a stage."""
-    changes = ["stage.teacher.epochs=1", "stage.student.epochs=1", "precision=float32"]
+    changes = [f"stage.{stage}.epochs=1" for stage in ("teacher", "words", "student")]
     words = [f"--set={change}" for change in (f"data.source={source}", *changes)]
     return CliRunner().invoke(app, ["train", str(RECIPE), "--out", str(out), *words, *more])
 

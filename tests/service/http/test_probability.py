@@ -17,7 +17,8 @@ from PIL import Image
 
 from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
-from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, TextLengths
+from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, ShortTexts
+from aladin_network.calibration.fitted_on import TextLengths
 
 pytestmark = pytest.mark.anyio
 
@@ -183,13 +184,56 @@ async def test_short_queries_are_not_told_that_nothing_matches(
     assert (len(asked["hits"]), asked["degraded"]) == (6, ["min_probability"])
     for calibration in (told, state):
         assert calibration["fitted_on"]["text_lengths"] == {"low": 8, "high": 40}
-        assert calibration["unreliable"] == {"text_to_image": None, "image_to_text": None}
+        assert calibration["unreliable"] == {
+            "text_to_image": None,
+            "image_to_text": None,
+            "captions": None,
+            "short_texts": "text_length",
+        }
+        assert calibration["short_texts"] is None
         assert calibration["fitted_photos_indexed"] is None
-        assert "photo_sample" not in calibration["fitted_on"]
+        assert not {"photo_sample", "data_sample"} & set(calibration["fitted_on"])
     # Only answers that were judged are counted as such.
     assert 'aladin_judged_answers_total{result="no_match"} 1.0' in metrics
     assert 'aladin_judged_answers_total{result="match"} 0.0' in metrics
     assert 'aladin_degraded_answers_total{reason="min_probability"} 1.0' in metrics
+
+
+async def test_short_queries_are_judged_by_models_of_their_own(
+    service: Service,
+    index_folder: Path,
+    tmp_path: Path,
+    make_calibration: Callable[..., Calibration],
+) -> None:
+    """Captions are not judged, because their AUROC is too low; short texts are."""
+    root = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    made = make_calibration(describe(root).model_id, auroc=0.58)
+    models = replace(made.text_to_image.aligned, no_match_below=1.0)
+    short = ShortTexts(
+        lengths=TextLengths(low=1, high=4),
+        texts=77,
+        text_to_image=replace(made.text_to_image, aligned=models),
+        figures=make_calibration("any").figures.text_to_image,
+    )
+    store_calibration(root, replace(made, short_texts=short))
+    async with service(root) as client:
+        brief = await ask(client, "images", text="red dog")
+        long = await ask(client, "images", text=" ".join([TEXT] * 2))
+        told = (await client.get("/v1/index")).json()["calibration"]
+        state = (await client.get("/v1/index/state")).json()["calibration"]
+    assert (brief["no_match"], brief["unreliable_because"]) == (True, None)
+    assert (long["no_match"], long["unreliable_because"]) == (None, "weak_calibration")
+    for calibration in (told, state):
+        assert calibration["unreliable"] == {
+            "text_to_image": None,
+            "image_to_text": "weak_calibration",
+            "captions": "weak_calibration",
+            "short_texts": None,
+        }
+        assert calibration["short_texts"]["lengths"] == {"low": 1, "high": 4}
+        assert calibration["short_texts"]["texts"] == 77
+        auroc = calibration["short_texts"]["figures"]["aligned"]["auroc"]["probability"]
+        assert auroc["value"] == 0.9
 
 
 async def test_the_index_tells_which_directions_are_not_judged(
@@ -205,8 +249,8 @@ async def test_the_index_tells_which_directions_are_not_judged(
         told = (await client.get("/v1/index")).json()["calibration"]
         described = (await client.get("/openapi.json")).json()["components"]["schemas"]
     assert (answer["no_match"], answer["unreliable_because"]) == (None, "weak_calibration")
-    weak = {"text_to_image": "weak_calibration", "image_to_text": "weak_calibration"}
-    assert told["unreliable"] == weak
+    weak = dict.fromkeys(("text_to_image", "image_to_text", "captions"), "weak_calibration")
+    assert told["unreliable"] == weak | {"short_texts": "text_length"}
     because = described["SearchAnswer"]["properties"]["unreliable_because"]["description"]
     assert f"below {LEAST_AUROC:g}" in because
     assert f"below {LEAST_AUROC:g}" in described["UnreliableDirections"]["description"]

@@ -16,7 +16,7 @@ from aladin_network.errors import InputError
 from aladin_network.scoring.scores import alignment_scores
 from aladin_network.types import NullProgress
 from aladin_service.item_sources import image_items, text_items
-from aladin_service.measure.calibrate import ask_images, ask_texts
+from aladin_service.measure.calibration_index import ask_images, ask_texts
 from aladin_service.measure.calibration_split import EncodedSplit, ask_split, encode_split
 from aladin_training.data import read_records
 

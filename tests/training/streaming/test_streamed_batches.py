@@ -8,8 +8,9 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from PIL import Image
@@ -17,6 +18,7 @@ from PIL import Image
 from aladin_network.errors import ConfigError, DataError
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.files import PhotoFile
+from aladin_training.data.phrases import Wording, meanings_of
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.streaming import streamed_batches as batches_module
 from aladin_training.streaming import tar_stream as samples_module
@@ -243,6 +245,39 @@ def test_the_same_photo_twice_in_a_batch_is_no_negative_of_itself(
     assert each.negatives == expected
     diagonal = StreamedBatches(open_photos(path.parent), 4, None, "0", "diagonal")
     assert sum(map(sum, read_batch(next(diagonal.epoch(0))).negatives)) == 12
+
+
+class TextsThemselves:
+    """A text encoder whose input are the texts."""
+
+    def preprocess(self, texts: list[str], *, truncate: bool) -> list[str]:
+        """Return the texts."""
+        assert truncate
+        return texts
+
+
+def test_short_texts_are_no_negatives_of_photos_whose_captions_say_them(
+    write_tar: WriteTar, picture: Picture, open_photos: Open
+) -> None:
+    captions = ["a small red ball", "a red ball and a brown dog", "a black cat"]
+    members: list[tuple[str, bytes]] = []
+    for number, caption in enumerate(captions):
+        members += [(f"{number}.png", picture(number)), (f"{number}.txt", caption.encode())]
+    plain = open_photos(write_tar("short/0.tar", members).parent)
+    encoder: Any = TextsThemselves()
+    photos = replace(plain, text_encoder=encoder)
+    texts_seen: set[str] = set()
+    for epoch in range(8):
+        batches = StreamedBatches(photos, 3, None, "0", short_captions=1.0)
+        batch = next(batches.epoch(epoch))
+        texts = cast(list[str], batch.texts)
+        texts_seen.update(texts)
+        saying = [Wording([caption]) for caption in captions]
+        for column, text in enumerate(texts):
+            held = sum(each.holds(meanings_of(text)) for each in saying)
+            assert batch.negatives[:, column].sum() == 3 - held, text
+    assert texts_seen & {"ball", "a ball", "red ball", "a red ball"}
+    assert not texts_seen & {captions[1]}
 
 
 def damaged_tars(write_tar: WriteTar, picture: Picture, damaged: set[int]) -> Path:

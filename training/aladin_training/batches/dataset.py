@@ -21,6 +21,7 @@ from aladin_training.batches.batch import Batch, OfflineBatch
 from aladin_training.batches.inputs import InputStore, NetworkInputs, image_digest
 from aladin_training.batches.items import check_regions, region_items, usable_photos
 from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
+from aladin_training.batches.short_texts import ShortTexts
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
 from aladin_training.losses.negatives import negative_mask
@@ -40,15 +41,23 @@ BATCHES_AHEAD = 2
 class PairDataset:
     """The photos of a split, each with its captions, as one network reads them."""
 
-    def __init__(self, store: InputStore, records: Sequence[Record], views: int) -> None:
+    def __init__(
+        self,
+        store: InputStore,
+        records: Sequence[Record],
+        views: int,
+        short_texts: ShortTexts | None = None,
+    ) -> None:
         """Combine photos and captions, to be read by encoders.
 
         Args:
-            store: Photos and captions, in the order of the records.
+            store: Photos and captions, in the order of the records, then the shorter texts.
             records: Records by row of the photo.
             views: Number of views of each photo.
+            short_texts: Shorter texts that may replace captions, or None.
         """
         self.views = views
+        self.short_texts = short_texts
         self.records = list(records)
         self.captions = [caption for record in records for caption in record.captions]
         self.captions_of_photo: list[list[int]] = []
@@ -74,6 +83,7 @@ class PairDataset:
         precision: Precision,
         progress: Progress,
         regions: RegionStore | None = None,
+        short_captions: bool = False,
     ) -> PairDataset:
         """Find the photos that can be used; nothing is encoded before a network reads them.
 
@@ -86,6 +96,7 @@ class PairDataset:
             precision: Precision of frozen encoders.
             progress: Receives photos, now and when features are computed.
             regions: Regions of the photos, for a network that reads these.
+            short_captions: Whether shorter texts may replace captions.
 
         Returns:
             The set as an encoder in training reads it: photos and captions themselves.
@@ -105,9 +116,11 @@ class PairDataset:
             if not usable:
                 raise DataError(records[0].photo.path.parent, None, "no photo can be decoded")
             kept = [records[row] for row in usable]
-        captions = [caption for record in kept for caption in record.captions]
-        store = InputStore(items, captions, model, cache_root, precision, progress)
-        return cls(store, kept, items.views)
+        short_texts = ShortTexts(kept) if short_captions else None
+        texts = [caption for record in kept for caption in record.captions]
+        texts += short_texts.texts if short_texts is not None else []
+        store = InputStore(items, texts, model, cache_root, precision, progress)
+        return cls(store, kept, items.views, short_texts)
 
     def read_by(
         self, model: AladinModel, others: Mapping[str, AladinModel] | None = None
@@ -156,6 +169,8 @@ class PairDataset:
         per_photo = len(rows.captions) // len(rows.photos)
         own = rows if share is None else rows.of(share)
         matrix = negative_mask(photos, photos.repeat_interleave(per_photo))
+        if self.short_texts is not None:
+            matrix &= ~self.short_texts.holding(rows.photos, rows.captions)
         batch = Batch(
             images=self.inputs.photos.get(own.photos, own.views),
             texts=self.inputs.texts.get(own.captions),

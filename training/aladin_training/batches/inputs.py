@@ -147,7 +147,7 @@ class InputStore:
 
         Args:
             items: Photos, or their regions, by row.
-            captions: Captions by row.
+            captions: Captions, and the shorter texts of a training split, by row.
             model: Network that defines how photos and captions are preprocessed.
             cache_root: Folder of all caches.
             precision: Precision of frozen encoders; the cache holds float16 in any case.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from aladin_training.batches.offline_negatives import OfflineNegatives, OfflineRows, sample_offline
+from aladin_training.batches.short_texts import ShortTexts
 from aladin_training.parallel.distributed import BatchShare
 
 T = TypeVar("T")
@@ -46,7 +47,8 @@ class BatchRows(NamedTuple):
 
     Attributes:
         photos: B rows of training photos.
-        captions: B * K rows of training captions; those of ``photos[n]`` start at n * K.
+        captions: B * K rows of training captions, or of shorter texts in their place; those of
+            ``photos[n]`` start at n * K.
         views: View of each photo; 0 is the photo itself.
         offline: Mined negatives of the B pairs, if the stage uses them.
     """
@@ -80,6 +82,8 @@ class BatchPlan:
         seed: str,
         offline: OfflineNegatives | None = None,
         coupled: bool = False,
+        short_texts: ShortTexts | None = None,
+        short_captions: float = 0.0,
     ) -> None:
         """Plan a stage.
 
@@ -94,6 +98,8 @@ class BatchPlan:
             seed: Any text.
             offline: Mined negatives to draw from for each pair.
             coupled: How they are drawn, see `sample_offline`.
+            short_texts: Shorter texts that replace some captions, or None to show captions only.
+            short_captions: Share of the captions that they replace.
         """
         self._captions_of_photo = captions_of_photo
         self._pairs = [
@@ -106,6 +112,8 @@ class BatchPlan:
         self._seed = seed
         self._offline = offline
         self._coupled = coupled
+        self._short_texts = short_texts
+        self._short_captions = short_captions
         self._photo_of_caption = [
             photo for photo, captions in enumerate(captions_of_photo) for _ in captions
         ]
@@ -139,6 +147,9 @@ class BatchPlan:
             captions=[caption for _, own in shown for caption in own],
             views=self._draw_views(len(shown), generator),
         )
+        if self._short_texts is not None and self._short_captions:
+            captions = self._short_texts.replace(rows.captions, self._short_captions, generator)
+            rows = rows._replace(captions=captions)
         if self._offline is None:
             return rows
         drawn = sample_offline(

@@ -253,6 +253,8 @@ class StageConfig:
             Memory then holds one chunk's graph, and every encoder runs twice a step (GradCache).
         captions_per_photo: Random captions of each photo in a batch, where an epoch shows all
             photos; or None for one caption, where an epoch shows all captions, as in the papers.
+        short_captions: Share of the captions that shorter texts of their own replace, as users type
+            them: some phrases, a noun phrase, a noun. Not with `offline`, mined for whole captions.
         lr: Peak learning rate.
         lr_scale: Factors of the learning rate for single parts.
         weight_decay: Decoupled decay (AdamW), not applied to biases, norms and vectors.
@@ -279,6 +281,7 @@ class StageConfig:
     batch_size: int = 128
     chunk_size: int | None = None
     captions_per_photo: int | None = None
+    short_captions: float = 0.0
     lr: float = 1e-3
     lr_scale: dict[Part, float] = field(default_factory=dict)
     weight_decay: float = 0.0
@@ -303,6 +306,8 @@ class StageConfig:
                 raise ConfigError(f"{where}: {name} is {value}, expected at least 1 or null")
         if self.lr <= 0 or self.clip_norm <= 0:
             raise ConfigError(f"{where}: lr and clip_norm must be above 0")
+        if not 0 <= self.short_captions <= (0 if self.offline else 1):
+            raise ConfigError(f"{where}: short_captions is {self.short_captions}, expected 0 to 1")
         if not 0 <= self.average_decay < 1:
             raise ConfigError(f"{where}: average_decay is {self.average_decay}, expected [0, 1)")
         if not self.tasks:

@@ -10,25 +10,25 @@ from random import Random
 from aladin_training.demo.layout import Scene, SceneObject
 
 # Words for each meaning; a caption picks one.
-_SIZE_WORDS = {"small": ("small", "little", "tiny"), "big": ("big", "large", "huge")}
-_PATTERN_WORDS = {
+SIZE_WORDS = {"small": ("small", "little", "tiny"), "big": ("big", "large", "huge")}
+PATTERN_WORDS = {
     "plain": ("plain",),
     "striped": ("striped",),
     "dotted": ("dotted", "spotted"),
     "checkered": ("checkered",),
 }
-_PATTERN_TAILS = {
+PATTERN_TAILS = {
     "striped": "with stripes",
     "dotted": "with dots",
     "checkered": "with a checker pattern",
 }
-_RELATION_WORDS = {
+RELATION_WORDS = {
     "above": ("above", "over", "on top of"),
     "below": ("below", "under", "beneath"),
     "left": ("left of", "to the left of"),
     "right": ("right of", "to the right of"),
 }
-_BACKGROUND_WORDS = {
+BACKGROUND_WORDS = {
     "beach": ("on the beach", "at the beach"),
     "forest": ("in the forest", "among the trees"),
     "meadow": ("on a meadow", "in the grass"),
@@ -83,7 +83,7 @@ class Statement:
             return False
         return any(
             all(mention.fits(thing) for mention, thing in zip(self.mentions, things, strict=True))
-            and (self.relation is None or _offset(things[0], things[1])[self.relation] > 0)
+            and (self.relation is None or lies(things[0], self.relation, things[1]))
             for things in permutations(scene.objects, len(self.mentions))
         )
 
@@ -142,6 +142,11 @@ def _mention(random: Random, thing: SceneObject) -> Mention:
     )
 
 
+def lies(first: SceneObject, relation: str, second: SceneObject) -> bool:
+    """Tell whether an object lies above, below, left or right of another, even slightly."""
+    return _offset(first, second)[relation] > 0
+
+
 def _offset(first: SceneObject, second: SceneObject) -> dict[str, float]:
     """Return the offset of the first object from the second in each direction."""
     right, below = first.x - second.x, first.y - second.y
@@ -151,25 +156,25 @@ def _offset(first: SceneObject, second: SceneObject) -> dict[str, float]:
 def _phrase(random: Random, statement: Statement) -> str:
     phrases = [_noun_phrase(random, mention) for mention in statement.mentions]
     if statement.relation is not None:
-        relation = random.choice(_RELATION_WORDS[statement.relation])
+        relation = random.choice(RELATION_WORDS[statement.relation])
         phrases[:2] = [f"{phrases[0]} {relation} {phrases[1]}"]
     text = random.choice(_OPENINGS) + " and ".join(phrases)
     if statement.background is not None:
-        text += " " + random.choice(_BACKGROUND_WORDS[statement.background])
+        text += " " + random.choice(BACKGROUND_WORDS[statement.background])
     return text
 
 
 def _noun_phrase(random: Random, mention: Mention) -> str:
     words: list[str] = []
     tail = ""
-    if mention.pattern in _PATTERN_TAILS and random.random() < 0.25:
-        tail = " " + _PATTERN_TAILS[mention.pattern]
+    if mention.pattern in PATTERN_TAILS and random.random() < 0.25:
+        tail = " " + PATTERN_TAILS[mention.pattern]
     elif mention.pattern is not None:
-        words.append(random.choice(_PATTERN_WORDS[mention.pattern]))
+        words.append(random.choice(PATTERN_WORDS[mention.pattern]))
     if mention.colour is not None:
         words.insert(random.randint(0, len(words)), mention.colour)
     if mention.size is not None:
-        words.insert(0, random.choice(_SIZE_WORDS[mention.size]))
+        words.insert(0, random.choice(SIZE_WORDS[mention.size]))
     words.append(mention.shape)
     article = "an" if words[0][0] in "aeiou" else "a"
     return f"{article} {' '.join(words)}{tail}"

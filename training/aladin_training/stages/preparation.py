@@ -92,7 +92,8 @@ def prepare_run(
     if isinstance(train, TarStream):
         train_set = _photo_stream(recipe, train, model, views)
     else:
-        train_set = prepare(train, views=views)
+        shortens = any(stage.short_captions for stage in recipe.stage)
+        train_set = prepare(train, views=views, short_captions=shortens)
     return PreparedRun(model, train_set, prepare(validation, views=[PLAIN]))
 
 

@@ -190,7 +190,12 @@ def _batches(
     seed = f"{recipe.seed}:{stage.name}"
     if isinstance(train_set, PhotoStream):
         return StreamedBatches(
-            train_set, stage.batch_size, stage.captions_per_photo, seed, stage.negatives
+            train_set,
+            stage.batch_size,
+            stage.captions_per_photo,
+            seed,
+            stage.negatives,
+            stage.short_captions,
         )
     offline = None
     if stage.offline is not None:
@@ -204,6 +209,8 @@ def _batches(
         seed,
         offline,
         stage.offline is not None and stage.offline.coupled,
+        train_set.short_texts,
+        stage.short_captions,
     )
     return PlannedBatches(train_set, plan, stage.negatives)
 

@@ -12,6 +12,8 @@ from itertools import chain
 from typing import Literal, NamedTuple
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
 from aladin_network.encoders.base import ImageInput
 from aladin_network.errors import DataError, ImageError
@@ -21,6 +23,7 @@ from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
 from aladin_training.batches.items import THREADS, apply_view
 from aladin_training.batches.plan import draw_captions
+from aladin_training.data.phrases import Wording, draw_short_text, meanings_of
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.parallel.threads import prefetch
@@ -38,9 +41,18 @@ class _Shown(NamedTuple):
     damaged: list[str]
 
 
-class _Decoding(NamedTuple):
-    """A batch whose photos are being decoded in threads."""
+class _Choice(NamedTuple):
+    """What is shown of a photo; `is_short` marks the texts that replace a caption."""
 
+    view: str
+    texts: list[str]
+    is_short: list[bool]
+
+
+class _Decoding(NamedTuple):
+    """A batch whose photos are being decoded in threads; `seed` chooses what they show."""
+
+    seed: str
     drawn: DrawnBatch
     shown: list[Future[_Shown]]
 
@@ -55,6 +67,7 @@ class StreamedBatches:
         captions_per_photo: int | None,
         seed: str,
         negatives: Literal["image", "diagonal"] = "image",
+        short_captions: float = 0.0,
     ) -> None:
         """Set up the batches of a stage.
 
@@ -65,12 +78,14 @@ class StreamedBatches:
             seed: Any text.
             negatives: "image": captions of one photo, known by its id, are no negatives of it;
                 "diagonal": they are, if the photo occurs twice in the batch.
+            short_captions: Share of the captions that shorter texts of their own replace.
         """
         self._photos = photos
         self._batch_size = min(batch_size, photos.stream.photos)
         self._captions_per_photo = captions_per_photo or 1
         self._seed = seed
         self._negatives = negatives
+        self._short_captions = short_captions
 
     @property
     def batches_per_epoch(self) -> int:
@@ -100,10 +115,10 @@ class StreamedBatches:
     def _batches(self, epoch: int, start: int, share: BatchShare) -> Generator[Batch]:
         damaged: set[str] = set()
         with closing(self._decoding(epoch, start, share)) as decoding:
-            for drawn, shown in decoding:
+            for seed, drawn, shown in decoding:
                 each = [future.result() for future in shown]
                 damaged.update(*(place.damaged for place in each))
-                yield self._batch(drawn, each)
+                yield self._batch(seed, drawn, each)
         if damaged:
             logger.warning("epoch %d: skipped %d damaged photos", epoch, len(damaged))
 
@@ -125,7 +140,7 @@ class StreamedBatches:
                     pool.submit(self._show, drawn, place, content, f"{seed}:{place}")
                     for place, content in enumerate(drawn.contents, start=first_place)
                 ]
-                begun.append(_Decoding(drawn, shown))
+                begun.append(_Decoding(seed, drawn, shown))
                 if len(begun) > 1:
                     yield begun.popleft()
             yield from begun
@@ -134,8 +149,6 @@ class StreamedBatches:
 
     def _show(self, drawn: DrawnBatch, place: int, content: bytes | None, seed: str) -> _Shown:
         """Decode the photo of one position, or a replacement, and draw its view and captions."""
-        generator = random.Random(seed)
-        view = self._photos.views[generator.randrange(len(self._photos.views))]
         damaged: list[str] = []
         for sample, known in chain([(drawn.samples[place], content)], _spares(drawn, place)):
             try:
@@ -145,27 +158,55 @@ class StreamedBatches:
                 logger.warning("skipped: %s", error)
                 damaged.append(sample.photo.source)
                 continue
+            view, texts, _ = self._choose(sample, seed)
             image = self._photos.image_encoder.preprocess(
                 apply_view(photo, view, content_digest(data))
             )
-            captions = draw_captions(sample.captions, self._captions_per_photo, generator)
-            return _Shown(image, captions, damaged)
+            return _Shown(image, texts, damaged)
         tar = drawn.samples[place].photo.path
         reason = f"{len(damaged)} damaged photos, and no valid one to replace them"
         raise DataError(tar, None, reason)
 
-    def _batch(self, drawn: DrawnBatch, shown: Sequence[_Shown]) -> Batch:
+    def _choose(self, sample: Sample, seed: str) -> _Choice:
+        """Choose the view and the texts of a photo, the same ones for the same seed."""
+        generator = random.Random(seed)
+        view = self._photos.views[generator.randrange(len(self._photos.views))]
+        captions = draw_captions(sample.captions, self._captions_per_photo, generator)
+        short = [
+            draw_short_text(caption, generator)
+            if generator.random() < self._short_captions
+            else None
+            for caption in captions
+        ]
+        texts = [text or caption for text, caption in zip(short, captions, strict=True)]
+        return _Choice(view, texts, [text is not None for text in short])
+
+    def _batch(self, seed: str, drawn: DrawnBatch, shown: Sequence[_Shown]) -> Batch:
         captions = [caption for each in shown for caption in each.captions]
         ids = [sample.id for sample in drawn.samples]
         numbers = {each: number for number, each in enumerate(ids)}
         photos = torch.tensor(
             [numbers[each] for each in ids] if self._negatives == "image" else range(len(ids))
         )
+        negatives = negative_mask(photos, photos.repeat_interleave(self._captions_per_photo))
+        if self._short_captions:
+            negatives &= ~self._holding(seed, drawn)
         return Batch(
             images=self._photos.image_encoder.collate([each.image for each in shown]),
             texts=self._photos.text_encoder.preprocess(captions, truncate=True),
-            negatives=negative_mask(photos, photos.repeat_interleave(self._captions_per_photo)),
+            negatives=negatives,
         )
+
+    def _holding(self, seed: str, drawn: DrawnBatch) -> Bool[Tensor, "photos texts"]:
+        """Mark the pairs of the whole batch whose shorter text follows from a photo's captions."""
+        wordings = [Wording(sample.captions) for sample in drawn.samples]
+        columns: list[list[bool]] = []
+        for place, sample in enumerate(drawn.samples):
+            _, texts, is_short = self._choose(sample, f"{seed}:{place}")
+            for text, short in zip(texts, is_short, strict=True):
+                meanings = meanings_of(text)
+                columns.append([short and each.holds(meanings) for each in wordings])
+        return torch.tensor(columns).T
 
 
 def _spares(drawn: DrawnBatch, place: int) -> list[tuple[Sample, None]]:

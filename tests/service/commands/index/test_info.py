@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 
 from aladin_index.generations.info import IndexInfo, describe
 from aladin_index.generations.published import store_calibration
-from aladin_network.calibration.calibration import Calibration, sample_photos, write_calibration
+from aladin_network.calibration.calibration import Calibration, ShortTexts, write_calibration
+from aladin_network.calibration.fitted_on import TextLengths, sample_photos
 from aladin_network.checkpoint import read_model_id
 from aladin_service.cli import app
 from aladin_service.reports.index_facts import calibration_warnings, index_facts, taken_over_line
@@ -113,6 +114,39 @@ def test_a_build_says_that_its_calibration_is_of_other_photos(
     old = replace(described, calibration=made, fitted_photos_indexed=None)
     assert ": which photos was not recorded; to fit" in (taken_over_line(old) or "")
     assert taken_over_line(replace(old, calibration=None)) is None
+
+
+def test_a_calibration_of_other_photos_is_named(
+    index_folder: Path, make_calibration: Callable[..., Calibration]
+) -> None:
+    made = replace(make_calibration("any"), other_photos=True)
+    described = replace(describe(index_folder), calibration=made)
+    assert (taken_over_line(described) or "").startswith(
+        "the probabilities are not used: they were fitted on captions.jsonl, to which most photos "
+        "of this index do not belong; to fit them"
+    )
+    never = [value for _, value in index_facts(described) if value.startswith("never judged")]
+    assert len(never) == 2
+    assert all("fitted on other data" in value for value in never)
+
+
+def test_short_texts_have_a_line_of_their_own(
+    index_folder: Path, make_calibration: Callable[..., Calibration]
+) -> None:
+    made = make_calibration("any", auroc=0.6)
+    described = replace(describe(index_folder), calibration=made)
+    facts = dict(index_facts(described))
+    assert facts["  short texts"] == "not fitted; texts shorter than captions are not judged"
+    short = ShortTexts(
+        lengths=TextLengths(low=3, high=7),
+        texts=1234,
+        text_to_image=made.text_to_image,
+        figures=make_calibration("any", auroc=0.9).figures.text_to_image,
+    )
+    facts = dict(index_facts(replace(described, calibration=replace(made, short_texts=short))))
+    assert facts["  short texts"].startswith("1,234 of 3 to 7 tokens; ECE 0.020 of hits")
+    assert "AUROC of any match 0.900" in facts["  short texts"]
+    assert facts["  text to image"].startswith("never judged")
 
 
 def test_index_build_says_it_in_one_line(

@@ -1,0 +1,80 @@
+"""Noun phrases of captions, and shorter texts made of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aladin_training.data.phrases import (
+    Wording,
+    draw_short_text,
+    find_phrases,
+    meanings_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "phrases"),
+    [
+        ("A little boy in a red jacket .", ["A little boy", "a red jacket"]),
+        ("Two dogs run through the snow", ["Two dogs", "the snow"]),
+        ("a man jumps off a ramp on his bike", ["a man", "a ramp", "his bike"]),
+        ("A woman is walking a running dog", ["A woman", "a running dog"]),
+        ("A brown and white dog swims", ["A brown and white dog"]),
+        ("boys, girls", ["boys", "girls"]),
+        ("a man dressed in black", ["a man", "black"]),
+        ("a picture of a circle to the left of a square", ["a circle", "a square"]),
+        ("they are running", []),
+        ("", []),
+    ],
+)
+def test_phrases_lie_between_function_words_and_verbs(text: str, phrases: list[str]) -> None:
+    assert [text[each.start : each.end] for each in find_phrases(text)] == phrases
+
+
+def test_the_last_word_of_a_phrase_is_its_noun() -> None:
+    (phrase,) = find_phrases("the small red dogs")
+    assert (phrase.determiner, phrase.words) == ("the", ("small", "red", "dogs"))
+    assert phrase.meaning == {"small", "red", "dog"}
+
+
+def test_short_texts_follow_from_the_caption() -> None:
+    caption = "an orange striped circle above a big blue square in the snow"
+    drawn = {draw_short_text(caption, random.Random(seed)) for seed in range(400)}
+    assert caption not in drawn
+    assert {"circle", "square", "a circle", "an orange circle", "a striped circle"} <= drawn
+    assert {"orange striped circle", "the snow", "snow", "orange"} <= drawn
+    assert "an orange striped circle above a big blue square" in drawn
+    assert "a orange circle" not in drawn
+    wording = Wording([caption])
+    assert all(text and wording.holds(meanings_of(text)) for text in drawn)
+
+
+def test_a_text_of_one_word_has_no_shorter_one() -> None:
+    assert draw_short_text("snow", random.Random(0)) is None
+    assert draw_short_text("they are running", random.Random(0)) is None
+
+
+def test_the_same_generator_draws_the_same_text() -> None:
+    caption = "a small red circle above a blue square"
+    first, second = (draw_short_text(caption, random.Random(7)) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("a red ball", True),
+        ("balls", True),
+        ("a small ball", True),
+        ("dog and a ball", True),
+        ("a red dog", False),
+        ("a brown ball", False),
+        ("a cat", False),
+        ("a ball and a cat", False),
+    ],
+)
+def test_words_hold_if_one_phrase_of_the_captions_says_them(text: str, holds: bool) -> None:
+    wording = Wording(["A brown dog plays with a small red ball .", "two dogs"])
+    assert wording.holds(meanings_of(text)) is holds

@@ -1,0 +1,220 @@
+"""Noun phrases of captions, shorter texts made of them, and the photos that these hold for.
+
+The rules are for English and need no model. A phrase is a run of words between function words,
+punctuation and verbs; its last word is its noun. A text without such words is one phrase.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_DETERMINERS = _words(
+    """
+    a an the his her their its my our your this that these those some another each every one
+    """
+)
+# Words that are no part of a phrase: prepositions, conjunctions, pronouns, auxiliaries, adverbs;
+# words for the photo itself; and places inside it.
+_FUNCTION_WORDS = _words(
+    """
+    about above across after against all along alongside amid among amongst and around as at away be
+    because been before behind being below beneath beside besides between beyond both but by can
+    down during each for from had has have he her here herself him himself how i if in inside into
+    is are was were am it itself just me near nearby next not of off on onto or other others out
+    outside over past she so someone something than that their them themselves then there they this
+    through throughout to together too toward towards under underneath until up upon very we what
+    when where which while whilst who whose with within without you
+    image images photo photograph photos picture pictures scene shot view see seen
+    back background bottom corner distance edge foreground front left middle right side top
+    """
+)
+_PREPOSITIONS = _words(
+    """
+    above across against along among around at behind below beneath beside between by for from in
+    inside into near of off on onto over through to toward towards under up upon with within without
+    and or
+    """
+)
+# Verbs of captions whose form in -s could pass for a plural noun.
+_VERBS = _words(
+    """
+    balance bike bite carry catch chase climb come cover cross dance dig dive do drink eat fall
+    float fly follow get give go grab hang hit hold jump kick lay lead leap lean lick lie look make
+    move paddle pass perform play point pose prepare pull push race reach read rest ride roll run
+    shake show sing sit skate ski sleep slide smile splash stand stare stick surf swim swing take
+    talk throw touch travel try turn use wade wait walk watch wear work wrestle
+    """
+)
+_COLOURS = _words(
+    "beige black blue brown gold gray green grey orange pink purple red silver tan white yellow"
+)
+_PLURALS = _words("people men women children")
+_WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
+# Shares of the kinds of shorter texts: a part of the caption with several phrases, and one phrase.
+_SEVERAL_PHRASES = 0.3
+_KEEP_MODIFIER = 0.6
+_KEEP_DETERMINER = 0.6
+_NOUN_ALONE = 0.15
+_MODIFIER_ALONE = 0.05
+
+
+class Phrase(NamedTuple):
+    """A noun phrase of a text.
+
+    Attributes:
+        start: First character, of its determiner if it has one.
+        end: The character after its last.
+        determiner: Article or the like as written, or an empty text.
+        words: The other words as written; the last one is the noun.
+    """
+
+    start: int
+    end: int
+    determiner: str
+    words: tuple[str, ...]
+
+    @property
+    def meaning(self) -> frozenset[str]:
+        """The words in lower case, plural nouns as singular ones."""
+        return frozenset(_singular(word.lower()) for word in self.words)
+
+
+def find_phrases(text: str) -> list[Phrase]:
+    """Find the noun phrases of a text, in order."""
+    found: list[Phrase] = []
+    determiner: re.Match[str] | None = None
+    run: list[re.Match[str]] = []
+    before = ""  # the word before the present one, in lower case; "" after punctuation
+
+    def close() -> None:
+        nonlocal determiner, run
+        # "a man dressed in": a participle at the end belongs to what follows.
+        while len(run) > 1 and run[-1].group().lower().endswith("ed"):
+            run.pop()
+        if run:
+            first = determiner or run[0]
+            words = tuple(match.group() for match in run)
+            given = determiner.group() if determiner else ""
+            found.append(Phrase(first.start(), run[-1].end(), given, words))
+        determiner, run = None, []
+
+    end = 0
+    for match in _WORD.finditer(text):
+        word = match.group().lower()
+        if text[end : match.start()].strip():
+            close()
+            before = ""
+        if word in _DETERMINERS:
+            close()
+            determiner = match
+        elif word == "and" and run and before in _COLOURS:
+            pass  # "a black and white dog" is one phrase
+        elif word in _FUNCTION_WORDS or _is_verb(word, before, bool(run), determiner is not None):
+            close()
+        else:
+            run.append(match)
+        before, end = word, match.end()
+    close()
+    return found
+
+
+def draw_short_text(caption: str, generator: random.Random) -> str | None:
+    """Draw a text that is shorter than a caption and follows from it.
+
+    It is a part of the caption without some of its phrases, or a single phrase, with or without
+    its article and some of its adjectives; in some cases the noun or an adjective alone.
+
+    Args:
+        caption: Caption to shorten.
+        generator: Source of all choices.
+
+    Returns:
+        None if the caption has no phrase, or nothing can be left out.
+    """
+    phrases = find_phrases(caption)
+    if not phrases:
+        return None
+    if len(phrases) > 1 and generator.random() < _SEVERAL_PHRASES:
+        kept = generator.randrange(1, len(phrases))
+        first = generator.randrange(len(phrases) - kept + 1)
+        short = caption[phrases[first].start : phrases[first + kept - 1].end]
+    else:
+        short = _shorter_phrase(generator.choice(phrases), generator)
+    return short if short != caption else None
+
+
+def _shorter_phrase(phrase: Phrase, generator: random.Random) -> str:
+    *modifiers, noun = phrase.words
+    kind = generator.random()
+    if kind < _NOUN_ALONE:
+        return noun
+    if kind > 1 - _MODIFIER_ALONE and modifiers:
+        return generator.choice(modifiers)
+    words = [word for word in modifiers if generator.random() < _KEEP_MODIFIER] + [noun]
+    if phrase.determiner and generator.random() < _KEEP_DETERMINER:
+        determiner = phrase.determiner
+        if determiner.lower() in ("a", "an"):
+            determiner = "an" if words[0][0].lower() in "aeiou" else "a"
+        words.insert(0, determiner)
+    return " ".join(words)
+
+
+class Wording:
+    """The phrases in the captions of a photo, by which shorter texts are judged."""
+
+    def __init__(self, captions: Iterable[str]) -> None:
+        """Read the captions of one photo."""
+        meanings = {phrase.meaning for text in captions for phrase in find_phrases(text)}
+        self._phrases: Sequence[frozenset[str]] = list(meanings)
+
+    def holds(self, meanings: Iterable[frozenset[str]]) -> bool:
+        """Tell whether the captions' own words say something.
+
+        Every phrase has to be a part of a phrase in a caption: "a red ball" holds if a caption
+        mentions "a small red ball", and does not if one mentions "a red dog and a ball".
+
+        Args:
+            meanings: Meanings of the phrases of a text, see `meanings_of`.
+        """
+        return all(any(asked <= said for said in self._phrases) for asked in meanings)
+
+
+def meanings_of(text: str) -> tuple[frozenset[str], ...]:
+    """Return the meanings of a text's phrases."""
+    return tuple(phrase.meaning for phrase in find_phrases(text))
+
+
+def _is_verb(word: str, before: str, has_run: bool, has_determiner: bool) -> bool:
+    """Tell whether a word is a verb, by its ending and the words before it."""
+    if word.endswith("ing") and len(word) > 4:
+        # "a running dog" and "in swimming trunks" have an adjective, "is running" a verb.
+        return has_run or not (has_determiner or before in _PREPOSITIONS)
+    if has_run:
+        is_plural = before in _PLURALS or before.endswith("s")
+        return bool(_stems(word) & _VERBS) or (is_plural and word in _VERBS)
+    return not has_determiner and before not in _PREPOSITIONS and bool(_stems(word) & _VERBS)
+
+
+def _stems(word: str) -> set[str]:
+    """Return the forms that a verb in -s may come from."""
+    if not word.endswith("s"):
+        return set()
+    if word.endswith("ies"):
+        return {word[:-3] + "y"}
+    return {word[:-1], word[:-2]} if word.endswith("es") else {word[:-1]}
+
+
+def _singular(word: str) -> str:
+    if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    return word[:-2] if word.endswith(("ches", "shes", "xes", "sses")) else word[:-1]
