@@ -101,6 +101,7 @@ class BuildSettings:
         device: Device of the network.
         limits: Resource limits per photo.
         metadata: Limits of an item's metadata.
+        exif: Whether the metadata in photos are read: see `aladin_network.photos.exif`.
         resume: Continue an interrupted build and keep a live generation unchanged; otherwise
             everything is built again.
     """
@@ -119,6 +120,7 @@ class BuildSettings:
     device: str = "cpu"
     limits: ImageLimits = DEFAULT_LIMITS
     metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
+    exif: bool = True
     resume: bool = False
 
     def __post_init__(self) -> None:

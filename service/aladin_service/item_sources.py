@@ -8,6 +8,7 @@ from pathlib import Path
 from aladin_index.encode.source_items import ImageItem, PhotoPlaces, TextItem
 from aladin_index.format.records import SkippedItem
 from aladin_training.data import iter_records
+from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.formats import common_folder
 from aladin_training.data.records import OnSkip, SkippedPhoto, ignore_skipped, log_skipped
 from aladin_training.data.regions import RegionStore, region_key, region_keys
@@ -19,6 +20,7 @@ def image_items(
     split: str | None,
     regions: RegionStore | None = None,
     places: PhotoPlaces | None = None,
+    rules: FolderRules | None = None,
 ) -> Iterator[ImageItem | SkippedItem]:
     """Read the photos of a data set.
 
@@ -28,6 +30,7 @@ def image_items(
         regions: Regions of the photos, for a network that reads regions; before the first photo is
             returned, the source is read through to check that each photo has regions.
         places: Looks up where each photo is stored, or None if no photo will be shown to anyone.
+        rules: What is left out of a folder of photos, and counts of it; None for the defaults.
 
     Returns:
         The photos, and among them what looks like a photo and is left out.
@@ -36,12 +39,21 @@ def image_items(
         DataError: If the source cannot be used, or, while reading, one of its photos cannot.
         RegionError: If photos have no regions.
     """
+    rules = rules or FolderRules()
     if regions is not None:
-        records = iter_records(source, split, require_captions=False, on_skip=ignore_skipped)
+        records = iter_records(
+            source,
+            split,
+            require_captions=False,
+            on_skip=ignore_skipped,
+            rules=FolderRules(rules.exclude),
+        )
         region_keys(records, regions)
     # Opened here, not with the first photo, so that a missing source is detected at once.
     skipped: list[SkippedPhoto] = []
-    records = iter_records(source, split, require_captions=False, on_skip=skipped.append)
+    records = iter_records(
+        source, split, require_captions=False, on_skip=skipped.append, rules=rules
+    )
 
     def items() -> Iterator[ImageItem | SkippedItem]:
         for record in records:

@@ -23,9 +23,9 @@ from aladin_network.photos.decoding import (
     DEFAULT_LIMITS,
     MOST_PIXELS,
     MOST_SIDE_PX,
-    UPLOAD_FORMATS,
     ImageLimits,
 )
+from aladin_network.photos.formats import UPLOAD_FORMATS
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits
 from aladin_network.types import QueryPrecisionSetting
@@ -54,6 +54,7 @@ class QueryLimits:
         metadata: Limits in bytes, fields and depth of a new item's metadata.
         max_text_chars: Maximum characters of a text; the network's own limit in tokens applies as
             well.
+        exif: Whether the metadata in added photos are read.
         memory: Shared by all photos that are decoded at the same time under these limits.
     """
 
@@ -61,6 +62,7 @@ class QueryLimits:
     regions: RegionLimits = field(default_factory=RegionLimits)
     metadata: MetadataLimits = field(default_factory=MetadataLimits)
     max_text_chars: int = 2000
+    exif: bool = True
     memory: DecodingMemory = field(default_factory=DecodingMemory, compare=False)
 
 
@@ -102,9 +104,9 @@ class ServiceSettings(BaseSettings):
         max_bodies_bytes: Maximum total size of the bodies of all unanswered requests; further ones
             are rejected with 429. Processing takes a multiple of this memory.
         max_image_bytes: Maximum size of an uploaded photo.
-        max_image_pixels: Maximum number of pixels of an uploaded photo, read from its header
-            before decoding.
-        max_image_side_px: Maximum width or height of an uploaded photo.
+        max_image_pixels: Maximum number of pixels of a decoded photo, computed from its header
+            before decoding; a JPEG with more is decoded at a reduced size.
+        max_image_side_px: Maximum width or height of a decoded photo.
         max_regions_bytes: Maximum size of the uploaded regions of a photo (an npz file), both
             compressed and decompressed.
         max_regions: Maximum number of uploaded regions of a photo; the network uses its own
@@ -170,6 +172,8 @@ class ServiceSettings(BaseSettings):
             accepts only ready-made regions.
         photos_root: Folder outside of which no photo is served, after following all links;
             uploaded photos are always served. Unset: photos are served wherever they are.
+        exif: Adds to the metadata of uploaded photos when, with which camera and where they were
+            taken, as their EXIF data tell; off for privacy.
         read_only: Rejects additions and deletions.
         log_format: Format of the log on stderr: `text` or `json`.
         traces: Sends OpenTelemetry traces to a collector on this machine; the variables
@@ -231,6 +235,7 @@ class ServiceSettings(BaseSettings):
     engine_poll_s: float = Field(default=1.0, gt=0)
     detector: str | None = None
     photos_root: Path | None = None
+    exif: bool = True
     read_only: bool = False
     log_format: Literal["text", "json"] = "text"
     traces: bool = False
@@ -260,6 +265,7 @@ class ServiceSettings(BaseSettings):
             regions=RegionLimits(max_bytes=self.max_regions_bytes, max_regions=self.max_regions),
             metadata=MetadataLimits(max_bytes=self.max_metadata_bytes),
             max_text_chars=self.max_text_chars,
+            exif=self.exif,
             memory=DecodingMemory(self.decode_memory_bytes // self.workers, _DECODE_PATIENCE_S),
         )
 

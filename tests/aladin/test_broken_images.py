@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from aladin_network.errors import ImageError, ImageTooLargeError
-from aladin_network.photos.decoding import UPLOAD_FORMATS, ImageLimits, decode_image
+from aladin_network.photos.decoding import ImageLimits, decode_image
+from aladin_network.photos.formats import UPLOAD_FORMATS
 from benchmarks.lib.broken_images import bombs, broken_images, seeds
 
 LIMITS = ImageLimits(formats=UPLOAD_FORMATS)

@@ -91,7 +91,7 @@ def test_pixels_are_those_that_every_index_was_built_of(name: str) -> None:
     assert (now.mode, now.size) == ("RGB", then.size)
     assert now.tobytes() == then.tobytes()
     with decoded_image(data, DecodingMemory()) as reserved:
-        assert reserved.tobytes() == then.tobytes()
+        assert reserved.picture.tobytes() == then.tobytes()
 
 
 _MEASURE = """
@@ -170,8 +170,8 @@ def test_a_progressive_jpeg_is_known_to_take_more() -> None:
 
 def test_the_memory_is_held_until_the_picture_is_not_needed() -> None:
     memory, data = DecodingMemory(), encode(Image.new("RGB", (100, 50)), "PNG")
-    with decoded_image(data, memory, room_bytes=1000) as picture:
-        assert picture.size == (100, 50)
+    with decoded_image(data, memory, room_bytes=1000) as photo:
+        assert photo.picture.size == (100, 50)
         held = memory.held_bytes
     with decoded_image(data, memory):
         assert held == memory.held_bytes + 1000

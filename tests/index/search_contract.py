@@ -186,6 +186,27 @@ class SearchContract(ContractIndex):
             page = run_search(searcher, query, modality, target, k=3, offset=4, **options)
             assert [hit.id for hit in page.hits] == [each.id for each in expected[4:7]]
 
+    @pytest.mark.parametrize("rerank", [True, False])
+    def test_hits_are_sorted_by_a_field_once_they_are_found(
+        self, searcher: TwoStageSearcher, rerank: bool
+    ) -> None:
+        query = made_up_query(np.random.default_rng(8))
+        for target, field in (("images", "number"), ("images", "rating"), ("texts", "number")):
+            options: dict[str, Any] = {"k": 9, "offset": 2, "candidates": 12, "rerank": rerank}
+            best = run_search(searcher, query, "text", target, **options).hits
+            with_value = [hit for hit in best if hit.metadata.get(field) is not None]
+            without = [hit for hit in best if hit.metadata.get(field) is None]
+            for sort, is_falling in ((field, False), (f"-{field}", True)):
+                answer = run_search(searcher, query, "text", target, sort=sort, **options)
+                ordered = sorted(
+                    with_value, key=lambda hit: hit.metadata[field], reverse=is_falling
+                )
+                assert answer.hits == ordered + without
+                assert answer.unknown_fields == []
+        answer = run_search(searcher, query, "text", "images", sort="numbre", k=5)
+        assert answer.unknown_fields == ["numbre"]
+        assert [hit.rank for hit in answer.hits] == [1, 2, 3, 4, 5]
+
     def test_items_are_found_by_their_ids_whatever_these_are(
         self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems]
     ) -> None:

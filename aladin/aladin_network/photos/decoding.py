@@ -1,33 +1,44 @@
-"""Decoding of untrusted bytes to an upright RGB photo."""
+"""Decoding of untrusted bytes to an upright RGB photo: one policy for all photos.
+
+A picture with more pixels than the limit is refused, unless it is a JPEG: its decoder can skip
+pixels, and returns a half, a quarter or an eighth of its size. The limit therefore concerns decoded
+pixels; `check_cost` limits the work on all others. Of a camera RAW the embedded JPEG is decoded.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ExifTags, Image, ImageFile, features
+from PIL import ExifTags, Image, ImageFile
 
 from aladin_network.errors import AladinError, ConfigError, ImageError, ImageTooLargeError
+from aladin_network.photos.exif import exif_metadata
 from aladin_network.photos.files import PhotoFile
-from aladin_network.photos.memory import BoundedReader, DecodingMemory, check_cost, decoding_bytes
-
-# Formats accepted from anybody, detected by content, not by name; the decoder of each stops at the
-# image's own size.
-UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
-# Formats accepted from the owner's disk: research data sets also use PPM, which has a slow form;
-# AVIF is an optional part of Pillow.
-FORMATS = (*UPLOAD_FORMATS, "PPM", *(("AVIF",) if features.check("avif") else ()))
-
-# Above this limit, Pillow itself warns and then refuses; raising its limit would affect the whole
-# process, including other users of Pillow.
-MOST_PIXELS = 89_478_485
+from aladin_network.photos.formats import (
+    FORMATS,
+    is_raw,
+    missing_decoder,
+    raw_preview,
+    register_heif,
+)
+from aladin_network.photos.memory import (
+    BoundedReader,
+    DecodingMemory,
+    check_cost,
+    decoding_bytes,
+    shrink_jpeg,
+)
 
 # The longest side that any decoder here supports: that of JPEG.
 MOST_SIDE_PX = 65_535
+MOST_PIXELS = MOST_SIDE_PX**2
 
 # Number of pixels whose colours are converted at a time, as each of several steps needs memory.
 _STRIP_PIXELS = 2**18
@@ -42,6 +53,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_SIDEWAYS = (5, 6, 7, 8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +62,11 @@ class ImageLimits:
 
     Attributes:
         max_bytes: Largest size of the file in bytes.
-        max_pixels: Maximum of width times height, at most `MOST_PIXELS`. Decoding takes 4 to 17
-            bytes per pixel.
-        max_side_px: Limit of both width and height. A long thin picture has few pixels, but each
-            step on the way to the network's size takes memory by the longer side.
+        max_pixels: Maximum of width times height of the decoded picture, at most `MOST_PIXELS`; a
+            JPEG with more is decoded at a reduced size. Decoding takes 4 to 17 bytes per pixel.
+        max_side_px: Limit of both width and height of the decoded picture. A long thin picture has
+            few pixels, but each step on the way to the network's size takes memory by the longer
+            side.
         formats: Accepted formats, among `FORMATS`.
     """
 
@@ -68,6 +81,49 @@ class ImageLimits:
 
 
 DEFAULT_LIMITS = ImageLimits()
+
+
+class OpenedPhoto(NamedTuple):
+    """A picture within the limits, not decoded yet.
+
+    Attributes:
+        picture: The picture; of a camera RAW its preview.
+        data: Bytes of the picture's file; of a camera RAW those of its preview.
+        size_px: Width and height in the file, before a JPEG is shrunk.
+        orientation: Orientation by EXIF of a RAW whose preview does not tell it, or 1.
+        metadata: Fields of `aladin_network.photos.exif` that a RAW tells outside of its preview.
+    """
+
+    picture: Image.Image
+    data: bytes
+    size_px: tuple[int, int]
+    orientation: int = 1
+    metadata: dict[str, str | float] = {}  # noqa: RUF012 - never changed
+
+    @property
+    def is_upright(self) -> bool:
+        """Whether the picture needs no turning, as far as the header tells."""
+        try:
+            # Not the method of the PNG class, which decodes all pixels to find the data that follow
+            # them.
+            exif = Image.Image.getexif(self.picture)
+        except Exception:  # broken EXIF data are common in old photos, and do not spoil them
+            return self.orientation not in _UPRIGHT
+        return exif.get(ExifTags.Base.Orientation, self.orientation) not in _UPRIGHT
+
+
+class DecodedPhoto(NamedTuple):
+    """An upright RGB photo.
+
+    Attributes:
+        picture: The pixels; fewer than `size_px` if a JPEG was shrunk.
+        size_px: Width and height of the photo in its file, upright.
+        metadata: Fields of `aladin_network.photos.exif` that the photo tells.
+    """
+
+    picture: Image.Image
+    size_px: tuple[int, int]
+    metadata: dict[str, str | float]
 
 
 def read_image(photo: PhotoFile | Path, limits: ImageLimits = DEFAULT_LIMITS) -> Image.Image:
@@ -94,8 +150,7 @@ def decode_image(
     Args:
         data: Bytes of the file, in one of the formats `limits.formats`.
         source: Name of the picture in error messages.
-        limits: Limits on bytes and pixels; the pixel count is read from the header, before
-            decoding.
+        limits: Limits on bytes and pixels; the size is read from the header, before decoding.
         at_least_px: Minimum length of both sides: a decoder that can skip pixels may then return a
             smaller picture, in a fraction of the time. None for the picture as it is.
 
@@ -103,8 +158,8 @@ def decode_image(
         ImageTooLargeError: If there are too many bytes or pixels, or decoding takes too much work.
         ImageError: If the data is empty, not a picture, or truncated.
     """
-    with _opened(data, source, limits, at_least_px) as picture:
-        return _decode(picture)
+    with opened_image(data, source, limits, at_least_px) as opened:
+        return _decode(opened).picture
 
 
 @contextmanager
@@ -116,7 +171,7 @@ def decoded_image(
     *,
     at_least_px: int | None = None,
     room_bytes: int = 0,
-) -> Generator[Image.Image]:
+) -> Generator[DecodedPhoto]:
     """Decode a picture like `decode_image`, within a limit on the memory of all pictures.
 
     The memory is reserved from before the picture is decoded until the context ends, so whatever
@@ -141,41 +196,62 @@ def decoded_image(
         WithdrawnError: If the result is not wanted any more.
     """
     with ExitStack() as reserved:
-        with _opened(data, source, limits, at_least_px) as picture:
-            needed = decoding_bytes(picture, data) + room_bytes
+        with opened_image(data, source, limits, at_least_px) as opened:
+            needed = decoding_bytes(opened.picture, opened.data) + room_bytes
             reserved.enter_context(memory.reserve(needed, source))
-            photo = _decode(picture)
+            photo = _decode(opened)
         try:
             yield photo
         except MemoryError as error:
-            size = f"{photo.width} x {photo.height}"
+            size = f"{photo.picture.width} x {photo.picture.height}"
             raise ImageTooLargeError(source, f"{size} pixels, too many for the memory") from error
         finally:
-            del photo, picture
+            del photo, opened
 
 
 @contextmanager
-def _opened(
-    data: bytes, source: str, limits: ImageLimits, at_least_px: int | None
-) -> Generator[Image.Image]:
-    """Open a picture whose cost is within the limits; every failure is an `ImageError`."""
+def opened_image(
+    data: bytes,
+    source: str = "image",
+    limits: ImageLimits = DEFAULT_LIMITS,
+    at_least_px: int | None = None,
+) -> Generator[OpenedPhoto]:
+    """Open a picture whose cost is within the limits, without decoding it.
+
+    Args:
+        data: See `decode_image`, as for the other arguments.
+        source: See `decode_image`.
+        limits: See `decode_image`.
+        at_least_px: See `decode_image`.
+
+    Raises:
+        ImageTooLargeError: If `decode_image` raises it.
+        ImageError: If `decode_image` raises it, or a decoder fails inside of the context.
+    """
     if not data:
         raise ImageError(source, "0 bytes, not an image")
     if len(data) > limits.max_bytes:
         raise ImageTooLargeError(source, f"{len(data)} bytes, limit {limits.max_bytes}")
     try:
-        with Image.open(BoundedReader(data), formats=limits.formats) as picture:
+        orientation, metadata = 1, dict[str, str | float]()
+        if "RAW" in limits.formats and is_raw(data):
+            data, orientation, metadata = raw_preview(data, source)
+        picture = _identified(data, limits.formats)
+        # Pillow would take the thumbnail of a RAW for the picture.
+        if picture is None or (picture.format == "TIFF" and is_raw(data)):
+            known = ", ".join(limits.formats)
+            reason = missing_decoder(data) or f"not an image of a known format ({known})"
+            raise ImageError(source, reason)
+        with picture:
+            size_px = picture.size
+            if picture.format in ("JPEG", "MPO"):
+                shrink_jpeg(picture, limits.max_pixels, limits.max_side_px, at_least_px)
             check_cost(picture, data, source, limits.max_pixels, limits.max_side_px)
-            if at_least_px is not None:
-                picture.draft(None, (at_least_px, at_least_px))
-            yield picture
+            yield OpenedPhoto(picture, data, size_px, orientation, metadata)
     except AladinError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ImageTooLargeError(source, f"more pixels than {limits.max_pixels}") from error
-    except Image.UnidentifiedImageError as error:
-        known = ", ".join(limits.formats)
-        raise ImageError(source, f"not an image of a known format ({known})") from error
     except MemoryError as error:
         raise ImageTooLargeError(source, "decoding it takes more memory than there is") from error
     except Exception as error:  # decoders raise whatever a damaged file makes them raise
@@ -183,26 +259,49 @@ def _opened(
         raise ImageError(source, f"damaged or cut short ({reason})") from error
 
 
-def _decode(picture: Image.Image) -> Image.Image:
+def _identified(data: bytes, formats: tuple[str, ...]) -> ImageFile.ImageFile | None:
+    """Open a picture by the first format that knows its content.
+
+    Unlike `Image.open`, this does not compare the size with a limit of the whole process.
+    """
+    Image.preinit()
+    for name in formats:
+        if name not in Image.OPEN:
+            register_heif() if name == "HEIF" else Image.init()
+        plugin = Image.OPEN.get(name)
+        if plugin is None:
+            continue
+        factory, accepts = plugin
+        # A text says why the format is not supported here.
+        if accepts is not None and accepts(data[:16]) is not True:
+            continue
+        with suppress(SyntaxError, IndexError, TypeError, struct.error):
+            return factory(BoundedReader(data), "")
+    return None
+
+
+def _decode(opened: OpenedPhoto) -> DecodedPhoto:
+    picture, orientation, metadata = opened.picture, opened.orientation, opened.metadata
     picture.load()
-    photo = _to_rgb(_turn_upright(picture))
-    # Encoders would write some of the metadata out again: comments and the colour profile.
-    photo.info.clear()
-    return photo
-
-
-def _turn_upright(picture: Image.Image) -> Image.Image:
     try:
-        method = _UPRIGHT.get(picture.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # a broken note is common in old photos, and does not spoil them
-        method = None
+        exif = picture.getexif()
+        orientation = exif.get(ExifTags.Base.Orientation, orientation)
+    except Exception:  # broken EXIF data are common in old photos, and do not spoil them
+        exif = None
+    if exif:
+        metadata = {**exif_metadata(exif), **metadata}
     if isinstance(picture, ImageFile.ImageFile):
         picture.fp = None  # of a WebP it holds all pixels once more
-    if method is None:
-        return picture
-    turned = picture.transpose(method)
-    picture.close()  # its pixels are not needed beside those of the other
-    return turned
+    upright = picture
+    if orientation in _UPRIGHT:
+        upright = picture.transpose(_UPRIGHT[orientation])
+        picture.close()  # its pixels are not needed beside those of the other
+    photo = _to_rgb(upright)
+    # Encoders would write some of the metadata out again: comments and the colour profile.
+    photo.info.clear()
+    width, height = opened.size_px
+    size_px = (height, width) if orientation in _SIDEWAYS else (width, height)
+    return DecodedPhoto(photo, size_px, metadata)
 
 
 def _to_rgb(picture: Image.Image) -> Image.Image:

@@ -29,6 +29,7 @@ _MAX_READS = 100_000
 # have more, as their passes are cheap.
 _MAX_PASSES = 32
 
+_JPEG_SCALES = (1, 2, 4, 8)  # by which its decoder can shrink a picture
 _BITS_PER_SAMPLE, _SAMPLES_PER_PIXEL = 258, 277
 _TILE_WIDTH, _TILE_LENGTH = 322, 323
 
@@ -37,6 +38,8 @@ _STORED_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;1
 _RGB_BYTES = 4
 # libwebp keeps two canvases, and returns a copy from which Pillow makes its own.
 _WEBP_BYTES = 17
+# The decoders of HEIC and AVIF keep the picture in its coded form, of up to 16 bits per value.
+_HEIF_BYTES = 12
 # A GIF's first frame, and the frame to be shown next.
 _GIF_BYTES = 2
 # libjpeg keeps all coefficients of a picture that has several scans: two bytes each.
@@ -49,8 +52,9 @@ _SHRINKING_BYTES = 4 * 1024
 # Segments of a JPEG without a length: fill bytes, restarts and the start of the picture.
 _JPEG_BARE = {0x01, 0xFF, *range(0xD0, 0xD9)}
 
-# Enough for a picture of `aladin_network.photos.decoding.MOST_PIXELS` pixels in any format.
+# Enough for a picture of 89 million pixels in any format.
 DEFAULT_BYTES = 2 * 2**30
+_MOST_BYTES_PER_PIXEL = 24
 
 # Seconds between two checks whether the result is still wanted, while a picture waits for memory.
 _LOOK_S = 0.1
@@ -77,17 +81,44 @@ class BoundedReader(io.BytesIO):
         return super().read(size)
 
 
+def shrink_jpeg(
+    picture: Image.Image, max_pixels: int, max_side_px: int, at_least_px: int | None
+) -> None:
+    """Have a JPEG decoded at the largest size within the limits, or at the least size wanted.
+
+    Args:
+        picture: Opened JPEG, not decoded.
+        max_pixels: Limit on width times height.
+        max_side_px: Limit on both width and height.
+        at_least_px: Length that both sides keep, or None for the largest picture.
+    """
+    width, height = picture.size
+    fits = [
+        scale
+        for scale in _JPEG_SCALES
+        if -(-width // scale) * -(-height // scale) <= max_pixels
+        and -(-max(width, height) // scale) <= max_side_px
+    ]
+    scale = min(fits, default=_JPEG_SCALES[-1])
+    if at_least_px is not None:
+        most = max(1, min(width, height) // at_least_px)
+        scale = max(scale, *(each for each in _JPEG_SCALES if each <= most))
+    if scale > 1:
+        picture.draft(None, (max(1, width // scale), max(1, height // scale)))
+
+
 def check_cost(
     picture: Image.Image, data: bytes, source: str, max_pixels: int, max_side_px: int
 ) -> None:
     """Refuse a picture that would be too expensive to decode.
 
     Args:
-        picture: Opened picture, not decoded.
+        picture: Opened picture, `draft` called if it is to be, not decoded.
         data: Bytes of the whole file.
         source: Name of the picture in error messages.
-        max_pixels: Limit on width times height.
-        max_side_px: Limit on both width and height.
+        max_pixels: Limit on width times height; of a JPEG that is decoded at a reduced size, of
+            that size.
+        max_side_px: Limit on both width and height, as for `max_pixels`.
 
     Raises:
         ImageTooLargeError: If there are too many pixels, a side that is too long, or too many
@@ -106,6 +137,9 @@ def check_cost(
     if picture.format in ("JPEG", "MPO") or picture.info.get("compression") == "jpeg":
         # This pair of bytes does not occur inside coded pixels, so each one starts a scan.
         scans = data.count(b"\xff\xda")
+        # All coefficients are read, whatever the size at which they are decoded.
+        scale, *_ = getattr(picture, "decoderconfig", ()) or (1,)
+        pixels *= scale**2
         if scans * pixels > _MAX_PASSES * max_pixels:
             raise ImageTooLargeError(source, f"{scans} scans of {pixels} pixels each")
     if any(tile[0] == "bmp_rle" for tile in getattr(picture, "tile", ())):
@@ -128,6 +162,8 @@ def decoding_bytes(picture: Image.Image, data: bytes) -> int:
     after = max(2 * stored, stored + _RGB_BYTES)
     if picture.format == "WEBP":
         after = max(after, _WEBP_BYTES)
+    elif picture.format in ("HEIF", "AVIF"):
+        after = max(after, _HEIF_BYTES)
     elif picture.format == "GIF":
         after += _GIF_BYTES
     needed = pixels * after + 2 * len(data)  # the decoder of WebP has copies of the file
@@ -246,6 +282,11 @@ class DecodingMemory:
         max_bytes: Sum of all reservations at any time.
         patience_s: Longest time that a reservation is waited for.
     """
+
+    @classmethod
+    def for_pixels(cls, pixels: int) -> DecodingMemory:
+        """Return a budget that is enough for a picture of some pixels in any format."""
+        return cls(max(DEFAULT_BYTES, _MOST_BYTES_PER_PIXEL * pixels))
 
     def __init__(self, max_bytes: int = DEFAULT_BYTES, patience_s: float = math.inf) -> None:
         """Start with all of the memory free.

@@ -27,7 +27,7 @@ from aladin_index.build.shards import (
     ShardWork,
     read_shard,
 )
-from aladin_index.encode.item_encoders import RegionSource, check_regions, region_fingerprint
+from aladin_index.encode.item_encoders import RegionReader, RegionSource, check_regions
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
@@ -194,7 +194,9 @@ def _content_fingerprints(
         target: catalogue.fingerprint(rows[target]) for target, catalogue in catalogues.items()
     }
     if regions is not None and "images" in contents:
-        contents["images"] += f" {region_fingerprint(regions)}"
+        # A detector's regions are known by its id, as the photos are known.
+        known = regions.fingerprint if isinstance(regions, RegionReader) else regions.id
+        contents["images"] += f" {known}"
     return contents
 
 

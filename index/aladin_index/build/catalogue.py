@@ -289,6 +289,7 @@ def _parts(
         kept = shard.format.codec
         rows, sizes_px, boxes = shard.array(ROWS), shard.array(SIZES_PX), shard.boxes()
         embeddings, lengths, tokens = shard.array(EMBEDDINGS), shard.array(LENGTHS), shard.tokens()
+        metadata = shard.metadata()
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         batches = rows // batch_size
         ends = [*(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(rows)] if len(rows) else []
@@ -303,7 +304,12 @@ def _parts(
             sizes = sizes_px[start:end].tolist()
             yield EncodedPart(
                 items=[
-                    stored_form(items[place], (width, height) if width else None, of_item)
+                    stored_form(
+                        items[place],
+                        (width, height) if width else None,
+                        of_item,
+                        metadata.get(first + place),
+                    )
                     for place, (width, height), of_item in zip(
                         places, sizes, boxes[start:end], strict=True
                     )

@@ -142,6 +142,8 @@ def fingerprint_of(
     effective = {
         key: value for key, value in dump_config(settings).items() if key not in _WITHOUT_EFFECT
     }
+    if not settings.exif:  # as before photos' own metadata were read
+        del effective["exif"]
     # Without a calibration, the hash is the same as before calibrations were introduced.
     calibrated = [] if calibration is None else [dump_config(calibration)]
     text = json.dumps([dump_config(model), dict(sides), effective, *calibrated], sort_keys=True)

@@ -8,6 +8,7 @@ shard-00000/
   lengths.npy      (items,) int64, number of tokens of each item
   boxes.npy        (regions, 4) float32, of all photos one after the other; regions only
   box_counts.npy   (items,) int64, of each photo, 0 where they are not known; regions only
+  metadata.json    metadata that the photos themselves tell, by row; only if there are any
   left_out.json    items that were skipped
 
 A build plans its shards, has those that are missing encoded, in this process or elsewhere, and goes
@@ -47,6 +48,7 @@ from aladin_network.types import Progress, Target
 
 ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
 BOXES, BOX_COUNTS = "boxes.npy", "box_counts.npy"
+METADATA = "metadata.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +104,14 @@ class Shard:
         each = np.split(self.array(BOXES), ends)[:-1]
         return [boxes if len(boxes) else None for boxes in each]
 
+    def metadata(self) -> dict[int, dict[str, Any]]:
+        """Read the metadata that the photos tell, by row."""
+        file = self.folder / METADATA
+        if not file.exists():
+            return {}
+        by_row: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+        return {int(row): metadata for row, metadata in by_row.items()}
+
     def tokens(self) -> PackedTokens:
         """Map the tokens."""
         arrays = {
@@ -140,11 +150,13 @@ def write_shard(
         OSError: If the disk is full, or cannot be written.
     """
     left_out: list[SkippedItem] = []
+    metadata: dict[int, Mapping[str, str | float]] = {}
     with atomic_folder(folder) as partial:
         with _ShardFiles(partial, format) as files:
             for batch in batches:
                 usable = [each for each in batch if isinstance(each, Prepared)]
                 left_out += [each for each in batch if isinstance(each, SkippedItem)]
+                metadata |= {each.row: each.metadata for each in usable if each.metadata}
                 if usable:
                     with seconds.measure("encode"):
                         encoding = encoder.encode(usable).to("cpu")
@@ -152,6 +164,8 @@ def write_shard(
                         files.append(usable, encoding)
                 progress.advance(len(batch))
                 progress.note(**seconds.notes())
+        if metadata:
+            (partial / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
         (partial / SKIPPED).write_text(json.dumps(left_out), encoding="utf-8")
     return Shard(folder=folder, left_out=left_out, format=format)
 
@@ -275,7 +289,9 @@ class LocalEncoding:
     def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
         """Write all shards of `work`, one after the other."""
         settings = self._settings
-        encoder = item_encoder(work.target, self._network, settings.limits, self._regions)
+        encoder = item_encoder(
+            work.target, self._network, settings.limits, self._regions, exif=settings.exif
+        )
         batches = _batches(work.shards.values(), work.items, settings.batch_size)
         # One stream for all shards: its threads prepare the next one while this one is written.
         with closing(prepared_batches(encoder, batches, settings.readers, seconds)) as stream:

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
@@ -31,6 +31,8 @@ from aladin_network.types import NullProgress, Target
 _REMOVALS, _REMOVAL_PAUSE_S = 10, 0.2
 # Encodings may differ in their last bits between versions of these packages.
 _DECISIVE = ("aladin-search", "torch", "transformers", "tokenizers", "pillow", "numpy")
+# These may be missing, and then some photos cannot be read.
+_OPTIONAL = ("pillow-heif", "rawpy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +177,13 @@ def read_recipe_checkpoint(folder: Path) -> dict[str, NDArray[np.uint8]]:
 
 def decisive_versions() -> dict[str, str]:
     """Return this machine's versions of the packages that affect encodings."""
-    return {name: version(name) for name in _DECISIVE}
+    versions = {name: version(name) for name in _DECISIVE}
+    for name in _OPTIONAL:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "none"
+    return versions
 
 
 def _unreadable(folder: Path, form: ShardFormat, items: Sequence[SourceItem]) -> list[str]:

@@ -44,6 +44,7 @@ class AddSettings:
         readers: Number of threads that read and decode photos.
         limits: Limits of a photo's size.
         metadata: Limits of an item's metadata.
+        exif: Whether the metadata in photos are read.
     """
 
     on_duplicate: OnDuplicate = "error"
@@ -51,6 +52,7 @@ class AddSettings:
     readers: int = 2
     limits: ImageLimits = DEFAULT_LIMITS
     metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
+    exif: bool = True
 
 
 @dataclass(kw_only=True)
@@ -252,7 +254,7 @@ def add_items(
     progress = progress or NullProgress()
     progress.start(None, "photos" if target == "images" else "texts")
     counts, seconds = AddCounts(), StageSeconds()
-    encoder = item_encoder(target, model, settings.limits, regions)
+    encoder = item_encoder(target, model, settings.limits, regions, exif=settings.exif)
     # Items of the batches that are being read; a few batches at a time.
     sources: dict[int, SourceItem] = {}
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
@@ -288,7 +290,7 @@ def new_items(
     uploads = [item.upload for item in sources if isinstance(item, ImageItem) and item.upload]
     return NewItems(
         items=[
-            stored_form(item, each.size_px, each.boxes)
+            stored_form(item, each.size_px, each.boxes, each.metadata)
             for item, each in zip(sources, prepared, strict=True)
         ],
         embeddings=encoding.embedding.float().numpy(),

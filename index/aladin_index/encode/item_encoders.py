@@ -6,8 +6,9 @@ or a query brings it: `ImageReader` applies the limits of bytes, pixels, formats
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -39,11 +40,13 @@ class PreparedImage(NamedTuple):
         size_px: Width and height of the photo, or None if unknown.
         boxes: (regions, 4) boxes of the regions that the network takes, in fractions of the photo,
             or None if unknown or if the encoder derives them from the photo's size.
+        metadata: What the photo tells, see `aladin_network.photos.exif`.
     """
 
     value: ImageInput
     size_px: tuple[int, int] | None
     boxes: NDArray[np.float32] | None = None
+    metadata: Mapping[str, str | float] = MappingProxyType({})
 
 
 class ImageReader:
@@ -60,19 +63,20 @@ class ImageReader:
         memory: DecodingMemory | None = None,
         regions: RegionLimits | None = None,
         detector: Detector | None = None,
+        exif: bool = True,
     ) -> None:
         """Read nothing yet.
 
         Args:
             limits: Limits of the bytes and pixels of a photo.
-            memory: Memory shared by all photos that are decoded at the same time, or None for an
-                own one.
+            memory: Memory shared by all photos decoded at the same time, or None for an own one.
             regions: Limits of a file of regions, or None for the defaults.
-            detector: Finds the regions of photos for networks that read regions, or None if there
-                is no detector.
+            detector: Finds the regions of photos for networks that read regions, or None.
+            exif: Whether the metadata in photos are read.
         """
         self.limits = limits
-        self._memory = memory or DecodingMemory()
+        self._memory = memory or DecodingMemory.for_pixels(limits.max_pixels)
+        self._exif = exif
         self._region_limits = regions or RegionLimits()
         self._detector = detector
 
@@ -89,12 +93,13 @@ class ImageReader:
             OverloadedError: If the memory to decode the photo did not become free in time.
             RegionsNeededError: If the model reads regions, and there is no detector or another one.
         """
-        if encoder.reads == "regions":
-            detector = self._detector_for(encoder)
-            with decoded_image(data, self._memory, source, self.limits) as photo:
-                return prepare_regions(encoder, detector.detect(photo), photo.size)
+        detector = self._detector_for(encoder) if encoder.reads == "regions" else None
         with decoded_image(data, self._memory, source, self.limits) as photo:
-            return PreparedImage(encoder.preprocess(photo), photo.size)
+            if detector is None:
+                image = PreparedImage(encoder.preprocess(photo.picture), photo.size_px)
+            else:
+                image = prepare_regions(encoder, detector.detect(photo.picture), photo.size_px)
+            return image._replace(metadata=photo.metadata if self._exif else {})
 
     def read_regions(
         self, encoder: ImageEncoder, data: bytes, photo: bytes | None, source: str
@@ -121,7 +126,8 @@ class ImageReader:
         if photo is None:
             return prepare_regions(encoder, regions, regions.size_px)
         with decoded_image(photo, self._memory, "image", self.limits) as decoded:
-            return prepare_regions(encoder, regions, decoded.size)
+            image = prepare_regions(encoder, regions, decoded.size_px)
+            return image._replace(metadata=decoded.metadata if self._exif else {})
 
     def _detector_for(self, encoder: ImageEncoder) -> Detector:
         needed = encoder.config.detector
@@ -182,19 +188,18 @@ class Prepared(NamedTuple):
     Attributes:
         row: Row of the item in the input of the build or of the call.
         data: Input of the encoder's `encode`.
-        size_px: Width and height of an upright photo; None for a text, or if not known.
-        boxes: (regions, 4) Boxes of a photo's regions, in fractions of the photo; None if not
-            known, or if the network reads photos.
+        size_px: See `PreparedImage`, as for what follows; None for a text.
     """
 
     row: int
     data: Any
     size_px: tuple[int, int] | None
     boxes: NDArray[np.float32] | None = None
+    metadata: Mapping[str, str | float] = MappingProxyType({})
 
 
 class ItemEncoder(Protocol):
-    """Encodes the items of a collection; several threads call `read` and `decode` at once."""
+    """Encodes items; several threads call `read` and `decode` at once."""
 
     def read(self, item: Any) -> Any:
         """Read the data of an item.
@@ -235,8 +240,7 @@ class RegionReader(Protocol):
         ...
 
 
-# Where a network that reads regions takes them from.
-RegionSource = RegionReader | Detector
+RegionSource = RegionReader | Detector  # where a network that reads regions takes them from
 
 
 @dataclass(frozen=True)
@@ -276,8 +280,7 @@ class PhotoEncoder:
         elif data is None:
             raise InputError(f"item {item.id!r}: expected an image among the images, got none")
         else:
-            is_upload = item.upload is not None
-            source = f"image of item {item.id!r}" if is_upload else item.photo.source
+            source = f"image of item {item.id!r}" if item.upload else item.photo.source
             image = self.images.read_photo(encoder, data, source)
         return Prepared(row, *image)
 
@@ -308,7 +311,12 @@ class TextEncoder:
 
 
 def item_encoder(
-    target: Target, model: AladinModel, limits: ImageLimits, regions: RegionSource | None = None
+    target: Target,
+    model: AladinModel,
+    limits: ImageLimits,
+    regions: RegionSource | None = None,
+    *,
+    exif: bool = True,
 ) -> ItemEncoder:
     """Return the encoder of a build's images or texts.
 
@@ -317,6 +325,7 @@ def item_encoder(
         model: The network.
         limits: Limits of the bytes and pixels of a photo.
         regions: Regions for a network that reads regions; None for one that reads photos.
+        exif: Whether the metadata in photos are read.
 
     Raises:
         InputError: If the regions are missing, or the network reads none.
@@ -325,13 +334,8 @@ def item_encoder(
         return TextEncoder(model)
     check_regions(model, regions)
     if regions is None or isinstance(regions, RegionReader):
-        return PhotoEncoder(model, ImageReader(limits), regions)
-    return PhotoEncoder(model, ImageReader(limits, detector=regions))
-
-
-def region_fingerprint(regions: RegionSource) -> str:
-    """Identify the regions of all photos: a detector's by its id, as the photos are known."""
-    return regions.fingerprint if isinstance(regions, RegionReader) else regions.id
+        return PhotoEncoder(model, ImageReader(limits, exif=exif), regions)
+    return PhotoEncoder(model, ImageReader(limits, detector=regions, exif=exif))
 
 
 def check_regions(model: AladinModel, regions: RegionSource | None) -> None:

@@ -131,6 +131,7 @@ def stored_form(
     item: SourceItem,
     size_px: tuple[int, int] | None,
     boxes: NDArray[np.float32] | None = None,
+    found: Mapping[str, Any] | None = None,
 ) -> StoredItem:
     """Return an item in its stored form; its row is assigned later.
 
@@ -139,6 +140,7 @@ def stored_form(
         size_px: Width and height of the upright photo, or None for a text.
         boxes: Array (regions, 4) of a photo's regions, in fractions of its size, or None if not
             known.
+        found: Metadata that the photo itself tells; the user's own take precedence.
     """
     photo = item if isinstance(item, ImageItem) else None
     path = None
@@ -156,7 +158,7 @@ def stored_form(
         image_id=None if isinstance(item, ImageItem) else item.image_id,
         width_px=width_px,
         height_px=height_px,
-        metadata=dict(item.metadata),
+        metadata={**(found or {}), **item.metadata},
         offset=photo.offset if photo else 0,
         length=photo.length if photo else None,
         boxes=None if boxes is None else pack_boxes(boxes),

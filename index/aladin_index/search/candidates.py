@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -212,14 +212,18 @@ def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: b
     return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)
 
 
-def unknown_fields(index: SearchBackend, search: ValidSearch) -> list[str]:
-    """Return the fields of a filter that have no comparable value in any item, in its order.
+def unknown_fields(
+    index: SearchBackend, search: ValidSearch, names: Sequence[str] = ()
+) -> list[str]:
+    """Return the fields that have no comparable value in any item, in their order.
 
     Args:
         index: Searched index.
-        search: Search whose filter no item passed.
+        search: Search whose filter no item passed, or whose hits are sorted.
+        names: Fields to look up; without any, those of the filter.
     """
-    names = [] if search.filter is None else [test.field for test in leaves(search.filter)]
+    if not names and search.filter is not None:
+        names = [test.field for test in leaves(search.filter)]
     unknown: list[str] = []
     with suppress(AladinError):  # the search is answered even if an engine rejects this
         for name in list(dict.fromkeys(names))[:_MAX_FIELDS]:

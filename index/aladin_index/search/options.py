@@ -14,9 +14,15 @@ from typing import Annotated, Any, NamedTuple, TypedDict, get_type_hints
 from annotated_types import Ge, GroupedMetadata, Gt, Le
 from pydantic import Field
 
+from aladin_index.items.filters import Kind, field_scalars
+from aladin_index.search.results import SearchHit
 from aladin_network.errors import InputError
 
 MAX_K = 1000
+
+# Values of different kinds are never compared: numbers come first.
+_KINDS: tuple[Kind, ...] = ("number", "text", "bool")
+SortKey = tuple[int, int | float | str]
 
 
 @dataclass(frozen=True)
@@ -97,12 +103,57 @@ class SearchOptions:
         ),
     ] = None
 
+    sort: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=256,
+            description="Metadata field that orders the hits of the page, smallest first; with a"
+            " minus before it, as in -taken_at, largest first. The hits are found by relevance, and"
+            " keep their `rank` and `score`; those without a value in the field come last. Numbers"
+            " come before texts; of a list counts the value that comes first. If no item has a"
+            " value there, the order is that of relevance, and `unknown_fields` names the field.",
+            examples=["-taken_at"],
+        ),
+    ] = None
+
+    @property
+    def sort_field(self) -> str | None:
+        """The field of `sort`, without its direction."""
+        return None if self.sort is None else self.sort.removeprefix("-")
+
+    def in_order(self, hits: list[SearchHit]) -> list[SearchHit]:
+        """Order hits by `sort`; hits with equal values keep their order.
+
+        Args:
+            hits: Hits, best first.
+        """
+        if self.sort is None or self.sort_field is None:
+            return hits
+        is_falling = self.sort.startswith("-")
+        first = max if is_falling else min
+        keyed: list[tuple[SortKey, SearchHit]] = []
+        without: list[SearchHit] = []
+        for hit in hits:
+            keys = [
+                (_KINDS.index(kind), value)
+                for kind, value in field_scalars(hit.metadata.get(self.sort_field))
+            ]
+            if keys:
+                keyed.append((first(keys), hit))
+            else:
+                without.append(hit)
+        keyed.sort(key=lambda pair: pair[0], reverse=is_falling)
+        return [hit for _, hit in keyed] + without
+
     def check(self) -> None:
         """Check the bounds, except those that apply to HTTP requests only.
 
         Raises:
             InputError: If an option is out of its bounds.
         """
+        if self.sort is not None and not self.sort_field:
+            raise InputError(f"sort: expected the name of a field, got {self.sort!r}")
         for bound in _BOUNDS:
             value = getattr(self, bound.name)
             if value is not None and not bound.least <= value <= bound.most:
@@ -121,6 +172,7 @@ class SearchOptionFields(TypedDict, total=False):
     filter: dict[str, Any]
     timeout_ms: float
     min_probability: float
+    sort: str
 
 
 OPTION_NAMES = tuple(each.name for each in fields(SearchOptions))

@@ -1,4 +1,4 @@
-"""The second stage of a search: orders candidates and scores the pool, if time allows."""
+"""The second stage of a search: orders candidates and scores the pool, if time allows; `sort`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin_index.search.candidates import AlignScorer, Found, Ranking, ValidSearch
+from aladin_index.items.filters import field_scalars
+from aladin_index.search.backend import SearchBackend
+from aladin_index.search.candidates import AlignScorer, Found, Ranking, ValidSearch, unknown_fields
+from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import EngineUnavailableError
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Direction
@@ -274,3 +277,20 @@ def _score_pool(
         return pool.align(ranking, score)
     except OutOfTimeError:
         return None
+
+
+def sort_hits(index: SearchBackend, search: ValidSearch, answer: SearchAnswer) -> SearchAnswer:
+    """Order the hits by the field of `sort`, or name it if no item has a value there.
+
+    Args:
+        index: Searched index.
+        search: Search with a field to sort by.
+        answer: Its answer, best hits first.
+    """
+    options, unknown = search.options, answer.unknown_fields
+    field = options.sort_field or ""
+    if not any(any(field_scalars(hit.metadata.get(field))) for hit in answer.hits):
+        unknown = [*unknown_fields(index, search, [field]), *unknown]
+    return answer.model_copy(
+        update={"hits": options.in_order(answer.hits), "unknown_fields": unknown}
+    )

@@ -87,7 +87,7 @@ class TookMs(_Part):
 
 
 class SearchAnswer(_Part):
-    """A page of hits, best first."""
+    """A page of hits, best first unless `sort` orders them."""
 
     hits: list[SearchHit]
     reranked: bool = Field(description="Whether the second stage decided the order.")
@@ -129,6 +129,7 @@ class SearchAnswer(_Part):
     unknown_fields: list[str] = Field(
         default_factory=list[str],
         description="If nothing passes the filter, its fields in which no item has a text, a"
-        " number or a bool. Empty otherwise.",
+        " number or a bool; also the field of `sort` if no item has a value there. Empty"
+        " otherwise.",
     )
     took_ms: TookMs

@@ -15,7 +15,7 @@ from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend,
 from aladin_index.search.candidates import Found, Ranking, ValidSearch, retrieve, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank
+from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
 from aladin_index.search.results import Evidence, SearchAnswer
 from aladin_network.calibration.calibration import Calibration, Unreliable
 from aladin_network.calibration.features import CandidateScores
@@ -68,8 +68,7 @@ class TwoStageSearcher:
 
     If the index is calibrated, hits have probabilities. They are computed from both stages'
     scores, compared with those of the first stage's best items (`Calibration.pool`; with a filter,
-    the best that pass it), and so do not depend on the order, the page or the number of
-    candidates.
+    the best that pass it), and do not depend on the order or the page.
     """
 
     def __init__(self, index: SearchBackend) -> None:
@@ -102,8 +101,7 @@ class TwoStageSearcher:
                 `min_probability` is given although hits have no probability, or a text query is to
                 be explained without its text.
             ShapeError: If the query is not one item of the index's dimensions.
-            EngineUnavailableError: If the first stage does not answer; if only the second stage
-                does not, hits keep the first stage's order.
+            EngineUnavailableError: If the first stage does not answer.
         """
         began_s = time.monotonic()
         search = self._validate(query, target, options, received_s or began_s)
@@ -163,7 +161,7 @@ class TwoStageSearcher:
         if search.options.explain and ranking.align is not None:
             evidence = self._explain(search, items, degraded)
         explain_s = time.monotonic() - looked_up_s
-        return SearchAnswer.model_validate(
+        answer = SearchAnswer.model_validate(
             {
                 "hits": _hits(search, ranking, verdict, items, evidence),
                 "reranked": ranked.reranked,
@@ -185,6 +183,7 @@ class TwoStageSearcher:
                 },
             }
         )
+        return answer if search.options.sort is None else sort_hits(self.index, search, answer)
 
     def _explain(
         self, search: ValidSearch, items: list[StoredItem], degraded: list[str]

@@ -103,6 +103,15 @@ MinProbabilityOption = Annotated[
         "last line reports it.",
     ),
 ]
+SortOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sort",
+        metavar="FIELD",
+        help="Order the hits by a metadata field, such as taken_at, smallest first; -taken_at: "
+        "largest first. Hits without the field come last.",
+    ),
+]
 FilterOption = Annotated[
     str,
     typer.Option(
@@ -151,6 +160,7 @@ def search(
     fusion: FusionOption = None,
     min_probability: MinProbabilityOption = None,
     filter_json: FilterOption = "{}",
+    sort: SortOption = None,
     explain: ExplainOption = False,
     out: DrawingOption = None,
     timeout_ms: TimeoutOption = None,
@@ -165,9 +175,8 @@ def search(
 
     Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
     with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
-    and the cosine there. Where the index's calibration may judge the query, also each hit's
-    probability, and whether there is any match at all. With --out the evidence is drawn into a
-    file too, which carries the numbers with all of their digits.
+    and the cosine there. If the index's calibration may judge the query, also each hit's
+    probability, and whether there is any match. With --out the evidence is also drawn into a file.
     """
     if url is not None:
         index, text = None, _only_word(index, text)
@@ -176,8 +185,7 @@ def search(
     is_photo = image is not None or regions is not None
     _check_one_query(text is not None, is_photo, item_id is not None)
     found: Target = target or ("texts" if is_photo else "images")
-    if k is None:
-        k = 10 if out is None else 1
+    k = k or (10 if out is None else 1)
     if out is not None:
         check_drawing(out, k, explain=explain)
     wanted_metadata = _filter(filter_json)
@@ -194,6 +202,7 @@ def search(
         filter=wanted_metadata,
         timeout_ms=timeout_ms,
         min_probability=min_probability,
+        sort=sort,
     )
     if url is not None:
         _check_left_to_service(device, first_stage, detector)

@@ -239,7 +239,8 @@ def _decoded(
         with suppress(ImageError):
             if photo is not None:
                 data = photo if isinstance(photo, bytes) else photo.read(DEFAULT_LIMITS.max_bytes)
-                shown = stack.enter_context(
+                decoded = stack.enter_context(
                     decoded_image(data, memory, "photo", DEFAULT_LIMITS, at_least_px=max(PHOTO_PX))
                 )
+                shown = decoded.picture
         yield shown

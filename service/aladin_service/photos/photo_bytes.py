@@ -8,18 +8,24 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import ExifTags, Image
+from PIL import Image
 
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import photo_of
 from aladin_network.errors import AladinError, ImageError, OverloadedError
-from aladin_network.photos.decoding import FORMATS, ImageLimits, decoded_image
+from aladin_network.photos.decoding import (
+    MOST_PIXELS,
+    MOST_SIDE_PX,
+    ImageLimits,
+    decoded_image,
+    opened_image,
+)
 from aladin_network.photos.files import PhotoFile, PhotosRoot
 from aladin_network.photos.memory import (
-    BoundedReader,
     DecodingMemory,
     MemoryLimitError,
     WithdrawnError,
@@ -42,7 +48,7 @@ _PNG_EFFORT = 1
 _CUT = {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png", "WEBP": "webp"}
 # How a photo is re-encoded, by its original format; formats without an entry, which not all
 # browsers can show, become PNG.
-_LOSSY = {"JPEG": "JPEG", "MPO": "JPEG", "WEBP": "WEBP"}
+_LOSSY = {"JPEG": "JPEG", "MPO": "JPEG", "HEIF": "JPEG", "AVIF": "JPEG", "WEBP": "WEBP"}
 
 # Errors whose text says nothing about the photo itself, or more than that it is missing.
 _PASSED_ON = (MemoryLimitError, OverloadedError, WithdrawnError)
@@ -108,13 +114,14 @@ def cut_photo(photo: PhotoFile, item_id: str, limits: ImageLimits) -> PhotoBytes
     try:
         data = photo.read(limits.max_bytes)
         # Checks only the header: a file that has been replaced by something else must not be
-        # delivered.
-        with Image.open(BoundedReader(data), formats=FORMATS) as picture:
-            format = picture.format or ""
-            is_upright = _is_upright(picture)
+        # delivered. Nothing is decoded, so the pixels are not limited.
+        header_limits = replace(limits, max_pixels=MOST_PIXELS, max_side_px=MOST_SIDE_PX)
+        with opened_image(data, item_id, header_limits) as opened:
+            format = opened.picture.format or ""
+            is_upright = opened.is_upright
     except Exception as error:  # decoders raise whatever a damaged file makes them raise
         raise PhotoGoneError(item_id) from error
-    cut = without_metadata(data, format) if is_upright else None
+    cut = without_metadata(opened.data, format) if is_upright else None
     return None if cut is None else PhotoBytes(cut, f"image/{_CUT[format]}")
 
 
@@ -137,13 +144,14 @@ def rewritten_photo(
     """
     try:
         data = photo.read(limits.max_bytes)
-        with Image.open(BoundedReader(data), formats=FORMATS) as picture:
+        with opened_image(data, item_id, limits) as opened:
+            picture = opened.picture
             format, profile = picture.format or "", picture.info.get("icc_profile")
             room_bytes = _WRITTEN_BYTES * picture.width * picture.height
         with decoded_image(data, memory, item_id, limits, room_bytes=room_bytes) as upright:
             check_wanted()
             written = _LOSSY.get(format, "PNG")
-            return _encode(upright, written, _FULL_QUALITY, _rgb_profile(profile))
+            return _encode(upright.picture, written, _FULL_QUALITY, _rgb_profile(profile))
     except _PASSED_ON:
         raise
     except Exception as error:  # decoders raise whatever a damaged file makes them raise
@@ -176,23 +184,13 @@ def resized_photo(
         data = photo.read(limits.max_bytes)
         with decoded_image(
             data, memory, item_id, limits, at_least_px=least_px, room_bytes=room_bytes
-        ) as picture:
-            picture.thumbnail((size_px, size_px))
-            return _encode(picture, "JPEG", _SMALL_JPEG_QUALITY)
+        ) as decoded:
+            decoded.picture.thumbnail((size_px, size_px))
+            return _encode(decoded.picture, "JPEG", _SMALL_JPEG_QUALITY)
     except _PASSED_ON:
         raise
     except ImageError as error:
         raise PhotoGoneError(item_id) from error
-
-
-def _is_upright(picture: Image.Image) -> bool:
-    try:
-        # Not the method of the PNG class, which decodes all pixels to find the data that follow
-        # them.
-        noted = Image.Image.getexif(picture).get(ExifTags.Base.Orientation, 1)
-    except Exception:  # a broken note is common in old photos, and does not spoil them
-        return True
-    return noted not in range(2, 9)
 
 
 def _rgb_profile(profile: object) -> bytes | None:

@@ -156,9 +156,9 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
         filtered: Whether the search had a filter. Where nothing passes it, that is all that is
             said.
     """
-    if answer.unknown_fields:
-        names = " or ".join(repr(name) for name in answer.unknown_fields)
-        yield f"no item has a field {names} to filter by"
+    names = " or ".join(repr(name) for name in answer.unknown_fields)
+    if names and not answer.hits:
+        yield f"no item has a field {names} to {'filter' if filtered else 'sort'} by"
         return
     if filtered and not answer.hits and answer.match_probability is None:
         yield "nothing passes the filter"
@@ -176,6 +176,8 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
     elif "min_probability" in answer.degraded:
         reason = unreliable_reason(answer.unreliable_because)
         yield f"--min-probability was not applied: {reason}"
+    if names:
+        yield f"no item has a field {names} to sort by: the hits are in the order of relevance"
 
 
 def _hit_line(hit: SearchHit, *, judged: bool) -> str:

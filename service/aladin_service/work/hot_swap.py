@@ -315,6 +315,7 @@ class LiveIndex:
                 memory=limits.memory,
                 regions=limits.regions,
                 detector=self._detector,
+                exif=limits.exif,
             )
             self._changer = ItemChanger(writer, images, limits.metadata, limits.max_text_chars)
         self._checkpoint = index.checkpoint

@@ -300,7 +300,7 @@ def test_only_so_many_photos_are_in_memory_at_a_time(
             return Encoding(embedding, embedding[:, None, :], mask)
 
     form = ShardFormat(embedding_dim=2, codec=TokenCodec("int8", 2))
-    monkeypatch.setattr("aladin_index.build.shards.item_encoder", lambda *_: Fake())
+    monkeypatch.setattr("aladin_index.build.shards.item_encoder", lambda *_, **_options: Fake())
     monkeypatch.setattr("aladin_index.build.shards.ShardFormat.of", lambda *_: form)
     items = (TextItem(id=str(row), text="words") for row in range(20_000))
     settings = BuildSettings(batch_size=50, ann="exact")

@@ -188,9 +188,11 @@ def test_a_picture_goes_as_a_file(ask: Ask, tmp_path: Any) -> None:
     script = Script(*(httpx.Response(200, json=ANSWER) for _ in range(3)))
     with file.open("rb") as opened:
         for image in (file, opened, b"\xff\xd8 pixels"):
-            ask(script, "search_texts", image=image, explain=True, timeout_ms=12.5, filter={"b": 2})
+            options = {"timeout_ms": 12.5, "filter": {"b": 2}, "sort": "-taken_at"}
+            ask(script, "search_texts", image=image, explain=True, **options)
             assert form_of(script) == {
                 "image": b"\xff\xd8 pixels",
+                "sort": b"-taken_at",
                 "explain": b"true",
                 "timeout_ms": b"12.5",
                 "filter": b'{"b": 2}',

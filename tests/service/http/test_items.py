@@ -219,6 +219,7 @@ async def test_the_surface_is_documented(service: Service) -> None:
             "filter",
             "min_probability",
             "timeout_ms",
+            "sort",
             "image_url",
             "regions",
         }

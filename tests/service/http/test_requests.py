@@ -83,6 +83,7 @@ DEFAULTS = {
     "filter": {},
     "timeout_ms": None,
     "min_probability": None,
+    "sort": None,
 }
 
 
@@ -101,6 +102,7 @@ OPTIONS = {
     "filter": {"year": 2024},
     "timeout_ms": 150.0,
     "min_probability": 0.25,
+    "sort": "-taken_at",
 }
 
 
@@ -122,6 +124,7 @@ def test_multipart_takes_the_same_options_as_form_fields(app: FastAPI) -> None:
         "filter": '{"year": 2024}',
         "timeout_ms": "150",
         "min_probability": "0.25",
+        "sort": "-taken_at",
     }
     answer = post(app, data=form, files={"image": ("x.bin", b"bytes")}).json()
     assert answer["options"] == OPTIONS
@@ -159,6 +162,8 @@ def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
         ({"text": "a", "candidates": 0}, "candidates: "),
         ({"text": "a", "timeout_ms": 0}, "timeout_ms: Input should be greater than 0"),
         ({"text": "a", "fusion": 1.5}, "fusion: Input should be less than or equal to 1"),
+        ({"text": "a", "sort": ""}, "sort: String should have at least 1 character"),
+        ({"text": "a", "sort": 7}, "sort: Input should be a valid string"),
         ({"text": "a", "rerank": "yes"}, "rerank: Input should be a valid boolean"),
         ({"text": "a", "filter": "year"}, "filter: "),
         ({"image": "not base64!"}, "image: not base64"),

@@ -184,4 +184,4 @@ def test_what_is_no_photo_any_more_is_not_handed_out(tmp_path: Path, content: by
 
 def test_a_photo_over_the_limits_is_not_decoded(turned: Path) -> None:
     with pytest.raises(PhotoGoneError):
-        resized_photo(PhotoFile(turned), "a", 20, ImageLimits(max_pixels=100), MEMORY)
+        resized_photo(PhotoFile(turned), "a", 20, ImageLimits(max_pixels=10), MEMORY)

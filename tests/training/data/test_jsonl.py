@@ -155,5 +155,7 @@ def test_no_such_file(tmp_path: Path) -> None:
 def test_a_file_of_an_unknown_kind(tmp_path: Path) -> None:
     file = tmp_path / "data.xlsx"
     file.touch()
-    with pytest.raises(DataError, match=r"expected a folder, \.jsonl, .* or webdataset \.tar"):
+    with pytest.raises(
+        DataError, match=r"expected a folder, a photo, \.jsonl, .* or webdataset \.tar"
+    ):
         read_records(file)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.formats import KNOWN_FORMATS, read_entries
 from aladin_training.data.records import (
     OnSkip,
@@ -28,6 +29,7 @@ def iter_records(
     require_captions: bool = True,
     images: Path | None = None,
     on_skip: OnSkip = log_skipped,
+    rules: FolderRules | None = None,
 ) -> Iterator[Record]:
     """Read a data set photo by photo, however large it is; only a Karpathy JSON is read at once.
 
@@ -39,6 +41,7 @@ def iter_records(
         require_captions: Refuse a photo without captions; searching photos needs none.
         images: Folder of a Karpathy JSON's photos, if it is not beside the file.
         on_skip: Called with each file of the split that looks like a photo and cannot be read.
+        rules: What is left out of a folder of photos, see `read_folder`; None for a data set.
 
     Raises:
         DataError: If the source cannot be used; while reading, if a line cannot be used, or at the
@@ -46,7 +49,7 @@ def iter_records(
     """
     skipped = SkippedOfSplit(split, on_skip)
     entries = select(
-        read_entries(source, images, skipped),
+        read_entries(source, images, skipped, rules),
         source,
         split,
         require_captions=require_captions,

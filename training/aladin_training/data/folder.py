@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile, name_fault
+from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
 from aladin_training.data.fields import Place, download_failed
+from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.records import (
-    UNREADABLE_SUFFIXES,
     LocatedRecord,
     OnSkip,
     log_skipped,
@@ -18,7 +20,6 @@ from aladin_training.data.records import (
 )
 from aladin_training.data.samples import (
     DETAILS,
-    PHOTO_SUFFIXES,
     TEXT,
     parse_captions,
     parse_details,
@@ -28,9 +29,36 @@ from aladin_training.data.samples import (
 from aladin_training.data.webdataset import is_tar, read_tar
 
 PassedOver = Callable[[Path, str], None]
+Parsed = TypeVar("Parsed")
 
 
-def read_folder(folder: Path, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
+def read_photo(file: Path, folder: Path, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
+    """Read one photo, with the files beside it.
+
+    Args:
+        file: The photo.
+        folder: Folder that the photo's uri is relative to.
+        on_skip: Called with the photo if its name cannot be an id.
+
+    Raises:
+        DataError: If a file beside the photo cannot be used.
+    """
+    path, folder = file.absolute(), folder.absolute()
+    names = frozenset(
+        each.name for each in (path.with_suffix(TEXT), path.with_suffix(DETAILS)) if each.is_file()
+    )
+    for entry in _photo(path, names, folder, None):
+        fault = name_fault(entry.record.id) or _path_fault(path)
+        if fault is None:
+            yield entry
+        else:
+            uri = PurePosixPath(path.relative_to(folder).as_posix())
+            on_skip(skipped_photo(uri, fault, None))
+
+
+def read_folder(
+    folder: Path, on_skip: OnSkip = log_skipped, rules: FolderRules | None = None
+) -> Iterator[LocatedRecord]:
     """Read all photos below a folder, or all tars, sorted by path; hidden files are skipped.
 
     ``dog.txt`` beside ``dog.jpg`` holds its captions, one on each line, and ``dog.json`` holds
@@ -40,10 +68,15 @@ def read_folder(folder: Path, on_skip: OnSkip = log_skipped) -> Iterator[Located
     Args:
         folder: Folder of the photos or tars.
         on_skip: Called with each file that looks like a photo and cannot be read, each broken
-            link, and each link to a folder, which is not followed.
+            link, each folder that cannot be read, and each link to a folder, which is not
+            followed.
+        rules: Decide what else is left out, for a folder as people have it: a tar among photos and
+            a file beside a photo that cannot be used are then skipped, too. None for a data set,
+            where they are errors.
 
     Raises:
-        DataError: If a tar or a file beside a photo cannot be used, or there are tars and photos.
+        DataError: If the folder cannot be read; without rules, if a tar or a file beside a photo
+            cannot be used, or there are tars and photos.
     """
     folder = folder.absolute()
     first_photo: Path | None = None
@@ -53,14 +86,21 @@ def read_folder(folder: Path, on_skip: OnSkip = log_skipped) -> Iterator[Located
         uri = PurePosixPath(path.relative_to(folder).as_posix())
         on_skip(skipped_photo(uri, reason, split_of_folder(uri)))
 
-    for path, names in walk_files(folder, skip):
+    for path, names in walk_files(folder, skip, rules):
         if is_tar(path):
+            if rules is not None and first_tar is None and first_photo is None:
+                first_photo = _any_photo(folder, rules)
+            if rules is not None and first_photo is not None:
+                skip(path, "a tar among photos; name it as a source of its own")
+                continue
             first_tar = first_tar or path
         elif path.suffix.lower() in PHOTO_SUFFIXES:
             first_photo = first_photo or path
         else:
             if (unreadable := UNREADABLE_SUFFIXES.get(path.suffix.lower())) is not None:
                 skip(path, unreadable)
+            elif rules is not None:
+                rules.count_other(PurePosixPath(path.relative_to(folder).as_posix()))
             continue
         if first_photo and first_tar:
             found = f"{first_photo.relative_to(folder)} and {first_tar.relative_to(folder)}"
@@ -69,7 +109,7 @@ def read_folder(folder: Path, on_skip: OnSkip = log_skipped) -> Iterator[Located
         if first_tar:
             yield from read_tar(path, folder, on_skip)
         else:
-            for entry in _photo(path, names, folder):
+            for entry in _photo(path, names, folder, None if rules is None else skip):
                 fault = name_fault(entry.record.id) or _path_fault(path)
                 if fault is None:
                     yield entry
@@ -78,7 +118,7 @@ def read_folder(folder: Path, on_skip: OnSkip = log_skipped) -> Iterator[Located
 
 
 def walk_files(
-    folder: Path, passed_over: PassedOver | None = None
+    folder: Path, passed_over: PassedOver | None = None, rules: FolderRules | None = None
 ) -> Iterator[tuple[Path, frozenset[str]]]:
     """Walk the files below a folder, each with the names of all files beside it.
 
@@ -86,24 +126,48 @@ def walk_files(
 
     Args:
         folder: Folder to walk.
-        passed_over: Called with the reason for each link that is broken or leads to a folder, and
-            each entry with the suffix of a photo or a tar that is not a regular file.
+        passed_over: Called with the reason for each link that is broken or leads to a folder,
+            each entry with the suffix of a photo or a tar that is not a regular file, and each
+            folder below that cannot be read.
+        rules: Decide what is left out besides hidden files, or None for those alone.
+
+    Raises:
+        DataError: If the folder cannot be read, or, without `passed_over`, one below it.
     """
+    return _walk(folder, PurePosixPath(), passed_over, rules)
+
+
+def _walk(
+    folder: Path, uri: PurePosixPath, passed_over: PassedOver | None, rules: FolderRules | None
+) -> Iterator[tuple[Path, frozenset[str]]]:
     try:
         with os.scandir(folder) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
     except OSError as error:
-        raise DataError(folder, None, error.strerror or "cannot be read") from error
-    shown = [entry for entry in entries if not entry.name.startswith(".")]
+        reason = error.strerror or "cannot be read"
+        if passed_over is None or not uri.parts:
+            raise DataError(folder, None, reason) from error
+        passed_over(folder, f"a folder that cannot be read ({reason})")
+        return
+    if rules is None:
+        shown = [entry for entry in entries if not entry.name.startswith(".")]
+    else:
+        shown = [entry for entry in entries if not rules.leaves_out(uri / entry.name)]
     names = frozenset(entry.name for entry in shown if _is_file(entry))
     for entry in shown:
         path = folder / entry.name
         if entry.name in names:
             yield path, names
         elif entry.is_dir(follow_symlinks=False):  # links could form a cycle
-            yield from walk_files(path, passed_over)
+            yield from _walk(path, uri / entry.name, passed_over, rules)
         elif passed_over is not None and (reason := _no_file(entry)) is not None:
             passed_over(path, reason)
+
+
+def _any_photo(folder: Path, rules: FolderRules) -> Path | None:
+    """Return the first photo below a folder, or None if there is none."""
+    files = walk_files(folder, lambda path, reason: None, FolderRules(rules.exclude))  # noqa: ARG005
+    return next((path for path, _ in files if path.suffix.lower() in PHOTO_SUFFIXES), None)
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
@@ -137,15 +201,37 @@ def _path_fault(path: Path) -> str | None:
     return None
 
 
-def _photo(path: Path, names: frozenset[str], folder: Path) -> Iterator[LocatedRecord]:
-    text, details = path.with_suffix(TEXT), path.with_suffix(DETAILS)
+def _photo(
+    path: Path, names: frozenset[str], folder: Path, skip: PassedOver | None
+) -> Iterator[LocatedRecord]:
+    """Read a photo with the files beside it; those that cannot be used are skipped by `skip`."""
+    uri = PurePosixPath(path.relative_to(folder).as_posix())
     place = Place(path)
-    known = parse_details(_content(details), Place(details)) if details.name in names else {}
+
+    def reject(file: Path, error: DataError) -> None:
+        if skip is None:
+            raise error
+        skip(file, f"not used for its photo: {error.reason}")
+
+    def parsed(suffix: str, parse: Callable[[bytes, Place], Parsed]) -> Parsed | None:
+        file = path.with_suffix(suffix)
+        if file.name in names:
+            try:
+                return parse(_content(file), Place(file))
+            except DataError as error:
+                reject(file, error)
+        return None
+
+    known = parsed(DETAILS, parse_details) or {}
     if download_failed(known):
         return
-    captions = parse_captions(_content(text), Place(text)) if text.name in names else None
-    uri = PurePosixPath(path.relative_to(folder).as_posix())
-    yield LocatedRecord(place, sample_record(uri, PhotoFile(path), captions, known, place))
+    captions = parsed(TEXT, parse_captions)
+    try:
+        record = sample_record(uri, PhotoFile(path), captions, known, place)
+    except DataError as error:
+        reject(path.with_suffix(DETAILS), error)
+        record = sample_record(uri, PhotoFile(path), captions, {}, place)
+    yield LocatedRecord(place, record)
 
 
 def _content(file: Path) -> bytes:

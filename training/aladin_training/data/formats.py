@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from aladin_network.errors import DataError
-from aladin_training.data.folder import read_folder
+from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
+from aladin_training.data.folder import read_folder, read_photo
+from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.json_files import read_jsonl, read_karpathy
 from aladin_training.data.precomp import is_precomp, read_precomp
 from aladin_training.data.records import LocatedRecord, OnSkip, log_skipped
@@ -24,7 +26,7 @@ TABLES: Mapping[str, Callable[[Path], Table]] = {
     ".parquet": open_parquet,
 }
 KNOWN_FORMATS = (
-    "a folder, .jsonl, Karpathy .json, .csv, .tsv, .parquet, a precomp folder of SCAN "
+    "a folder, a photo, .jsonl, Karpathy .json, .csv, .tsv, .parquet, a precomp folder of SCAN "
     "or webdataset .tar"
 )
 
@@ -81,7 +83,10 @@ def _alternatives(inside: str) -> list[str]:
 
 
 def read_entries(
-    source: Path, images: Path | None = None, on_skip: OnSkip = log_skipped
+    source: Path,
+    images: Path | None = None,
+    on_skip: OnSkip = log_skipped,
+    rules: FolderRules | None = None,
 ) -> Iterator[LocatedRecord]:
     """Read the photos of any source.
 
@@ -90,16 +95,20 @@ def read_entries(
         images: Folder of a Karpathy JSON's photos, or None if they are beside the file.
         on_skip: Called with each file of a folder, and each member of a tar, that looks like a
             photo and cannot be read.
+        rules: What is left out of a folder of photos, see `read_folder`; None for a data set.
 
     Raises:
         DataError: If there is no such source, or its format is unknown; while reading, if a photo
             cannot be used.
     """
     if source.is_dir():
-        return read_precomp(source) if is_precomp(source) else read_folder(source, on_skip)
+        return read_precomp(source) if is_precomp(source) else read_folder(source, on_skip, rules)
     files = expand(source)
     for file in files:
-        if file.suffix.lower() not in (".jsonl", ".json", *TABLES) and not is_tar(file):
+        suffix = file.suffix.lower()
+        if suffix in UNREADABLE_SUFFIXES:
+            raise DataError(file, None, UNREADABLE_SUFFIXES[suffix])
+        if suffix not in (".jsonl", ".json", *TABLES, *PHOTO_SUFFIXES) and not is_tar(file):
             raise DataError(file, None, f"expected {KNOWN_FORMATS}")
     root = common_folder(source)
     return (entry for file in files for entry in _read_file(file, root, images, on_skip))
@@ -111,6 +120,8 @@ def _read_file(
     if is_tar(file):
         return read_tar(file, root, on_skip)
     suffix = file.suffix.lower()
+    if suffix in PHOTO_SUFFIXES:
+        return read_photo(file, root, on_skip)
     if suffix == ".jsonl":
         return read_jsonl(file)
     if suffix == ".json":

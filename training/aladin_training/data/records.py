@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
-
-from PIL import features
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile, printable
 from aladin_training.data.fields import Place
 
 logger = logging.getLogger(__name__)
-
-_RAW = "camera RAW cannot be read; export the photo as JPEG"
-_HEIC = "HEIC cannot be read; convert the photo to JPEG"
-_RAW_SUFFIXES = (
-    ".3fr .arw .cr2 .cr3 .crw .dcr .dng .erf .fff .iiq .kdc .mef .mos .mrw .nef .nrw .orf .pef "
-    ".raf .rw2 .rwl .sr2 .srf .srw .x3f"
-)
-
-HAS_AVIF = bool(features.check("avif"))
-
-# Reasons why photos of some formats are not decoded, by suffix.
-UNREADABLE_SUFFIXES: Mapping[str, str] = {
-    **dict.fromkeys(_RAW_SUFFIXES.split(), _RAW),
-    **dict.fromkeys((".heic", ".heif", ".heics", ".heifs", ".hif"), _HEIC),
-    **dict.fromkeys((".jp2", ".j2k", ".jpf", ".jpx"), "JPEG 2000 cannot be read"),
-    **dict.fromkeys((".jxr", ".wdp"), "JPEG XR cannot be read"),
-    ".jxl": "JPEG XL cannot be read",
-    **({} if HAS_AVIF else {".avif": "AVIF cannot be read by the installed Pillow"}),
-}
 
 
 class SkippedPhoto(NamedTuple):

@@ -12,11 +12,8 @@ from typing import Any, cast
 
 from aladin_network.photos.files import PhotoFile
 from aladin_training.data.fields import Place, parse_json, parse_row
-from aladin_training.data.records import HAS_AVIF, Record
+from aladin_training.data.records import Record
 
-PHOTO_SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm"}
-) | frozenset({".avif"} if HAS_AVIF else ())
 TEXT, DETAILS = ".txt", ".json"
 _SPLITS = frozenset({"train", "val", "test"})
 

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile, name_fault
+from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
 from aladin_training.data.fields import Place, download_failed
 from aladin_training.data.records import (
-    UNREADABLE_SUFFIXES,
     LocatedRecord,
     OnSkip,
     log_skipped,
@@ -29,7 +29,6 @@ from aladin_training.data.records import (
 )
 from aladin_training.data.samples import (
     DETAILS,
-    PHOTO_SUFFIXES,
     TEXT,
     is_hidden,
     parse_captions,

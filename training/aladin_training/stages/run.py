@@ -18,13 +18,13 @@ from aladin_network.checkpoint import Provenance, read_model_id, read_tensors, s
 from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, write_json
+from aladin_network.photos.formats import PHOTO_SUFFIXES
 from aladin_network.scoring.fusion import fit_fusion
 from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.types import NullProgress, Progress
 from aladin_training.adapters.parts import end_fine_tuning, merge_fine_tuned
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import StageConfig
-from aladin_training.data.samples import PHOTO_SUFFIXES
 from aladin_training.evaluation import evaluate_scores, score_encodings
 from aladin_training.loop import StageTrainer
 from aladin_training.parallel.distributed import (

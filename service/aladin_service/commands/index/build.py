@@ -18,8 +18,11 @@ from aladin_service.commands.index.build_options import (
     AnnOption,
     BatchSizeOption,
     BuildDeviceOption,
+    ExcludeOption,
+    ExifOption,
     FieldsOption,
     ImagesOption,
+    MaxPixelsOption,
     MemoryOption,
     ModelOption,
     OutOption,
@@ -31,6 +34,7 @@ from aladin_service.commands.index.build_options import (
     TextsOption,
     TokensOption,
     fields_of,
+    image_limits,
 )
 from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import (
@@ -66,6 +70,9 @@ def build(
     texts: TextsOption = None,
     split: PartOfDataOption = None,
     photos_root: PhotosRootOption = None,
+    exclude: ExcludeOption = None,
+    max_pixels: MaxPixelsOption = None,
+    exif: ExifOption = True,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     detector: DetectorOption = None,
@@ -91,7 +98,8 @@ def build(
     index, live once it is complete, with a copy of the model; its contents are printed on stdout.
     It holds these items alone: additions to an earlier generation stay with that one. Skipped and
     named on stderr: photos that cannot be used, files that look like photos in an unknown format,
-    broken links, and links to folders, which are not followed.
+    broken links, and links to folders, which are not followed. Counted there in one line: files of
+    a folder that are no photos, and what is left out of it as hidden or by --exclude.
 
     Whoever may search the index can see its photos. A source from elsewhere may name any picture
     on this machine, by an absolute path, ".." or a link: --photos-root skips what is outside a
@@ -113,7 +121,9 @@ def build(
     from aladin_index.settings import BuildSettings
 
     check_ray_options(ray, ray_workers, ray_cpus)
-    sources = _Sources(images, texts, split, photos_root, regions, region_labels, detector)
+    sources = _Sources(
+        images, texts, split, photos_root, tuple(exclude or ()), regions, region_labels, detector
+    )
     settings = BuildSettings(
         ann=ann,
         memory_budget_bytes=memory_budget,
@@ -124,7 +134,9 @@ def build(
         part=_part(part),
         batch_size=batch_size,
         readers=readers or (os.cpu_count() if ray is None else ray_cpus) or 1,
+        limits=image_limits(max_pixels),
         metadata=metadata_limits(max_metadata),
+        exif=exif,
         resume=resume,
     )
     with explain_resume(out):
@@ -138,6 +150,7 @@ class _Sources(NamedTuple):
     texts: Path | None
     split: str | None
     photos_root: Path | None
+    exclude: tuple[str, ...]
     regions: Path | None
     region_labels: Path | None
     detector: str | None
@@ -165,6 +178,7 @@ def _build(
     from aladin_index.cluster.ray_encoding import connected, ray_encoding
     from aladin_index.format.layout import CURRENT, live_generation
     from aladin_service.item_sources import image_items, photo_places, text_items
+    from aladin_training.data.folder_rules import FolderRules
     from aladin_training.data.records import ignore_skipped, log_skipped
 
     images, texts, split = sources.images, sources.texts, sources.split
@@ -176,7 +190,8 @@ def _build(
         )
         store = opened_regions(sources.regions, sources.region_labels)
         places = None if images is None else photo_places(images, sources.photos_root)
-        photos = None if images is None else image_items(images, split, store, places)
+        rules = FolderRules(sources.exclude)
+        photos = None if images is None else image_items(images, split, store, places, rules)
         found = _find_regions(model, sources, store, own_device, settings.device)
         # Reported only once if the captions belong to the photos.
         on_skip = ignore_skipped if texts == images else log_skipped
@@ -196,7 +211,7 @@ def _build(
         report = build_index(model, out, photos, lines, settings, progress, found.here, encoding)
     print_generation(out, report.generation, report.counts, report.left_out)
     if places is not None:
-        warn_of_places(places)
+        warn_of_places(places, rules)
     _warn_of_changes(out, before, report.generation)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aladin_network.types import DeviceName, TokenDtype
 from aladin_service.commands.options import parse_bytes
+
+if TYPE_CHECKING:
+    from aladin_network.photos.decoding import ImageLimits
 
 ModelOption = Annotated[
     Path, typer.Option("--model", metavar="CHECKPOINT", help="Network that encodes the items.")
@@ -21,7 +25,8 @@ ImagesOption = Annotated[
     typer.Option(
         "--images",
         metavar="SRC",
-        help="JSONL, Karpathy JSON, CSV, TSV, parquet, webdataset tars or folder of photos.",
+        help="Folder of photos, a photo or a pattern of photos, JSONL, Karpathy JSON, CSV, TSV, "
+        "parquet or webdataset tars.",
     ),
 ]
 TextsOption = Annotated[
@@ -102,6 +107,46 @@ ResumeOption = Annotated[
     bool,
     typer.Option("--resume", help="Continue the interrupted build of the same items in --out."),
 ]
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude",
+        metavar="GLOB",
+        help="Leave files and folders out of a folder of photos whose names match, such as '*.gif' "
+        "or Screenshots, or, with a slash, whose paths in it match; repeatable. Hidden files and "
+        "the folders of other programs (@eaDir, #recycle, $RECYCLE.BIN ...) are left out anyway.",
+    ),
+]
+MaxPixelsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-pixels",
+        min=1,
+        metavar="N",
+        help="Largest number of pixels of a decoded photo; a larger JPEG is decoded at a reduced "
+        "size, another photo is left out. Decoding takes up to 17 bytes per pixel. "
+        "[default: 64000000]",
+    ),
+]
+ExifOption = Annotated[
+    bool,
+    typer.Option(
+        "--exif/--no-exif",
+        help="Read when, with which camera and where a photo was taken into its metadata: "
+        "taken_at, camera, lat, lon. Whoever may search can see them.",
+    ),
+]
+
+
+def image_limits(max_pixels: int | None) -> ImageLimits:
+    """Return the limits of a photo, with --max-pixels if it is given.
+
+    Raises:
+        ConfigError: If it is larger than any photo.
+    """
+    from aladin_network.photos.decoding import DEFAULT_LIMITS
+
+    return DEFAULT_LIMITS if max_pixels is None else replace(DEFAULT_LIMITS, max_pixels=max_pixels)
 
 
 def fields_of(text: str | None) -> tuple[str, ...] | None:

@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aladin_network.types import OnDuplicate, Target
+from aladin_service.commands.index.build_options import (
+    ExcludeOption,
+    ExifOption,
+    MaxPixelsOption,
+    image_limits,
+)
 from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import (
     DetectorOption,
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from aladin_index.encode.source_items import PhotoPlaces, SourceItem
     from aladin_index.format.records import SkippedItem
     from aladin_network.detectors.base import Detector
+    from aladin_training.data.folder_rules import FolderRules
     from aladin_training.data.regions import RegionStore
 
 
@@ -45,6 +52,9 @@ def add(
     ] = None,
     split: PartOfDataOption = None,
     photos_root: PhotosRootOption = None,
+    exclude: ExcludeOption = None,
+    max_pixels: MaxPixelsOption = None,
+    exif: ExifOption = True,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     detector: DetectorOption = None,
@@ -86,9 +96,11 @@ def add(
     finder = None
     if images is not None and store is None:
         finder = detector_for(checkpoint.model.image.encoder, detector)
-    source = _NewItems(images, texts, split, photos_root, store, finder)
+    source = _NewItems(images, texts, split, photos_root, tuple(exclude or ()), store, finder)
     limits = metadata_limits(max_metadata)
-    settings = AddSettings(on_duplicate=on_duplicate, metadata=limits)
+    settings = AddSettings(
+        on_duplicate=on_duplicate, limits=image_limits(max_pixels), metadata=limits, exif=exif
+    )
     with closing(open_writer(index, checkpoint.model_id, engine=engine)) as writer:
         if on_duplicate == "error":
             for target in source.targets:
@@ -105,8 +117,8 @@ def add(
                 f"{index}: {target}: {counts.added} added, {counts.replaced} replaced, "
                 f"{counts.skipped} skipped, {len(counts.left_out)} left out"
             )
-    if source.places is not None:
-        warn_of_places(source.places)
+    if source.places is not None and source.rules is not None:
+        warn_of_places(source.places, source.rules)
 
 
 @dataclass
@@ -118,18 +130,22 @@ class _NewItems:
         texts: Source of texts, or None.
         split: Split of the sources, or None for all of them.
         photos_root: Folder that photos have to be in, or None.
+        exclude: Patterns of what is left out of a folder.
         store: Precomputed regions, or None.
         finder: Detector of regions, or None.
         places: Where the photos of the last reading are; None before the first.
+        rules: What the last reading left out; None before the first.
     """
 
     images: Path | None
     texts: Path | None
     split: str | None
     photos_root: Path | None
+    exclude: tuple[str, ...]
     store: RegionStore | None
     finder: Detector | None
     places: PhotoPlaces | None = None
+    rules: FolderRules | None = None
 
     @property
     def targets(self) -> list[Target]:
@@ -154,6 +170,7 @@ class _NewItems:
             photo_places,
             text_items,
         )
+        from aladin_training.data.folder_rules import FolderRules
         from aladin_training.data.records import ignore_skipped, log_skipped
 
         if target == "texts":
@@ -162,8 +179,10 @@ class _NewItems:
             on_skip = log_skipped if report and self.texts != self.images else ignore_skipped
             return text_items(self.texts, self.split, on_skip)
         assert self.images is not None
-        self.places = photo_places(self.images, self.photos_root)  # counts, so one for each reading
-        return image_items(self.images, self.split, self.store, self.places)
+        # Both count, so there is one for each reading.
+        self.places = photo_places(self.images, self.photos_root)
+        self.rules = FolderRules(self.exclude)
+        return image_items(self.images, self.split, self.store, self.places, self.rules)
 
 
 def delete(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aladin_index.format.layout import EngineLocation
     from aladin_index.format.records import SkippedItem
     from aladin_network.types import Target
+    from aladin_training.data.folder_rules import FolderRules
 
 
 def info(
@@ -129,7 +130,14 @@ def print_generation(
     typer.echo(f"{index}: generation {generation}, {held}{missing}{more}")
 
 
-def warn_of_places(places: PhotoPlaces) -> None:
-    """Print, on stderr, which photos are outside their source's folder."""
+def warn_of_places(places: PhotoPlaces, rules: FolderRules | None = None) -> None:
+    """Print, on stderr, which photos are outside of their source's folder, and what was left out.
+
+    Args:
+        places: Where the photos are.
+        rules: What of a folder was left out without being named, or None for another source.
+    """
+    if rules is not None and rules.summary is not None:
+        typer.echo(f"not looked at: {rules.summary}", err=True)
     if places.warning is not None:
         typer.echo(f"warning: {places.warning}", err=True)

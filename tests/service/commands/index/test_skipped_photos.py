@@ -26,14 +26,14 @@ def aladin(*words: object, code: int = 0) -> Result:
 
 @pytest.fixture
 def photos(data_file: Path, tmp_path: Path) -> Path:
-    """Two photos beside a HEIC, a broken link and a name that is not UTF-8."""
+    """Two photos beside a JPEG XL, a broken link and a name that is not UTF-8."""
     folder = tmp_path / "photos"
     folder.mkdir()
     for number in range(2):
         content = (data_file.parent / f"photo-{number}.png").read_bytes()
         (folder / f"{number}.png").write_bytes(content)
     (folder / "0.txt").write_text("a red dog")
-    (folder / "iphone.heic").write_bytes(b"x")
+    (folder / "iphone.jxl").write_bytes(b"x")
     (folder / "link.jpg").symlink_to("gone.jpg")
     (folder / os.fsdecode(b"caf\xe9.png")).write_bytes((folder / "0.png").read_bytes())
     return folder
@@ -50,7 +50,7 @@ async def test_a_build_counts_and_names_them(
     named = [line for line in result.stderr.splitlines() if "left out" in line]
     assert [line.split(":")[0] for line in named] == [
         "left out caf\\xe9.png",
-        "left out iphone.heic",
+        "left out iphone.jxl",
         "left out link.jpg",
     ]
     assert "3 left out" in aladin("index", "info", index).stdout
@@ -58,12 +58,12 @@ async def test_a_build_counts_and_names_them(
         state = (await client.get("/v1/index/state")).json()
     assert state["images"]["left_out"]["total"] == 3
     assert state["images"]["left_out"]["items"][1] == {
-        "id": "iphone.heic",
-        "reason": "HEIC cannot be read; convert the photo to JPEG",
+        "id": "iphone.jxl",
+        "reason": "JPEG XL cannot be read",
     }
     # The same build again changes nothing, and what is new among them is noticed.
     assert "generation 1, 2 images" in aladin(*words, "--out", index, "--resume").stdout
-    (photos / "later.heic").write_bytes(b"x")
+    (photos / "later.jxl").write_bytes(b"x")
     assert "4 left out" in aladin(*words, "--out", index, "--resume").stdout
 
 
@@ -80,7 +80,7 @@ def test_each_part_of_a_build_names_its_own(
         found += [line.split(":")[0] for line in result.stderr.splitlines() if "left out" in line]
     assert sorted(found) == [
         "left out caf\\xe9.png",
-        "left out iphone.heic",
+        "left out iphone.jxl",
         "left out link.jpg",
     ]
     merged = aladin("index", "merge", tmp_path / "1", tmp_path / "2", "--out", tmp_path / "all")
@@ -93,13 +93,13 @@ def test_photos_are_added_like_that(index_folder: Path, photos: Path, tmp_path: 
     result = aladin("index", "add", index, "--images", photos, "--texts", photos)
     assert f"{index}: images: 2 added, 0 replaced, 0 skipped, 3 left out\n" in result.stdout
     assert f"{index}: texts: 1 added, 0 replaced, 0 skipped, 0 left out\n" in result.stdout
-    assert result.stderr.count("iphone.heic") == 1
+    assert result.stderr.count("iphone.jxl") == 1
     assert "left out caf\\xe9.png: the file name is not UTF-8" in result.stderr
 
 
 def test_a_folder_of_nothing_else_says_so(tiny_checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "a.heic").write_bytes(b"x")
+    (tmp_path / "photos" / "a.jxl").write_bytes(b"x")
     words = ["--model", tiny_checkpoint, "--images", tmp_path / "photos", "--out", tmp_path / "i"]
     result = aladin("index", "build", *words, code=2)
-    assert "holds no photo that can be read: 1 skipped, e.g. a.heic: HEIC" in result.stderr
+    assert "holds no photo that can be read: 1 skipped, e.g. a.jxl: JPEG XL" in result.stderr

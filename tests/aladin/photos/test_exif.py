@@ -1,0 +1,133 @@
+"""What a photo tells about itself."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from PIL import ExifTags, Image
+from PIL.TiffImagePlugin import IFDRational
+
+from aladin_network.photos.decoding import decoded_image
+from aladin_network.photos.exif import exif_metadata
+from aladin_network.photos.memory import DecodingMemory
+
+BASE, GPS = ExifTags.Base, ExifTags.GPS
+PISA = {
+    GPS.GPSLatitudeRef: "N",
+    GPS.GPSLatitude: (43.0, 43.0, 22.62),
+    GPS.GPSLongitudeRef: "E",
+    GPS.GPSLongitude: (10.0, 23.0, 47.4),
+}
+
+
+def make_exif(
+    tags: dict[int, Any] | None = None,
+    details: dict[int, Any] | None = None,
+    gps: dict[int, Any] | None = None,
+) -> Image.Exif:
+    """EXIF data, read from the bytes of a file as those of a camera are."""
+    exif = Image.Exif()
+    exif.update(tags or {})
+    if details is not None:
+        exif.get_ifd(ExifTags.IFD.Exif).update(details)
+    if gps is not None:
+        exif.get_ifd(ExifTags.IFD.GPSInfo).update(gps)
+    read = Image.Exif()
+    read.load(exif.tobytes())
+    return read
+
+
+def test_time_camera_and_place() -> None:
+    exif = make_exif(
+        {BASE.Make: "Apple", BASE.Model: "iPhone 15 Pro", BASE.DateTime: "2025:01:01 00:00:00"},
+        {BASE.DateTimeOriginal: "2024:07:31 18:05:09"},
+        PISA,
+    )
+    assert exif_metadata(exif) == {
+        "taken_at": "2024-07-31T18:05:09",
+        "camera": "Apple iPhone 15 Pro",
+        "lat": 43.722950,
+        "lon": 10.396500,
+    }
+
+
+@pytest.mark.parametrize(
+    ("original", "digitised", "written", "expected"),
+    [
+        ("2024:07:31 18:05:09", "2020:01:01 00:00:00", None, "2024-07-31T18:05:09"),
+        ("0000:00:00 00:00:00", "2020:01:01 00:00:00", None, "2020-01-01T00:00:00"),
+        (None, None, "2019:12:31 23:59:59", "2019-12-31T23:59:59"),
+        ("2024-07-31T18:05:09+02:00", None, None, "2024-07-31T18:05:09"),
+        ("2024:13:31 18:05:09", None, None, None),
+        ("    :  :     :  :  ", None, None, None),
+        (None, None, None, None),
+    ],
+)
+def test_the_first_valid_time(
+    original: str | None, digitised: str | None, written: str | None, expected: str | None
+) -> None:
+    details = {BASE.DateTimeOriginal: original, BASE.DateTimeDigitized: digitised}
+    exif = make_exif(
+        {} if written is None else {BASE.DateTime: written},
+        {tag: time for tag, time in details.items() if time is not None},
+    )
+    assert exif_metadata(exif).get("taken_at") == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "model", "expected"),
+    [
+        ("NIKON CORPORATION", "NIKON D850", "NIKON D850"),
+        ("Canon", "Canon EOS 5D\0\0\0", "Canon EOS 5D"),
+        ("FUJIFILM", "X-T5", "FUJIFILM X-T5"),
+        ("  ", "", None),
+        (None, "DSC\x07 1\n", "DSC 1"),
+        ("Acme", None, "Acme"),
+        ("A" * 300, "b", "A" * 100),
+    ],
+)
+def test_cameras(make: str | None, model: str | None, expected: str | None) -> None:
+    tags = {BASE.Make: make, BASE.Model: model}
+    exif = make_exif({tag: text for tag, text in tags.items() if text is not None})
+    assert exif_metadata(exif).get("camera") == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({GPS.GPSLatitudeRef: "S", GPS.GPSLongitudeRef: "W"}, (-43.722950, -10.396500)),
+        ({GPS.GPSLatitude: (43.722950,)}, (43.722950, 10.396500)),
+        ({GPS.GPSLatitude: (0.0, 0.0, 0.0)}, (0.0, 10.396500)),
+        ({GPS.GPSLatitude: (0.0, 0.0, 0.0), GPS.GPSLongitude: (0.0, 0.0, 0.0)}, None),
+        ({GPS.GPSLatitude: (91.0, 0.0, 0.0)}, None),
+        ({GPS.GPSLatitude: (IFDRational(0, 0), 0.0, 0.0)}, None),
+        ({GPS.GPSLongitude: None}, None),
+    ],
+)
+def test_places(changes: dict[int, Any], expected: tuple[float, float] | None) -> None:
+    gps = {tag: value for tag, value in {**PISA, **changes}.items() if value is not None}
+    found = exif_metadata(make_exif(gps=gps))
+    assert found == ({} if expected is None else {"lat": expected[0], "lon": expected[1]})
+
+
+def test_a_photo_without_exif_data_and_one_with_broken_ones() -> None:
+    assert exif_metadata(Image.Exif()) == {}
+    file = io.BytesIO()
+    broken = b"Exif\0\0II*\0\xff\xff\xff\xff"
+    Image.new("RGB", (8, 8)).save(file, "JPEG", exif=broken, dpi=(72, 72))
+    with decoded_image(file.getvalue(), DecodingMemory()) as photo:
+        assert photo.metadata == {}
+        assert photo.picture.size == (8, 8)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_every_format_that_carries_it(kind: str) -> None:
+    exif = make_exif({BASE.Model: "X1"}, {BASE.DateTimeOriginal: "2024:07:31 18:05:09"}, PISA)
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, kind, exif=exif)
+    with decoded_image(file.getvalue(), DecodingMemory()) as photo:
+        assert photo.metadata["taken_at"] == "2024-07-31T18:05:09"
+        assert photo.metadata["lat"] == 43.722950
+        assert not photo.picture.info

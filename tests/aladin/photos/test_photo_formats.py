@@ -1,0 +1,262 @@
+"""HEIC, AVIF, camera RAW and photos of a hundred million pixels."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import struct
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from PIL import ExifTags, Image
+
+from aladin_network.errors import ImageError, ImageTooLargeError
+from aladin_network.photos.decoding import (
+    DEFAULT_LIMITS,
+    ImageLimits,
+    decode_image,
+    decoded_image,
+    opened_image,
+)
+from aladin_network.photos.formats import (
+    FORMATS,
+    HAS_AVIF,
+    HAS_HEIF,
+    HAS_RAW,
+    UPLOAD_FORMATS,
+    is_heif,
+    is_raw,
+)
+from aladin_network.photos.memory import DecodingMemory, decoding_bytes
+from tests.aladin.raw_files import make_dng
+
+needs_avif = pytest.mark.skipif(not HAS_AVIF, reason="this Pillow was built without AVIF")
+needs_heif = pytest.mark.skipif(not HAS_HEIF, reason="needs the extra heic (pillow-heif)")
+needs_raw = pytest.mark.skipif(not HAS_RAW, reason="needs the extra raw (rawpy)")
+RED, BLUE = (200, 30, 40), (20, 40, 200)
+
+
+def encode(picture: Image.Image, kind: str, **options: object) -> bytes:
+    if kind == "HEIF":
+        from pillow_heif import register_heif_opener
+
+        register_heif_opener()
+    buffer = io.BytesIO()
+    picture.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def red_above_blue(width: int = 64, height: int = 96) -> Image.Image:
+    picture = Image.new("RGB", (width, height), BLUE)
+    picture.paste(RED, (0, 0, width, height // 2))
+    return picture
+
+
+def is_near(picture: Image.Image, x: int, y: int, expected: tuple[int, int, int]) -> bool:
+    colour = picture.getpixel((x, y))
+    assert isinstance(colour, tuple)
+    return all(abs(a - b) < 25 for a, b in zip(colour, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param("HEIF", marks=needs_heif), pytest.param("AVIF", marks=needs_avif)]
+)
+def test_photos_of_telephones(kind: str) -> None:
+    photo = decode_image(encode(red_above_blue(), kind))
+    assert (photo.mode, photo.size) == ("RGB", (64, 96))
+    assert is_near(photo, 32, 10, RED)
+    assert is_near(photo, 32, 86, BLUE)
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param("HEIF", marks=needs_heif), pytest.param("AVIF", marks=needs_avif)]
+)
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_they_come_out_upright(kind: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    turns = {
+        1: None,
+        3: Image.Transpose.ROTATE_180,
+        6: Image.Transpose.ROTATE_90,
+        8: Image.Transpose.ROTATE_270,
+    }
+    stored = red_above_blue() if turns[orientation] is None else None
+    stored = stored or red_above_blue().transpose(turns[orientation] or Image.Transpose.ROTATE_180)
+    data = encode(stored, kind, exif=exif.tobytes())
+    with decoded_image(data, DecodingMemory()) as photo:
+        assert photo.picture.size == photo.size_px == (64, 96)
+        assert is_near(photo.picture, 32, 10, RED)
+        assert is_near(photo.picture, 32, 86, BLUE)
+
+
+@needs_heif
+def test_heic_is_taken_from_anybody_and_decodes_no_more_than_it_announces() -> None:
+    assert "HEIF" in UPLOAD_FORMATS
+    data = encode(red_above_blue(256, 256), "HEIF")
+    assert is_heif(data)
+    size = b"ispe" + bytes(4) + struct.pack(">II", 256, 256)
+    assert size in data
+    lying = data.replace(size, b"ispe" + bytes(4) + struct.pack(">II", 16, 16))
+    with pytest.raises(ImageError):
+        decode_image(lying)
+    with pytest.raises(ImageTooLargeError, match="256 x 256 pixels, limit 65000"):
+        decode_image(data, limits=ImageLimits(max_pixels=65_000))
+
+
+def test_avif_decodes_what_its_stream_has_and_is_not_taken_from_anybody() -> None:
+    assert not {"AVIF", "PPM", "RAW"} & set(UPLOAD_FORMATS)
+    assert set(UPLOAD_FORMATS) < set(FORMATS)
+
+
+@needs_raw
+@pytest.mark.parametrize("orientation", [1, 6, 8])
+def test_of_a_camera_raw_the_preview(orientation: int) -> None:
+    preview = encode(red_above_blue(), "JPEG")
+    data = make_dng(preview, orientation=orientation)
+    assert is_raw(data)
+    with decoded_image(data, DecodingMemory()) as photo:
+        turned = orientation != 1
+        assert photo.picture.size == photo.size_px == ((96, 64) if turned else (64, 96))
+        red_at = {1: (32, 10), 6: (86, 32), 8: (10, 32)}[orientation]
+        assert is_near(photo.picture, *red_at, RED)
+        assert photo.metadata == {"taken_at": "2021-05-06T07:08:09", "camera": "Acme X1"}
+    with opened_image(data) as opened:
+        assert opened.data.endswith(preview[20:])  # LibRaw replaces the header by its own
+        assert opened.is_upright == (not turned)
+
+
+@needs_raw
+def test_the_orientation_of_the_preview_itself_counts() -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 1
+    preview = encode(red_above_blue(), "JPEG", exif=exif)
+    assert preview[24:28] == b"Exif"
+    # Cameras write no JFIF header before it.
+    data = make_dng(preview[:2] + preview[20:], orientation=6)
+    assert decode_image(data).size == (64, 96)
+
+
+@needs_raw
+def test_a_camera_raw_without_a_preview_and_a_damaged_one() -> None:
+    with pytest.raises(ImageError, match="camera RAW without a preview; export it as JPEG"):
+        decode_image(make_dng(None))
+    with pytest.raises(ImageError, match=r"a\.raf: camera RAW that is damaged, or of a kind"):
+        decode_image(b"FUJIFILMCCD-RAW" + bytes(100), "a.raf")
+
+
+def test_what_is_a_camera_raw() -> None:
+    for start in (
+        b"FUJIFILMCCD-RAW 0201",
+        b"IIRO",
+        b"IIU\0",
+        b"\0\0\0\x18ftypcrx ",
+        b"II*\0....CR\2",
+    ):
+        assert is_raw(start + bytes(100))
+    for kind in ("TIFF", "JPEG", "PNG"):
+        assert not is_raw(encode(red_above_blue(), kind))
+    # Directories that lead to themselves, beyond the end, or have an absurd number of entries.
+    for tail in (b"\0" * 3, struct.pack("<H", 65535), struct.pack("<HHHII", 1, 330, 4, 1, 8)):
+        assert not is_raw(b"II*\0" + struct.pack("<I", 8) + tail)
+
+
+def large_jpeg(width: int, height: int, **options: object) -> bytes:
+    picture = Image.new("L", (width, height), 50)
+    picture.paste(220, (0, 0, width, height // 2))
+    return encode(picture, "JPEG", **options)
+
+
+def test_a_photo_of_108_megapixels_is_decoded_at_half_its_size() -> None:
+    data = large_jpeg(12000, 9000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with decoded_image(data, DecodingMemory()) as photo:
+            assert photo.picture.size == (6000, 4500)
+            assert photo.size_px == (12000, 9000)
+            assert abs(photo.picture.getpixel((3000, 100))[0] - 220) < 5  # type: ignore[index]
+            assert abs(photo.picture.getpixel((3000, 4400))[0] - 50) < 5  # type: ignore[index]
+        # A picture that cannot be decoded at a reduced size.
+        flat = encode(Image.new("1", (12000, 9000)), "PNG")
+        with pytest.raises(ImageTooLargeError, match="12000 x 9000 pixels, limit 64000000"):
+            decode_image(flat)
+        assert decode_image(flat, limits=ImageLimits(max_pixels=10**8 * 2)).size == (12000, 9000)
+
+
+@pytest.mark.parametrize(
+    ("limits", "size"),
+    [
+        (ImageLimits(), (800, 600)),
+        (ImageLimits(max_pixels=480_000), (800, 600)),
+        (ImageLimits(max_pixels=479_999), (400, 300)),
+        (ImageLimits(max_side_px=799), (400, 300)),
+        (ImageLimits(max_side_px=100), (100, 75)),
+    ],
+)
+def test_the_limits_concern_decoded_pixels(limits: ImageLimits, size: tuple[int, int]) -> None:
+    assert decode_image(large_jpeg(800, 600), limits=limits).size == size
+
+
+def test_a_jpeg_is_shrunk_to_an_eighth_at_most() -> None:
+    with pytest.raises(ImageTooLargeError, match="100 x 75 pixels, limit 99 for each side"):
+        decode_image(large_jpeg(800, 600), limits=ImageLimits(max_side_px=99))
+    data = large_jpeg(800, 600)
+    assert decode_image(data, limits=ImageLimits(max_pixels=479_999), at_least_px=150).size == (
+        200,
+        150,
+    )
+
+
+def test_the_work_on_all_pixels_is_limited_and_their_memory_counted() -> None:
+    data = large_jpeg(1600, 1600, progressive=True)
+    with pytest.raises(ImageTooLargeError, match="scans of 2560000 pixels each"):
+        decode_image(data, limits=ImageLimits(max_pixels=40_000))
+    with opened_image(data, limits=ImageLimits(max_pixels=640_000)) as opened:
+        assert opened.picture.size == (800, 800)
+        assert decoding_bytes(opened.picture, opened.data) > 2 * 1600 * 1600
+
+
+def test_an_orientation_turns_the_size_in_the_file() -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    data = large_jpeg(800, 600, exif=exif)
+    with decoded_image(data, DecodingMemory(), limits=ImageLimits(max_pixels=200_000)) as photo:
+        assert (photo.picture.size, photo.size_px) == ((300, 400), (600, 800))
+
+
+def test_more_memory_is_allowed_where_more_pixels_are() -> None:
+    assert DecodingMemory.for_pixels(DEFAULT_LIMITS.max_pixels).max_bytes == 2 * 2**30
+    assert DecodingMemory.for_pixels(200_000_000).max_bytes >= 17 * 200_000_000
+
+
+def test_without_the_extras_files_are_named_with_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "a.dng").write_bytes(make_dng(encode(red_above_blue(), "JPEG")))
+    (tmp_path / "b.jpg").write_bytes(b"\0\0\0\x18ftypheic" + bytes(100))
+    program = """
+import sys
+from pathlib import Path
+sys.modules["pillow_heif"] = sys.modules["rawpy"] = None
+from aladin_network.errors import ImageError
+from aladin_network.photos.decoding import read_image
+from aladin_network.photos.formats import FORMATS, PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
+assert not {"HEIF", "RAW"} & set(FORMATS) and not {".heic", ".dng"} & PHOTO_SUFFIXES
+print(UNREADABLE_SUFFIXES[".heic"], UNREADABLE_SUFFIXES[".cr2"], sep="\\n")
+for name in ("a.dng", "b.jpg"):
+    try:
+        read_image(Path(sys.argv[1], name))
+    except ImageError as error:
+        print(error.reason)
+"""
+    lines = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ,
+    ).stdout.splitlines()
+    extras = [re.findall(r"pip install 'aladin-search\[(\w+)\]'", line) for line in lines]
+    assert extras == [["heic"], ["raw"], ["raw"], ["heic"]]

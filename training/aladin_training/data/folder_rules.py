@@ -1,0 +1,80 @@
+"""What of a folder of photos is left out without being named one by one, and how much that is.
+
+Left out are hidden files and folders, folders in which other programs keep thumbnails or deleted
+files, what the user excludes, and files that are no photos: documents, videos.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+
+# Folders of Synology, QNAP, Windows, macOS and Lightroom: thumbnails, snapshots, deleted files.
+PROGRAM_FOLDERS = (
+    *("@eaDir", "#recycle", "#snapshot"),
+    *("@__thumb", "@Recycle", "@Recently-Snapshot"),
+    *("$RECYCLE.BIN", "System Volume Information", "lost+found"),
+    *("__MACOSX", "*.lrdata"),
+)
+# Files beside photos: captions, details, settings of editors, and thumbnails of Windows.
+_SIDE_FILES = frozenset({".txt", ".json", ".xmp", ".aae", ".pp3", ".db", ".ini"})
+_MOST_NAMES = 5
+
+
+class FolderRules:
+    """Decides what is left out of one pass over a folder, and counts it.
+
+    Attributes:
+        exclude: Patterns of names, or, with a slash, of paths in the folder.
+    """
+
+    def __init__(self, exclude: Sequence[str] = ()) -> None:
+        """Start with counts of 0.
+
+        Args:
+            exclude: Patterns as of `fnmatch`, such as ``*.gif``, ``Screenshots`` or ``2019/raw/*``.
+                What is in a folder whose name or path matches is left out, too.
+        """
+        self.exclude = tuple(pattern.rstrip("/") for pattern in exclude)
+        self._others: Counter[str] = Counter()
+        self._hidden: Counter[str] = Counter()
+        self._excluded: Counter[str] = Counter()
+
+    def leaves_out(self, uri: PurePosixPath) -> bool:
+        """Whether a file or a folder is left out; counted if so.
+
+        Args:
+            uri: Path in the folder.
+        """
+        name = uri.name
+        if name.startswith(".") or any(fnmatchcase(name, each) for each in PROGRAM_FOLDERS):
+            self._hidden[name] += 1
+            return True
+        for pattern in self.exclude:
+            if fnmatchcase(str(uri) if "/" in pattern else name, pattern):
+                self._excluded[pattern] += 1
+                return True
+        return False
+
+    def count_other(self, uri: PurePosixPath) -> None:
+        """Count a file that is no photo, unless it belongs to one."""
+        suffix = uri.suffix.lower()
+        if suffix not in _SIDE_FILES:
+            self._others[suffix or "no suffix"] += 1
+
+    @property
+    def summary(self) -> str | None:
+        """What was left out, in one line, or None if it was nothing."""
+        parts: list[str] = []
+        for what, counts in (
+            ("not photos", self._others),
+            ("hidden, or of other programs", self._hidden),
+            ("excluded", self._excluded),
+        ):
+            if counts:
+                named = [f"{count} {name!a}" for name, count in counts.most_common(_MOST_NAMES)]
+                more = ", ..." if len(counts) > _MOST_NAMES else ""
+                parts.append(f"{counts.total()} {what} ({', '.join(named)}{more})")
+        return "; ".join(parts) or None
