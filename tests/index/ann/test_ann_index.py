@@ -154,4 +154,7 @@ def test_torch_is_imported_before_faiss_and_in_one_place() -> None:
     ]
     assert [path.name for path in importing] == ["__init__.py"]
     source = importing[0].read_text()
-    assert source.index("\nimport torch") < source.index("\nimport faiss")
+    places = [re.search(rf"^\s*import {name}\b", source, re.M) for name in ("torch", "faiss")]
+    torch_first, faiss_then = places
+    assert torch_first is not None and faiss_then is not None
+    assert torch_first.start() < faiss_then.start()

@@ -201,7 +201,7 @@ def test_a_library_of_another_version_is_not_used(
 def test_the_engine_is_named_once(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="aladin_index.kernel")
     load_kernel.__wrapped__()
     assert caplog.messages == [f"re-ranking with the native kernel, {kernel.paths[0]}"]
     monkeypatch.setattr(kernel_module, "LIBRARY_STEM", "_nothing")
