@@ -122,10 +122,11 @@ def test_a_service_that_goes_and_comes_back(open_service: OpenService, open_page
 
 
 def test_no_network_is_said_at_once(page: SearchPage) -> None:
-    page.open().choose_target("texts")  # without photos, that may still be on their way
+    page.open().choose_target("texts")
     page.find(WORDS)
     notice = page.page.locator("#offline")
 
+    page.page.wait_for_load_state("networkidle")  # photos of the library may be on their way
     page.page.context.set_offline(True)
     expect(notice).to_contain_text("offline")
     page.page.context.set_offline(False)
