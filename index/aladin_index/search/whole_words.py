@@ -9,6 +9,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+# For annotations only: the command line imports this module before it needs pydantic.
+if TYPE_CHECKING:
+    from aladin_index.search.results import Evidence
 
 # First words of the Unicode names of characters in such scripts.
 _WITHOUT_SPACES = {
@@ -45,6 +50,31 @@ def whole_words(text: str, spans: Sequence[tuple[int, int]]) -> list[range]:
             words[-1] = range(words[-1].start, token + 1)
         else:
             words.append(range(token, token + 1))
+    return words
+
+
+def join_evidence(text: str, evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Join the evidence of the tokens of each whole word.
+
+    Args:
+        text: Text that the tokens come from.
+        evidence: Evidence of the tokens, in the order of the text.
+
+    Returns:
+        One entry a word: its tokens' scores and shares are added, and the token with the greatest
+        absolute score gives the region.
+    """
+    words: list[Evidence] = []
+    for tokens in whole_words(text, [(entry.start, entry.end) for entry in evidence]):
+        entries = evidence[tokens.start : tokens.stop]
+        start, end = entries[0].start, max(entry.end for entry in entries)
+        strongest = max(entries, key=lambda entry: abs(entry.score))
+        sums = {
+            "score": sum(entry.score for entry in entries),
+            "share": sum(entry.share for entry in entries),
+        }
+        place = {"token": text[start:end], "start": start, "end": end}
+        words.append(strongest.model_copy(update=place | sums))
     return words
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aladin_index.search.results import Box, Evidence
-from aladin_index.search.whole_words import whole_words
+from aladin_index.search.whole_words import join_evidence
 from aladin_service.evidence.drawing import Colour, colour_of
 
 # Longer pieces of text without evidence are truncated: a stored text may be very long.
@@ -50,26 +50,6 @@ class Piece(NamedTuple):
     strength: float = 0.0
 
 
-class _Word(NamedTuple):
-    """The evidence entries of one word, which may have several tokens."""
-
-    start: int
-    end: int
-    entries: list[Evidence]
-
-    @property
-    def score(self) -> float:
-        return sum(entry.score for entry in self.entries)
-
-    @property
-    def share(self) -> float:
-        return sum(entry.share for entry in self.entries)
-
-    @property
-    def region(self) -> int:
-        return max(self.entries, key=lambda entry: abs(entry.score)).region
-
-
 def text_pieces(text: str, evidence: Sequence[Evidence]) -> tuple[list[Piece], list[Region]]:
     """Split a text into pieces with and without evidence.
 
@@ -80,15 +60,15 @@ def text_pieces(text: str, evidence: Sequence[Evidence]) -> tuple[list[Piece], l
     Returns:
         The pieces, and the regions in the order of their first word.
     """
-    words = _words(text, evidence)
-    regions = _regions(text, words)
+    words = join_evidence(text, evidence)
+    regions = _regions(words)
     largest = max((abs(word.share) for word in words), default=0.0) or 1.0
     pieces: list[Piece] = []
     place = 0
     for word in words:
         if word.start > place:
             pieces.append(Piece(_cut(text[place : word.start])))
-        shown = text[word.start : word.end]
+        shown = word.token
         strength = abs(word.share) / largest
         pieces.append(Piece(shown, regions[word.region], word.score, word.share, strength))
         place = word.end
@@ -97,20 +77,11 @@ def text_pieces(text: str, evidence: Sequence[Evidence]) -> tuple[list[Piece], l
     return pieces, list(regions.values())
 
 
-def _words(text: str, evidence: Sequence[Evidence]) -> list[_Word]:
-    """Merge the entries of each whole word, see `aladin_index.search.whole_words`."""
-    words: list[_Word] = []
-    for tokens in whole_words(text, [(entry.start, entry.end) for entry in evidence]):
-        entries = list(evidence[tokens.start : tokens.stop])
-        words.append(_Word(entries[0].start, max(entry.end for entry in entries), entries))
-    return words
-
-
-def _regions(text: str, words: Sequence[_Word]) -> dict[int, Region]:
-    boxes = {entry.region: entry.box for word in words for entry in word.entries}
+def _regions(words: Sequence[Evidence]) -> dict[int, Region]:
+    boxes = {word.region: word.box for word in words}
     tokens: dict[int, list[str]] = {}
     for word in words:
-        tokens.setdefault(word.region, []).append(text[word.start : word.end])
+        tokens.setdefault(word.region, []).append(word.token)
     return {
         number: Region(number, _letter(place), colour_of(place), boxes[number], tuple(found))
         for place, (number, found) in enumerate(tokens.items())

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aladin_index.search.whole_words import whole_words
+from aladin_index.search.whole_words import join_evidence
 
 # For annotations only: `aladin search --url` prints its hits without importing torch and rich.
 if TYPE_CHECKING:
@@ -194,23 +194,12 @@ def _hit_line(hit: SearchHit, *, judged: bool) -> str:
     return f"{hit.rank:>4}  {hit.score:>8.4f}  {match:>12}  {aligned:>13}{probability}  {item}"
 
 
-def _whole_words(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
-    """Join the tokens of each word: their scores are added, and the strongest names the region."""
+def _whole_words(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Join the tokens of each word; an answer contains the tokens, and not the text of a query."""
     text = [" "] * max((entry.end for entry in evidence), default=0)
     for entry in evidence:
         text[entry.start : entry.end] = entry.token
-    for tokens in whole_words("".join(text), [(entry.start, entry.end) for entry in evidence]):
-        entries = evidence[tokens.start : tokens.stop]
-        best = max(entries, key=lambda entry: abs(entry.score))
-        yield best.model_copy(
-            update={
-                "token": "".join(text[entries[0].start : entries[-1].end]),
-                "start": entries[0].start,
-                "end": entries[-1].end,
-                "score": sum(entry.score for entry in entries),
-                "share": sum(entry.share for entry in entries),
-            }
-        )
+    return join_evidence("".join(text), evidence)
 
 
 def _evidence_line(evidence: Evidence) -> str:

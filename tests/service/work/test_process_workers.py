@@ -45,13 +45,8 @@ from aladin_network.types import Target
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, Query, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
-from aladin_service.work import (
-    crashing_generations,
-    worker_link,
-)
-from aladin_service.work import (
-    processes as process_workers,
-)
+from aladin_service.work import crashing_generations, worker_link
+from aladin_service.work import processes as process_workers
 from aladin_service.work.hot_swap import LiveState
 from aladin_service.work.jobs import AddItems, DescribeIndex, GetItem
 from aladin_service.work.messages import UnforeseenError
