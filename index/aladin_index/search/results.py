@@ -73,7 +73,10 @@ class SearchHit(_Part):
     size_px: tuple[int, int] | None = Field(
         default=None, description="Width and height of an image, upright; null for a text."
     )
-    evidence: list[Evidence] | None = Field(description="Null unless requested by `explain`.")
+    evidence: list[Evidence] | None = Field(
+        description="Null unless requested by `explain`, and if the model's alignment was not"
+        " trained."
+    )
 
 
 class TookMs(_Part):
@@ -97,7 +100,8 @@ class SearchAnswer(_Part):
     degraded: list[str] = Field(
         description="What was requested and left out: rerank if the index has no tokens;"
         " rerank_timeout if there was no time; rerank_unavailable and evidence_unavailable if the"
-        " vector database could not return the tokens; min_probability if the probabilities are"
+        " vector database could not return the tokens; explain if the model's alignment was not"
+        " trained, so that there is no evidence; min_probability if the probabilities are"
         " not reliable, so that no hit was left out. Empty if nothing was left out."
     )
     match_probability: float | None = Field(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from aladin_network.conversion.named_models import DEFAULT_MODEL
 from aladin_network.types import DeviceName
 from aladin_service.commands.index.build_options import (
     AnnOption,
@@ -56,6 +57,7 @@ from aladin_service.commands.options import (
     workers_device,
 )
 from aladin_service.commands.progress import stderr_progress
+from aladin_service.library.places import model_folder
 
 if TYPE_CHECKING:
     from aladin_index.encode.item_encoders import RegionSource
@@ -64,8 +66,8 @@ if TYPE_CHECKING:
 
 
 def build(
-    model: ModelOption,
     out: OutOption,
+    model: ModelOption = Path(DEFAULT_MODEL),
     images: ImagesOption = None,
     texts: TextsOption = None,
     split: PartOfDataOption = None,
@@ -118,6 +120,7 @@ def build(
     then split in proportion to the work of all workers, start (loading the network) included.
     --device is the workers' device; with cuda each has its own GPU.
     """
+    checkpoint = model_folder(model)
     from aladin_index.settings import BuildSettings
 
     check_ray_options(ray, ray_workers, ray_cpus)
@@ -140,7 +143,7 @@ def build(
         resume=resume,
     )
     with explain_resume(out):
-        _build(model, out, sources, settings, device, _Cluster(ray, ray_workers, ray_cpus))
+        _build(checkpoint, out, sources, settings, device, _Cluster(ray, ray_workers, ray_cpus))
 
 
 class _Sources(NamedTuple):
