@@ -159,8 +159,8 @@ class AsyncAladinClient(AsyncSender):
 
         Args:
             target: Collection to list.
-            sort: Metadata field to sort by, such as ``taken_at``; items without a value come last.
-                None: the time of addition.
+            sort: Metadata field to sort by, such as ``taken_at``, or None for the time of addition;
+                items without a value come last.
             order: "desc" lists the largest value, or the newest item, first; "asc" the smallest.
             filter: Metadata that an item must have, as in a search.
             limit: Maximum number of items, or None for the service's default, 50.
