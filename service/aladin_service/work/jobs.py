@@ -62,7 +62,9 @@ class DescribeIndex(Job[IndexState]):
     def run(self, worker: Worker) -> IndexState:
         """Return the manifest and the counts."""
         index = worker.searcher().index
-        counts = {target: index.side(target).count for target in index.manifest.targets}
+        counts: dict[Target, int] = {
+            target: index.side(target).count for target in index.manifest.targets
+        }
         return IndexState(index.manifest, counts, index.checkpoint.alignment_trained)
 
 
