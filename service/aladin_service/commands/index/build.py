@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from aladin_network.conversion.named_models import DEFAULT_MODEL
+from aladin_network.errors import InputError
 from aladin_network.types import DeviceName
 from aladin_service.commands.index.build_options import (
     AnnOption,
@@ -120,9 +121,10 @@ def build(
     then split in proportion to the work of all workers, start (loading the network) included.
     --device is the workers' device; with cuda each has its own GPU.
     """
-    checkpoint = model_folder(model)
     from aladin_index.settings import BuildSettings
 
+    if images is None and texts is None:
+        raise InputError("expected --images, --texts or both, got neither")
     check_ray_options(ray, ray_workers, ray_cpus)
     sources = _Sources(
         images, texts, split, photos_root, tuple(exclude or ()), regions, region_labels, detector
@@ -142,6 +144,7 @@ def build(
         exif=exif,
         resume=resume,
     )
+    checkpoint = model_folder(model)
     with explain_resume(out):
         _build(checkpoint, out, sources, settings, device, _Cluster(ray, ray_workers, ray_cpus))
 
