@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from aladin_network.errors import InputError
 from aladin_network.types import Target
@@ -32,7 +32,6 @@ PictureSource = bytes | str | os.PathLike[str] | BinaryIO
 _CHUNK_BYTES = 3 * 2**14
 
 T = TypeVar("T")
-M = TypeVar("M", bound=BaseModel)
 
 
 class Photo(NamedTuple):
@@ -128,15 +127,19 @@ def form_body(
     return opened
 
 
-def read_as(model: type[M]) -> Callable[[httpx.Response], M]:
-    """Return a function that parses an answer of this type.
+def read_by(validate_json: Callable[[bytes], T]) -> Callable[[httpx.Response], T]:
+    """Return a function that parses an answer.
 
-    The reader raises ServiceUnreachableError where it is of another: some other server's.
+    The reader raises ServiceUnreachableError if the answer is invalid: some other server's.
+
+    Args:
+        validate_json: Function that parses and validates the JSON; raises pydantic's
+            ValidationError.
     """
 
-    def read(response: httpx.Response) -> M:
+    def read(response: httpx.Response) -> T:
         try:
-            return model.model_validate_json(response.content)
+            return validate_json(response.content)
         except ValidationError as error:
             raise foreign_answer(response, str(error)) from None
 
@@ -158,7 +161,11 @@ def item_path(*parts: str) -> str:
 
 def item_call(target: Target, item_id: str) -> Call[Item]:
     """Look an item up."""
-    return Call(method="GET", path=f"v1/items/{target}/{item_path(item_id)}", read=read_as(Item))
+    return Call(
+        method="GET",
+        path=f"v1/items/{target}/{item_path(item_id)}",
+        read=read_by(Item.model_validate_json),
+    )
 
 
 def delete_call(target: Target, item_id: str) -> Call[Deleted]:
@@ -166,7 +173,7 @@ def delete_call(target: Target, item_id: str) -> Call[Deleted]:
     return Call(
         method="DELETE",
         path=f"v1/items/{target}/{item_path(item_id)}",
-        read=read_as(Deleted),
+        read=read_by(Deleted.model_validate_json),
         again="unless_begun",
     )
 
@@ -183,7 +190,7 @@ def photo_call(item_id: str, size_px: int | None) -> Call[Photo]:
 
 def index_call() -> Call[LiveIndexInfo]:
     """Describe the index."""
-    return Call(method="GET", path="v1/index", read=read_as(LiveIndexInfo))
+    return Call(method="GET", path="v1/index", read=read_by(LiveIndexInfo.model_validate_json))
 
 
 def probe_call(path: str, again: Again = "never") -> Call[None]:

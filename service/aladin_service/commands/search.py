@@ -191,6 +191,7 @@ def search(
     wanted_metadata = _filter(filter_json)
     folder = None if index is None else checked_index(Path(index))
     from aladin_index.search.options import SearchOptions
+    from aladin_index.search.results import SEARCH_ANSWER
     from aladin_service.reports.tables import answer_lines
 
     options = SearchOptions(
@@ -222,7 +223,7 @@ def search(
         place = SearchDevice.choose(device, first_stage)
         answer = _search_here(folder, query, found, options, place, detector, out)
     if as_json:
-        typer.echo(answer.model_dump_json(indent=2))
+        typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
         for line in answer_lines(answer, filtered=bool(options.filter)):
             typer.echo(line)
