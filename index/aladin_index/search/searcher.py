@@ -16,14 +16,7 @@ from aladin_index.search.candidates import Found, Ranking, ValidSearch, retrieve
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
-from aladin_index.search.results import (
-    Evidence,
-    HitStages,
-    SearchAnswer,
-    SearchHit,
-    Stage,
-    TookMs,
-)
+from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
 from aladin_network.calibration.calibration import Calibration, Unreliable
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
@@ -331,6 +324,7 @@ def _hits(
     words = None if ranking.align is None else search.word_counts(ranking.rows)
     for place, (item, kept) in enumerate(zip(items, verdict.kept.tolist(), strict=True)):
         match = Stage(rank=int(ranking.match_ranks[place]), score=float(ranking.match[place]))
+        width_px, height_px = item.width_px, item.height_px
         align, per_word = None, None
         if ranking.align is not None and ranking.align_ranks is not None and words is not None:
             align = Stage(rank=int(ranking.align_ranks[place]), score=float(ranking.align[place]))
@@ -346,7 +340,7 @@ def _hits(
                 uri=item.uri,
                 text=item.text,
                 metadata=item.metadata,
-                size_px=(item.width_px, item.height_px) if item.width_px else None,
+                size_px=None if width_px is None or height_px is None else (width_px, height_px),
                 evidence=None if evidence is None else evidence[place],
             )
         )

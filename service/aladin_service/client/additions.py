@@ -18,7 +18,7 @@ from aladin_service.client.calls import (
     given_files,
     json_list_chunks,
     picture_bytes,
-    read_by,
+    read_as,
 )
 from aladin_service.client.connection import Again
 
@@ -73,7 +73,7 @@ def add_photo_call(photo: NewPhoto, on_duplicate: OnDuplicate) -> Call[Added]:
     return Call(
         method="POST",
         path="v1/items/images",
-        read=read_by(Added.model_validate_json),
+        read=read_as(Added),
         again=_again([photo], on_duplicate),
         params={"on_duplicate": on_duplicate},
         body=form_body(_fields(photo), files),
@@ -96,7 +96,7 @@ def add_call(items: Sequence[NewItem], on_duplicate: OnDuplicate) -> Call[Added]
     return Call(
         method="POST",
         path=f"v1/items/{target}",
-        read=read_by(Added.model_validate_json),
+        read=read_as(Added),
         again=_again(items, on_duplicate),
         params={"on_duplicate": on_duplicate},
         body=content_body(

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from aladin_network.errors import InputError
 from aladin_network.types import Target
@@ -32,6 +32,7 @@ PictureSource = bytes | str | os.PathLike[str] | BinaryIO
 _CHUNK_BYTES = 3 * 2**14
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
 class Photo(NamedTuple):
@@ -127,14 +128,18 @@ def form_body(
     return opened
 
 
+def read_as(model: type[M]) -> Callable[[httpx.Response], M]:
+    """Return a function that parses an answer of this type; for its errors see `read_by`."""
+    return read_by(model.model_validate_json)
+
+
 def read_by(validate_json: Callable[[bytes], T]) -> Callable[[httpx.Response], T]:
     """Return a function that parses an answer.
 
-    The reader raises ServiceUnreachableError if the answer is invalid: some other server's.
+    It raises ServiceUnreachableError if the answer is invalid: that of some other server.
 
     Args:
-        validate_json: Function that parses and validates the JSON; raises pydantic's
-            ValidationError.
+        validate_json: Function that parses and validates JSON; raises pydantic's ValidationError.
     """
 
     def read(response: httpx.Response) -> T:
@@ -161,11 +166,7 @@ def item_path(*parts: str) -> str:
 
 def item_call(target: Target, item_id: str) -> Call[Item]:
     """Look an item up."""
-    return Call(
-        method="GET",
-        path=f"v1/items/{target}/{item_path(item_id)}",
-        read=read_by(Item.model_validate_json),
-    )
+    return Call(method="GET", path=f"v1/items/{target}/{item_path(item_id)}", read=read_as(Item))
 
 
 def delete_call(target: Target, item_id: str) -> Call[Deleted]:
@@ -173,7 +174,7 @@ def delete_call(target: Target, item_id: str) -> Call[Deleted]:
     return Call(
         method="DELETE",
         path=f"v1/items/{target}/{item_path(item_id)}",
-        read=read_by(Deleted.model_validate_json),
+        read=read_as(Deleted),
         again="unless_begun",
     )
 
@@ -190,7 +191,7 @@ def photo_call(item_id: str, size_px: int | None) -> Call[Photo]:
 
 def index_call() -> Call[LiveIndexInfo]:
     """Describe the index."""
-    return Call(method="GET", path="v1/index", read=read_by(LiveIndexInfo.model_validate_json))
+    return Call(method="GET", path="v1/index", read=read_as(LiveIndexInfo))
 
 
 def probe_call(path: str, again: Again = "never") -> Call[None]:

@@ -210,10 +210,8 @@ def search(
         _import_client()
         from aladin_service.client import Search
 
-        if regions is None:
-            asked = Search(text, found, image=image, id=item_id, **asdict(options))
-        else:
-            asked = Search(target=found, regions=regions, **asdict(options))
+        photo = image if regions is None else None  # beside regions, only the drawing needs it
+        asked = Search(text, found, image=photo, id=item_id, regions=regions, **asdict(options))
         answer = _ask_service(url, asked, image, out)
     else:
         assert folder is not None  # or there is a URL
