@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left, insort
+from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -291,6 +292,4 @@ def sort_hits(index: SearchBackend, search: ValidSearch, answer: SearchAnswer) -
     field = options.sort_field or ""
     if not any(any(field_scalars(hit.metadata.get(field))) for hit in answer.hits):
         unknown = [*unknown_fields(index, search, [field]), *unknown]
-    return answer.model_copy(
-        update={"hits": options.in_order(answer.hits), "unknown_fields": unknown}
-    )
+    return replace(answer, hits=options.in_order(answer.hits), unknown_fields=unknown)
