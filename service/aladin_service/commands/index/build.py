@@ -123,8 +123,6 @@ def build(
     """
     from aladin_index.settings import BuildSettings
 
-    if images is None and texts is None:
-        raise InputError("expected --images, --texts or both, got neither")
     check_ray_options(ray, ray_workers, ray_cpus)
     sources = _Sources(
         images, texts, split, photos_root, tuple(exclude or ()), regions, region_labels, detector
@@ -144,7 +142,7 @@ def build(
         exif=exif,
         resume=resume,
     )
-    checkpoint = model_folder(model)
+    checkpoint = _named_model(model, sources)
     with explain_resume(out):
         _build(checkpoint, out, sources, settings, device, _Cluster(ray, ray_workers, ray_cpus))
 
@@ -160,6 +158,13 @@ class _Sources(NamedTuple):
     regions: Path | None
     region_labels: Path | None
     detector: str | None
+
+
+def _named_model(model: Path, sources: _Sources) -> Path:
+    """Return the checkpoint of --model; it may have to be downloaded, so sources come first."""
+    if sources.images is None and sources.texts is None:
+        raise InputError("expected --images, --texts or both, got neither")
+    return model_folder(model)
 
 
 class _Cluster(NamedTuple):
