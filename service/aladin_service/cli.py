@@ -20,6 +20,7 @@ from aladin_service.commands import (
     help,
     index,
     key,
+    photos,
     regions,
     search,
     serve,
@@ -76,6 +77,7 @@ app = CommandApp(
         "help_option_names": ["-h", "--help"],
     },
 )
+app.command("photos")(photos.photos)
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("mine")(train.mine)

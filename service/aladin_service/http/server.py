@@ -44,6 +44,9 @@ from aladin_service.work.workers import ThreadWorkers, Workers
 _LOG = logging.getLogger(__name__)
 
 _ALL_ADDRESSES = ("0.0.0.0", "::")
+# Where no port is asked for, the first free one of these is taken.
+DEFAULT_PORT = 8000
+_PORTS_TRIED = 100
 
 
 class GracefulServer(uvicorn.Server):
@@ -117,7 +120,7 @@ def server_config(
 def serve_index(
     path: Path,
     host: str,
-    port: int,
+    port: int | None,
     *,
     worker_count: int | None = None,
     read_only: bool = False,
@@ -129,6 +132,8 @@ def serve_index(
     detector: str | None = None,
     wait: bool = False,
     photos_root: Path | None = None,
+    exif: bool | None = None,
+    on_listening: Callable[[str], None] = lambda address: None,  # noqa: ARG005
 ) -> None:
     """Serve one index until SIGINT or SIGTERM.
 
@@ -137,7 +142,7 @@ def serve_index(
     Args:
         path: Index folder.
         host: Address to listen on.
-        port: Port, or 0 for any free one, which the log reports.
+        port: Port; 0 for any free one; or None for 8000 or the next free one. The log reports it.
         worker_count: Number of worker processes, or 1 for threads of this process.
         read_only: Whether to refuse adding and deleting items.
         keys: File of API keys.
@@ -148,6 +153,8 @@ def serve_index(
         detector: Detector of the regions of uploaded photos.
         wait: Whether to start without a live generation, and to answer as soon as there is one.
         photos_root: Folder outside of which no photo is served.
+        exif: Whether the EXIF data of added photos become metadata, or None for the setting.
+        on_listening: Called with the address of the page as soon as connections are accepted.
 
     Raises:
         IndexNotReadyError: If there is no live generation and `wait` is False.
@@ -164,6 +171,7 @@ def serve_index(
         "allow_anonymous": allow_anonymous or None,
         "detector": detector,
         "photos_root": photos_root,
+        "exif": exif,
     }
     settings = read_settings(worker_count).model_copy(
         update={name: value for name, value in given.items() if value is not None}
@@ -187,7 +195,7 @@ def serve_index(
         freeze_loaded_objects()
         trim_memory_regularly()
         listener = stack.enter_context(_listen(host, port))
-        _log_address(listener)
+        on_listening(_log_address(listener))
         tracing = open_tracing(wanted=settings.traces)
         app = create_app(workers, settings, metrics, tracing, policy)
         config = server_config(app, settings, proxies)
@@ -196,21 +204,23 @@ def serve_index(
         GracefulServer(config, partial(_drain, app)).serve_until_stopped(listener)
 
 
-def _log_address(listener: socket.socket) -> None:
+def _log_address(listener: socket.socket) -> str:
+    """Log the address, and return that of the page."""
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     _LOG.info("listening on http://%s:%d", shown, port)
     # A wildcard address cannot be opened in a browser.
     page = f"http://{'localhost' if host in _ALL_ADDRESSES else shown}:{port}"
     _LOG.info("search page: %s; HTTP API: %s/docs", page, page)
+    return page
 
 
-def check_address(host: str, port: int) -> None:
+def check_address(host: str, port: int | None) -> None:
     """Check that a service without keys may listen on an address, before long work.
 
     Args:
         host: Address to listen on.
-        port: Port, or 0 for any free one.
+        port: Port; 0 for any free one; or None as of `serve_index`.
 
     Raises:
         ConfigError: If the port is in use, the address is not one of this machine, a setting is
@@ -274,14 +284,20 @@ def _drain(app: FastAPI) -> None:
         state.draining = True
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family)
-    except OSError as error:
-        hint = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
-        reason = f"cannot listen on {host}, port {port}: {error.strerror}{hint}"
-        raise ConfigError(reason) from None
+    numbers = range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TRIED) if port is None else [port]
+    for number in numbers:
+        try:
+            listener = socket.create_server((host, number), family=family)
+            break
+        except OSError as error:
+            is_taken = error.errno == errno.EADDRINUSE
+            if is_taken and number != numbers[-1]:
+                continue
+            hint = "; choose another with --port" if is_taken else ""
+            reason = f"cannot listen on {host}, port {number}: {error.strerror}{hint}"
+            raise ConfigError(reason) from None
     # Inherited by the connections. Without it the kernel holds back the body of an answer until
     # the client has acknowledged the headers, which clients delay by 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
