@@ -27,6 +27,7 @@ from aladin_service.http.routes import (
     items,
     knn_service,
     listing,
+    mcp,
     page,
     pictures,
     search,
@@ -65,10 +66,12 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        app.state.service = ServiceState(workers, settings, metrics, PhotoFetcher(settings), policy)
+        service = ServiceState(workers, settings, metrics, PhotoFetcher(settings), policy)
+        app.state.service = service
         await workers.start()
         try:
-            yield
+            async with mcp.agents_served(app, service):
+                yield
         finally:
             await workers.stop()
             if policy.rates is not None:
@@ -111,6 +114,7 @@ def create_app(
         index.router,
         health.router,
         page.router,
+        mcp.router,
     ):
         app.include_router(router)
     complete_document(app)
