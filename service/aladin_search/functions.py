@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aladin_search.index import Index
+from aladin_search.inputs import photos_of, texts_of
 from aladin_search.progress import reported
 
 if TYPE_CHECKING:
@@ -79,18 +80,14 @@ def build(
     from aladin_index.build.builder import build_index
     from aladin_index.settings import BuildSettings
     from aladin_service.commands.options import network_device
-    from aladin_service.item_sources import image_items, photo_places, text_items
 
     chosen = replace(
         settings or BuildSettings(readers=os.cpu_count() or 1),
         device=network_device(device),
         resume=resume,
     )
-    photos = None
-    if images is not None:
-        places = photo_places(Path(images), None)
-        photos = image_items(Path(images), split, places=places)
-    lines = None if texts is None else text_items(Path(texts), split)
+    photos = None if images is None else photos_of(Path(images), split)
+    lines = None if texts is None else texts_of(Path(texts), split)
     with reported(progress) as shown:
         build_index(Path(model), Path(out), photos, lines, chosen, shown)
     return open(out, device=device)

@@ -14,17 +14,14 @@ from aladin_index.search.results import SearchAnswer
 from aladin_network.types import Target
 from aladin_service.client.calls import (
     Call,
-    PictureSource,
-    again_with,
     content_body,
     foreign_answer,
     form_body,
-    given_files,
     json_body,
-    json_list_chunks,
     read_as,
 )
 from aladin_service.client.connection import ErrorDetail, error_of
+from aladin_service.client.pictures import PictureSource, again_with, given_files, json_list_chunks
 from aladin_service.client_errors import ServiceError
 
 
