@@ -26,6 +26,7 @@ COMMANDS = [
     ["convert", "aladin"],
     ["search"],
     ["serve"],
+    ["mcp"],
     ["key", "add"],
     ["key", "list"],
     ["key", "remove"],
@@ -49,6 +50,7 @@ def test_help_answers_within_a_second() -> None:
         "index",
         "search",
         "serve",
+        "mcp",
         "key",
     ):
         assert command in result.stdout

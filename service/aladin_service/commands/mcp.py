@@ -45,11 +45,12 @@ def mcp(
     detector: DetectorOption = None,
     photos_root: ServedPhotosRootOption = None,
 ) -> None:
-    """Offer an index to an agent as tools, by the Model Context Protocol on stdin and stdout.
+    """Offer an index to agents as tools, on stdin and stdout.
 
-    In: INDEX, or the URL of a service; requests on stdin. An agent program starts this command
-    itself, see docs/doors/mcp.md. The index is only read. Settings are read from the environment
-    variables ALADIN_..., as by aladin serve, which answers agents at /mcp.
+    In: INDEX, or the URL of a service; messages of the Model Context Protocol on stdin. An agent
+    program starts this command itself, see docs/doors/mcp.md. The index is only read. Settings are
+    read from the environment variables ALADIN_..., as by aladin serve, which answers agents at
+    /mcp.
 
     Out: answers on stdout, messages on stderr, until stdin is closed.
     """
@@ -102,7 +103,7 @@ def _open(
 
 
 async def _offer_index(service: ServiceState) -> None:
-    from aladin_service.http.served_index import ServedIndex
+    from aladin_service.http.agents import ServedIndex
     from aladin_service.mcp.server import serve_stdio
 
     await service.workers.start()

@@ -1,16 +1,15 @@
 """What the tools need of an index, and the implementation for a service at a URL.
 
-The implementation for an index that this process serves is in `aladin_service.http.mcp_index`: it
+The implementation for an index that this process serves is in `aladin_service.http.agents`: it
 calls what the HTTP routes call.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import httpx
-from pydantic import BaseModel
 
 from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_index.search.results import SearchAnswer
@@ -23,12 +22,9 @@ from aladin_service.client.answers import (
     WordMapsAnswer,
 )
 from aladin_service.client.async_client import AsyncAladinClient
-from aladin_service.client.calls import Call, Photo, read_as
+from aladin_service.client.calls import Photo
 from aladin_service.client.connection import RetryPolicy
 from aladin_service.client.searches import Search
-
-T = TypeVar("T")
-M = TypeVar("M", bound=BaseModel)
 
 # An agent waits for the answer, and can ask again.
 _RETRIES = RetryPolicy(attempts=3, total_s=30.0)
@@ -106,7 +102,9 @@ class RemoteIndex:
         Raises:
             ConfigError: If the URL is not a valid HTTP URL.
         """
-        self._client = _Client(url, api_key=api_key, retries=_RETRIES, transport=transport)
+        self._client = AsyncAladinClient(
+            url, api_key=api_key, retries=_RETRIES, transport=transport
+        )
 
     async def close(self) -> None:
         """Close the connections."""
@@ -121,9 +119,7 @@ class RemoteIndex:
 
     async def compare(self, photo_id: str, query: Query) -> WordMapsAnswer:
         """Compare the words of a text with the regions of a photo."""
-        named = {"id": photo_id, "text": query.text, "query_id": query.item_id}
-        params = {name: value for name, value in named.items() if value is not None}
-        return await self._client.send(_get("v1/explain", WordMapsAnswer, params))
+        return await self._client.explain(photo_id, query.text, query_id=query.item_id)
 
     async def draw(self, photo_id: str, query: Query) -> bytes:
         """Draw the evidence for a text and a photo; returns a PNG file."""
@@ -139,7 +135,7 @@ class RemoteIndex:
 
     async def newest(self, target: Target, count: int) -> ItemPage:
         """Return the items that were added last."""
-        return await self._client.send(_get(f"v1/items/{target}", ItemPage, {"limit": str(count)}))
+        return await self._client.list_items(target, limit=count)
 
     async def index(self) -> LiveIndexInfo:
         """Describe the live generation."""
@@ -147,15 +143,4 @@ class RemoteIndex:
 
     async def fields(self) -> IndexFields:
         """Describe the metadata fields."""
-        return await self._client.send(_get("v1/index/fields", IndexFields, {}))
-
-
-class _Client(AsyncAladinClient):
-    """The client, for routes that it has no method for."""
-
-    async def send(self, call: Call[T]) -> T:
-        return await self._send(call)
-
-
-def _get(path: str, answer: type[M], params: dict[str, str]) -> Call[M]:
-    return Call(method="GET", path=path, params=params, read=read_as(answer))
+        return await self._client.index_fields()

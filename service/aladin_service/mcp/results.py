@@ -97,8 +97,8 @@ class ExplainedWord(BaseModel):
     share: Annotated[
         float,
         Field(
-            description="Its part of the alignment score, from -1 to 1: near 0 or negative if the"
-            " photo does not show it."
+            description="Its part of the alignment score, from -1 to 1; negative if it speaks"
+            " against the photo."
         ),
     ]
     box: Annotated[

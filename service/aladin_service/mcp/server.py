@@ -19,6 +19,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 from starlette.types import Message, Scope
 
 from aladin_service.client_errors import ClientError
@@ -34,6 +35,15 @@ _ANNOTATIONS = types.ToolAnnotations(
 )
 # Clients ask for the tools when they start; they would rather wait a little for all of them.
 _LIST_TIMEOUT_S = 10.0
+
+
+class _PlainSchema(GenerateJsonSchema):
+    """Schemas without titles, which repeat the names of the fields."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        """Return False for every field."""
+        del schema
+        return False
 
 
 def make_server(access: IndexAccess) -> Server[Any]:
@@ -164,8 +174,8 @@ def _described(tool: Tool[Any]) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=tool.arguments.model_json_schema(),
-        output_schema=tool.result.model_json_schema(),
+        input_schema=tool.arguments.model_json_schema(schema_generator=_PlainSchema),
+        output_schema=tool.result.model_json_schema(schema_generator=_PlainSchema),
         annotations=_ANNOTATIONS,
     )
 
@@ -185,10 +195,10 @@ async def _call(
 
 
 def _answered(answer: ToolAnswer) -> types.CallToolResult:
-    plain = answer.result.model_dump(mode="json", exclude_none=True)
+    plain = answer.result.model_dump(mode="json", exclude_defaults=True)
     content: list[types.ContentBlock] = [
         # Clients that do not read structured results show this to the model.
-        types.TextContent(type="text", text=answer.result.model_dump_json(exclude_none=True))
+        types.TextContent(type="text", text=answer.result.model_dump_json(exclude_defaults=True))
     ]
     for picture in answer.pictures:
         if picture.label is not None:

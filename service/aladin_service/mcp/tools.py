@@ -241,10 +241,10 @@ TOOLS: tuple[Tool[Any], ...] = (
         name="explain",
         title="Explain why a photo fits a text",
         description="Shows where in a photo each word of a text was found: the photo with a box for"
-        " the best region of each word, and the same as data. Use it to check whether a photo shows"
-        " all that was asked for, and to point at things: a word whose `share` is near 0 or"
-        " negative is probably not in the photo. It needs the id of a photo, and the words or the"
-        " id of a text.",
+        " the best region of each word, and the same as data. Use it to point at things, and to see"
+        " which words speak for a photo: a word whose `share` is small or negative, compared with"
+        " the same word on a better photo, is doubtful; then look at the photo. It needs the id of"
+        " a photo, and the words or the id of a text.",
         arguments=ExplainArguments,
         result=Explanation,
         run=_explain,

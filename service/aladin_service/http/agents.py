@@ -1,17 +1,20 @@
-"""The index that this process serves, for the tools of `aladin_service.mcp`.
+"""The index that this process serves, as the tools of agents use it, see `aladin_service.mcp`.
 
-It calls what the HTTP routes call: the same jobs, limits, queues, metrics and messages of errors.
+The tools run what the HTTP routes run: the same jobs, limits, queues, metrics and messages of
+errors.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import NoReturn
 
-from fastapi import Request
+from fastapi import FastAPI, Request
+from starlette.types import Message
 
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
@@ -26,7 +29,7 @@ from aladin_service.client.answers import (
 )
 from aladin_service.client.calls import Photo
 from aladin_service.client.connection import ErrorDetail, error_of
-from aladin_service.http.access.rate_limits import charge
+from aladin_service.http.access.rate_limits import RateLimit
 from aladin_service.http.error_responses import failure_of, message_of
 from aladin_service.http.routes.evidence import maps_answer
 from aladin_service.http.routes.index import get_index
@@ -43,34 +46,58 @@ _LOG = logging.getLogger(__name__)
 
 
 class _Charge:
-    """Charges the client of a request for what is done beyond one operation."""
+    """Charges the client of a request for every operation, as if each were a request."""
 
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self._done = 0
+    def __init__(self, limit: RateLimit | None) -> None:
+        self._limit = limit
+        self._paid = 0
 
     async def operation(self) -> None:
-        """Charge for one more operation.
+        """Charge for one more operation; the first is paid with the request.
+
+        A call that costs more than the client's burst passes when the bucket is full.
 
         Raises:
             RateLimitedError: If the client may not request so many now.
         """
-        self._done += 1
-        if self._done > 1:  # the first is paid with the request
-            await charge(self._request, 2)
+        if self._limit is not None and self._paid > 0:
+            await self._limit.take(1, paid=self._paid)
+        self._paid += 1
 
 
 _CHARGE: ContextVar[_Charge | None] = ContextVar("charge", default=None)
 
 
-@contextmanager
-def charged(request: Request) -> Generator[None]:
-    """Charge the client of a request for each operation within, as if each were a request."""
-    before = _CHARGE.set(_Charge(request))
+@asynccontextmanager
+async def agents_answered(app: FastAPI, service: ServiceState) -> AsyncGenerator[None]:
+    """Answer requests of agents, if the settings allow it and the extra is installed.
+
+    Args:
+        app: Application whose route for agents gets its function here.
+        service: State of the application.
+    """
+    app.state.answer_agent = None
+    if not service.settings.mcp or find_spec("mcp") is None:
+        yield
+        return
+    from aladin_service.mcp.server import HttpServer
+
+    server = HttpServer(ServedIndex(service), service.settings.max_json_bytes)
+
+    async def answer(request: Request, body: bytes) -> list[Message]:
+        before = _CHARGE.set(_Charge(request.state.limit))
+        try:
+            return await server.answer(request.scope, body)
+        finally:
+            _CHARGE.reset(before)
+
+    await server.start()
+    app.state.answer_agent = answer
     try:
         yield
     finally:
-        _CHARGE.reset(before)
+        app.state.answer_agent = None
+        await server.stop()
 
 
 class ServedIndex:
