@@ -152,17 +152,28 @@ def save_checkpoint(
         fusion: Constants fitted on the validation split.
         provenance: Origin of the weights.
     """
+    with atomic_folder(folder) as partial:
+        write_checkpoint(partial, model, fusion or Fusion(), provenance or Provenance())
+
+
+def write_checkpoint(
+    folder: Path, model: AladinModel, fusion: Fusion, provenance: Provenance
+) -> None:
+    """Write the files of a checkpoint into an existing folder, beside whatever it holds.
+
+    Args:
+        folder: Existing folder.
+        model: The network.
+        fusion: Constants fitted on the validation split.
+        provenance: Origin of the weights.
+    """
     config = _ConfigFile(
-        schema_version=SCHEMA_VERSION,
-        model=model.config,
-        fusion=fusion or Fusion(),
-        provenance=provenance or Provenance(),
+        schema_version=SCHEMA_VERSION, model=model.config, fusion=fusion, provenance=provenance
     )
     weights = {name: _compact(value) for name, value in model.state_dict().items()}
-    with atomic_folder(folder) as partial:
-        write_json(partial / _CONFIG, dump_config(config))
-        write_tensors(partial / _WEIGHTS, weights)
-        model.text.encoder.tokenizer.save(str(partial / _TOKENIZER))
+    write_json(folder / _CONFIG, dump_config(config))
+    write_tensors(folder / _WEIGHTS, weights)
+    model.text.encoder.tokenizer.save(str(folder / _TOKENIZER))
 
 
 def load_checkpoint(
