@@ -69,7 +69,10 @@ class AladinModule(InputModule):
         """
         super().__init__()
         self.network = checkpoint.model
-        self._fusion, self._provenance = checkpoint.fusion, checkpoint.provenance
+        self._checkpoint = checkpoint
+        self._alignment = {
+            name: value.clone() for name, value in checkpoint.model.alignment.state_dict().items()
+        }
         self._calibration = (
             None if source is None else read_calibration(source, checkpoint.model_id)
         )
@@ -116,10 +119,17 @@ class AladinModule(InputModule):
     ) -> None:
         """Write the files of a checkpoint, of which the folder is one afterwards."""
         folder = Path(output_path)
-        write_checkpoint(folder, self.network, self._fusion, self._provenance)
+        source = self._checkpoint
+        trained = source.alignment_trained or self._has_other_alignment()
+        write_checkpoint(folder, self.network, source.fusion, source.provenance, trained)
         calibration = self._calibration
         if calibration is not None and calibration.model_id == read_model_id(folder):
             write_calibration(folder, calibration)
+
+    def _has_other_alignment(self) -> bool:
+        """Tell whether the alignment head was trained since it was loaded."""
+        now = self.network.alignment.state_dict()
+        return any(not torch.equal(now[name].cpu(), self._alignment[name].cpu()) for name in now)
 
     @property
     def modalities(self) -> list[Any]:

@@ -205,6 +205,22 @@ def test_a_loss_of_the_library_reaches_the_network(tiny_checkpoint: Path) -> Non
         assert float(tower.trunk.projection.weight.grad.abs().max()) > 0
 
 
+def test_an_alignment_that_the_library_trained_is_saved_as_trained(
+    build_tiny: Callable[..., AladinModel], tmp_path: Path
+) -> None:
+    from aladin_search.integrations.sentence_transformers import multi_vector_encoder
+
+    source, saved = tmp_path / "source", tmp_path / "saved"
+    save_checkpoint(source, build_tiny(), alignment_trained=False)
+    model = multi_vector_encoder(source)
+    model.save_pretrained(str(saved))
+    assert load_checkpoint(saved).alignment_trained is False
+    with torch.no_grad():
+        model[0].network.alignment.projections["text"].bias += 1
+    model.save_pretrained(str(saved))
+    assert load_checkpoint(saved).alignment_trained is True
+
+
 def test_vectors_are_those_of_an_index(tiny_checkpoint: Path, tmp_path: Path) -> None:
     import aladin_search
     from aladin_index.open import open_backend
