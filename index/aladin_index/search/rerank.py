@@ -237,7 +237,7 @@ def rerank(search: ValidSearch, found: Found, clock: RerankDeadline) -> RankedPa
     first_rank = found.start + found.page.start + 1
     rows, match = found.rows[found.page], found.match[found.page]
     if search.second_stage is None:
-        is_missing = search.options.rerank and search.is_crossing
+        is_missing = search.options.rerank and search.is_crossing and search.is_aligned
         ranking = rank_by_match(rows, match, first_rank, None)
         return RankedPage(ranking, degraded="rerank" if is_missing else None)
     align = partial(search.collection.align, search.tokens, search.modality)

@@ -86,7 +86,11 @@ class SearchHit:
         Field(description="Width and height of an image, upright; null for a text."),
     ] = None
     evidence: Annotated[
-        list[Evidence] | None, Field(description="Null unless requested by `explain`.")
+        list[Evidence] | None,
+        Field(
+            description="Null unless requested by `explain`, and if the model's alignment was not"
+            " trained."
+        ),
     ]
 
 
@@ -117,9 +121,9 @@ class SearchAnswer:
         Field(
             description="What was requested and left out: rerank if the index has no tokens;"
             " rerank_timeout if there was no time; rerank_unavailable and evidence_unavailable if"
-            " the vector database could not return the tokens; min_probability if the"
-            " probabilities are not reliable, so that no hit was left out. Empty if nothing was"
-            " left out."
+            " the vector database could not return the tokens; explain if the model's alignment"
+            " was not trained, so that there is no evidence; min_probability if the probabilities"
+            " are not reliable, so that no hit was left out. Empty if nothing was left out."
         ),
     ]
     match_probability: Annotated[

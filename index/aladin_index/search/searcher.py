@@ -12,14 +12,21 @@ from numpy.typing import NDArray
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
-from aladin_index.search.candidates import Found, Ranking, ValidSearch, retrieve, unknown_fields
+from aladin_index.search.candidates import (
+    Found,
+    Ranking,
+    ValidSearch,
+    check_query,
+    retrieve,
+    unknown_fields,
+)
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
-from aladin_network.calibration.calibration import Calibration, Unreliable
+from aladin_network.calibration.calibration import Unreliable
 from aladin_network.calibration.features import CandidateScores
-from aladin_network.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
+from aladin_network.errors import EngineUnavailableError, UnknownItemError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
@@ -64,7 +71,8 @@ class TwoStageSearcher:
 
     Between a text and images, and between an image and texts, the first stage finds candidates by
     the embeddings, and the second stage orders them by the fusion of both stages' scores. Items of
-    one modality have no words and regions to align: the embeddings decide alone.
+    one modality have no words and regions to align: the embeddings decide alone, as they do with a
+    model whose alignment was not trained, unless a weight of the fusion is given.
 
     If the index is calibrated, hits have probabilities. They are computed from both stages'
     scores, compared with those of the first stage's best items (`Calibration.pool`; with a filter,
@@ -77,6 +85,7 @@ class TwoStageSearcher:
         manifest, fusion = index.manifest, index.checkpoint.fusion
         self._candidates = {target: manifest.candidates(target) for target in manifest.targets}
         self._fusions = {direction: fusion.of(direction) for direction in DIRECTION_OF.values()}
+        self._is_aligned = index.checkpoint.alignment_trained
         self._clock = RerankDeadline()
 
     def search(
@@ -123,10 +132,12 @@ class TwoStageSearcher:
         parsed = parse_filter(options.filter) if options.filter else None
         collection = self.index.side(target, parsed)
         calibration = self.index.manifest.calibration
-        _check(query, options, collection, calibration, is_crossing=is_crossing)
+        check_query(query, options, collection, calibration, is_crossing=is_crossing)
         fusion = self._fusions[DIRECTION_OF[modality]]
         tokens = query.encoding.tokens[0][query.encoding.mask[0]].detach().float().cpu()
-        aligns = is_crossing and collection.entry.token_count > 0
+        # Without training, the regions say nothing: the second stage only runs if it is asked for.
+        is_aligned = self._is_aligned or options.fusion is not None
+        aligns = is_crossing and is_aligned and collection.entry.token_count > 0
         timeout_ms = options.timeout_ms
         return ValidSearch(
             query=query,
@@ -140,6 +151,7 @@ class TwoStageSearcher:
             tokens=tokens,
             second_stage=SecondStageQuery(tokens, modality) if aligns else None,
             is_crossing=is_crossing,
+            is_aligned=is_aligned,
             reranks=options.rerank and aligns,
             direction=DIRECTION_OF[modality],
             fusion=fusion,
@@ -158,7 +170,9 @@ class TwoStageSearcher:
         if verdict.filter_ignored:
             degraded.append("min_probability")
         evidence, looked_up_s = None, time.monotonic()
-        if search.options.explain and ranking.align is not None:
+        if search.options.explain and search.is_crossing and not self._is_aligned:
+            degraded.append("explain")
+        elif search.options.explain and ranking.align is not None:
             evidence = self._explain(search, items, degraded)
         explain_s = time.monotonic() - looked_up_s
         answer = SearchAnswer(
@@ -283,34 +297,6 @@ def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
         no_match=judgement.no_match or (search.options.offset == 0 and len(kept) == 0),
         reliable=True,
     )
-
-
-def _check(
-    query: EncodedQuery,
-    options: SearchOptions,
-    collection: Collection,
-    calibration: Calibration | None,
-    *,
-    is_crossing: bool,
-) -> None:
-    entry, encoding = collection.entry, query.encoding
-    expected = (1, entry.embedding_dim)
-    if tuple(encoding.embedding.shape) != expected:
-        raise ShapeError(f"embedding {expected}", tuple(encoding.embedding.shape))
-    if encoding.tokens.shape[2] != entry.token_dim:
-        raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
-    if options.explain and is_crossing and query.modality == "text" and query.text is None:
-        raise InputError("explain: expected the query's text, got none")
-    if options.min_probability is not None:
-        if calibration is None:
-            raise InputError(
-                "min_probability: the index is not calibrated, its hits have no probability; "
-                "aladin calibrate fits them"
-            )
-        if not is_crossing:
-            raise InputError(
-                "min_probability: only images for a text and texts for an image have a probability"
-            )
 
 
 def _hits(

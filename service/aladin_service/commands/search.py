@@ -267,6 +267,7 @@ def _search_here(
     from aladin_index.open import open_backend
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_network.checkpoint import load_text_checkpoint
+    from aladin_network.heads.trained import UNALIGNED
     from aladin_service.search.encoder import QueryEncoder
     from aladin_service.search.job import PhotoQuery, TextQuery
     from aladin_service.settings import QueryLimits, engine_options
@@ -285,6 +286,8 @@ def _search_here(
                 opened.checkpoint.model.image.encoder, detector, str(place.device)
             )
         searcher = TwoStageSearcher(opened)
+        if not opened.checkpoint.alignment_trained and options.fusion is None:
+            typer.echo(UNALIGNED, err=True)
         with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
             received_s = time.monotonic()
             encoded = encoder.encode_one(searcher, query)
