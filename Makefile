@@ -40,7 +40,7 @@ test-torch: ## run the core tests with the oldest and the newest torch that are 
 		OMP_NUM_THREADS=1 "$$venv/bin/python" -m pytest -q $(TORCH_TESTS); \
 	done
 
-check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contracts, rules of the tree
+check: $(VENV)/.installed-clients ## formatting, lint, strict types, import contracts, rules of the tree
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright

@@ -17,7 +17,7 @@ from fastapi import FastAPI, Request
 from starlette.types import Message
 
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.results import SearchAnswer
+from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
 from aladin_network.errors import AladinError
 from aladin_network.types import Target
 from aladin_service.client.answers import (
@@ -112,7 +112,7 @@ class ServedIndex:
         async with _operation():
             asked = pair_query(query.text, query.item_id)
             answered = await run_search(self._service, asked, target, options)
-            return SearchAnswer.model_validate_json(answered.body)
+            return SEARCH_ANSWER.validate_json(answered.body)
 
     async def compare(self, photo_id: str, query: Query) -> WordMapsAnswer:
         """Compare the words of a text with the regions of a photo."""

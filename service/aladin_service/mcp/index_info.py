@@ -113,9 +113,7 @@ async def describe_index(access: IndexAccess) -> IndexInfo:
 
 def has_evidence(info: LiveIndexInfo) -> bool:
     """Return whether the words of a text can be compared with the regions of a photo."""
-    # Services of before this field trained the alignment of every model.
-    is_trained = getattr(info, "alignment_trained", True)
-    return info.images is not None and info.images.token_count > 0 and is_trained
+    return info.images is not None and info.images.token_count > 0 and info.alignment_trained
 
 
 def _filter_field(field: IndexField) -> FilterField:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -236,6 +237,15 @@ async def test_the_service_s_rules_hold_for_agents(
     with serve_in_thread(application(index_folder, mcp=False)) as url:
         absent = httpx.post(f"{url}/mcp", json=CALL, headers=ACCEPT)
         assert (absent.status_code, absent.json()["error"]["code"]) == (404, "unknown_route")
+
+
+def test_the_guide_s_program_finds_photos(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    guide = Path(__file__).parents[3] / "docs" / "doors" / "mcp.md"
+    (program,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    exec(program.replace("http://127.0.0.1:8000", url), {})
+    body = {"text": "two dogs in the snow", "k": 3}
+    hits = httpx.post(f"{url}/v1/search/images", json=body).json()["hits"]
+    assert capsys.readouterr().out.strip() == str([hit["id"] for hit in hits])
 
 
 def test_stdout_has_messages_only_and_the_command_ends_with_stdin(index_folder: Path) -> None:
