@@ -2,7 +2,7 @@
 
     import aladin_search
 
-    index = aladin_search.build(images="photos/", model="models/clip", out="INDEX")
+    index = aladin_search.build(images="photos/", out="INDEX")  # by CLIP
     hits = index.search("two dogs in the snow", k=5)
     print(hits[0].id, hits[0].score)
     hits  # in a notebook: the photos
@@ -16,9 +16,11 @@ build       an index of photos, texts or both
 train       a network from a recipe
 recipes     the recipes of this package
 evaluate    a network on photos with captions
-Index       what `open` and `build` return: search, add, delete, evaluate
+Index       what `open` and `build` return: search, list, add, delete, evaluate
 Hits        what a search returns: a sequence of `Hit`
 Hit         one photo or text, with scores, metadata and evidence
+Item        one photo or text of a list
+Field       a metadata field with its values
 Error       the base class of all errors; `InputError` and others are subclasses
 """
 
@@ -38,17 +40,20 @@ from aladin_network.errors import (
 from aladin_search.functions import build, evaluate, open, recipes, train
 from aladin_search.hits import Hits
 from aladin_search.index import Index
+from aladin_search.listing import Field, Item
 
 __all__ = [
     "CheckpointError",
     "ConfigError",
     "DuplicateItemError",
     "Error",
+    "Field",
     "Hit",
     "Hits",
     "Index",
     "IndexNotReadyError",
     "InputError",
+    "Item",
     "NoSuchTargetError",
     "UnknownItemError",
     "build",

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from aladin_index.search.options import SearchOptionFields, SearchOptions
 from aladin_network.errors import InputError
 from aladin_network.types import DeviceName, OnDuplicate, Target
 from aladin_search.hits import THUMBNAIL_PX, Hits
+from aladin_search.inputs import items_of, query_of
+from aladin_search.listing import Field, Item, every_item, fields_of
 from aladin_search.progress import reported
-from aladin_service.search.job import ItemQuery, PhotoQuery, Query, TextQuery
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from aladin_index.changes.writer import ItemWriter
     from aladin_index.encode.item_changer import AddCounts
-    from aladin_index.encode.source_items import ImageItem, TextItem
-    from aladin_index.format.records import SkippedItem
     from aladin_network.photos.files import PhotoFile
     from aladin_network.scoring.metrics import RetrievalMetrics
     from aladin_network.types import Progress
@@ -72,6 +70,15 @@ class Index:
         return {target: index.side(target).count for target in index.manifest.targets}
 
     @property
+    def alignment_trained(self) -> bool:
+        """Whether the alignment of the index's model was trained.
+
+        If not, as of a converted CLIP, hits are ordered by their embeddings, and `explain` finds no
+        evidence.
+        """
+        return self._searcher.index.checkpoint.alignment_trained
+
+    @property
     def left_out(self) -> dict[str, str]:
         """Why each file or item that the build could not use was left out, by its id."""
         from aladin_index.format.layout import generation_folder
@@ -116,7 +123,7 @@ class Index:
             NoSuchTargetError: If the index has no collection `target`.
             UnknownItemError: If the index has no item `id`.
         """
-        query, described = _query(text, image, id)
+        query, described = query_of(text, image, id)
         held = self._searcher.index.manifest.targets
         wanted: Target = target or ("texts" if image is not None else "images")
         if target is None and wanted not in held:
@@ -125,6 +132,39 @@ class Index:
         answer = self._searcher.search(encoded, wanted, SearchOptions(**options))
         files = {hit.id: self._photo_file(hit.id) for hit in answer.hits}
         return Hits(described, answer, lambda item_id: self._small(files[item_id], item_id))
+
+    def items(
+        self,
+        target: Target = "images",
+        *,
+        sort: str | None = None,
+        order: Literal["desc", "asc"] = "desc",
+        filter: Mapping[str, Any] | None = None,
+    ) -> Iterator[Item]:
+        """List items without a query; they are read as they are taken.
+
+        Args:
+            target: Collection to list.
+            sort: Metadata field to sort by, such as ``taken_at``, or None for the time of addition;
+                items without a value come last.
+            order: "desc" lists the largest value, or the newest item, first; "asc" the smallest.
+            filter: Metadata that an item must have, as in a search.
+
+        Raises:
+            NoSuchTargetError: If the index has no such collection.
+            InputError: If the index is in a vector database, the filter is wrong, or the field is
+                not indexed for filters.
+        """
+        return every_item(self._searcher.index, target, sort, order, filter)
+
+    def fields(self, target: Target = "images") -> list[Field]:
+        """Describe the metadata fields that are indexed for filters: values, or their range.
+
+        Raises:
+            NoSuchTargetError: If the index has no such collection.
+            InputError: If the index is in a vector database.
+        """
+        return fields_of(self._searcher.index, target)
 
     def add(
         self,
@@ -169,9 +209,9 @@ class Index:
         with closing(self._writer()) as writer, reported(progress) as shown:
             if on_duplicate == "error":
                 for target, source in sources.items():
-                    check_new(writer, target, _items(target, source, split))
+                    check_new(writer, target, items_of(target, source, split))
             for target, source in sources.items():
-                items = _items(target, source, split)
+                items = items_of(target, source, split)
                 regions = self._detector if target == "images" else None
                 counts[target] = add_items(writer, model, target, items, settings, shown, regions)
         return counts
@@ -289,44 +329,3 @@ class Index:
             return resized_photo(file, item_id, size_px, limits.image, limits.memory).data
         except PhotoGoneError:
             return None
-
-
-def _query(
-    text: str | None, image: str | PathLike[str] | bytes | Image | None, item_id: str | None
-) -> tuple[Query, str]:
-    """Return the query, and its description for people.
-
-    Raises:
-        InputError: If not exactly one of the three is given.
-    """
-    given = [
-        name
-        for name, value in (("text", text), ("image", image), ("id", item_id))
-        if value is not None
-    ]
-    if len(given) != 1:
-        raise InputError(
-            f"search: expected exactly one of text, image and id, got {', '.join(given) or 'none'}"
-        )
-    if text is not None:
-        return TextQuery(text), repr(text)
-    if item_id is not None:
-        return ItemQuery(item_id), f"item {item_id!r}"
-    if isinstance(image, bytes):
-        return PhotoQuery(image), "a photo"
-    if isinstance(image, str | PathLike):
-        return PhotoQuery(Path(image).read_bytes(), str(image)), f"the photo {os.fspath(image)!r}"
-    assert image is not None  # by the count above
-    file = io.BytesIO()
-    image.convert("RGB").save(file, "PNG", compress_level=1)
-    return PhotoQuery(file.getvalue()), "a photo"
-
-
-def _items(
-    target: Target, source: Path, split: str | None
-) -> Iterator[ImageItem | TextItem | SkippedItem]:
-    from aladin_service.item_sources import image_items, photo_places, text_items
-
-    if target == "texts":
-        return text_items(source, split)
-    return image_items(source, split, places=photo_places(source, None))

@@ -53,6 +53,17 @@ class FieldValues(NamedTuple):
     greatest: int | float | str
     counts: dict[int | float | str, int] | None
 
+    def as_written(self, value: int | float | str) -> bool | int | float | str:
+        """Return one of the values as it is in metadata: bools are stored as numbers."""
+        return bool(value) if self.kind == "bool" else value
+
+    def most_frequent(self) -> dict[bool | int | float | str, int] | None:
+        """Return the number of items by value as it is in metadata, the most frequent first."""
+        if self.counts is None:
+            return None
+        most = sorted(self.counts.items(), key=lambda pair: -pair[1])
+        return {self.as_written(value): count for value, count in most}
+
 
 def field_lines(
     connection: sqlite3.Connection, name: str, after: FieldLine | None, *, descending: bool

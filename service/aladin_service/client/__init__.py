@@ -9,7 +9,16 @@ ClientError and its kinds         see `aladin_service.client_errors`
 
 from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_service.client.additions import NewPhoto, NewText
-from aladin_service.client.answers import Added, Deleted, Item, LiveIndexInfo
+from aladin_service.client.answers import (
+    Added,
+    Deleted,
+    IndexFields,
+    Item,
+    ItemPage,
+    ListedItem,
+    LiveIndexInfo,
+    WordMapsAnswer,
+)
 from aladin_service.client.async_client import AsyncAladinClient
 from aladin_service.client.calls import Photo
 from aladin_service.client.connection import RetryPolicy
@@ -34,7 +43,10 @@ __all__ = [
     "ClientError",
     "ConflictError",
     "Deleted",
+    "IndexFields",
     "Item",
+    "ItemPage",
+    "ListedItem",
     "LiveIndexInfo",
     "NewPhoto",
     "NewText",
@@ -50,4 +62,5 @@ __all__ = [
     "ServiceError",
     "ServiceUnreachableError",
     "TooBusyError",
+    "WordMapsAnswer",
 ]

@@ -9,18 +9,15 @@ from typing import Any
 from aladin_network.errors import InputError
 from aladin_network.types import OnDuplicate, Target
 from aladin_service.client.answers import Added
-from aladin_service.client.calls import (
-    Call,
+from aladin_service.client.calls import Call, content_body, form_body, read_as
+from aladin_service.client.connection import Again
+from aladin_service.client.pictures import (
     PictureSource,
     can_be_sent_again,
-    content_body,
-    form_body,
     given_files,
     json_list_chunks,
     picture_bytes,
-    read_as,
 )
-from aladin_service.client.connection import Again
 
 
 @dataclass(frozen=True)

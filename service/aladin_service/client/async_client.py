@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
-
-import httpx
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Unpack
 
 from aladin_index.search.results import SearchAnswer
 from aladin_network.types import OnDuplicate, Target
@@ -19,27 +15,37 @@ from aladin_service.client.additions import (
     add_calls,
     add_photo_call,
 )
-from aladin_service.client.answers import Added, Deleted, Item, LiveIndexInfo
+from aladin_service.client.answers import (
+    Added,
+    Deleted,
+    IndexFields,
+    Item,
+    ItemPage,
+    ListedItem,
+    LiveIndexInfo,
+    WordMapsAnswer,
+)
+from aladin_service.client.async_sender import AsyncSender
 from aladin_service.client.calls import (
-    Call,
+    ExplainedPair,
+    ListDirection,
     Photo,
-    PictureSource,
     delete_call,
+    drawing_call,
     explain_call,
+    fields_call,
     index_call,
     item_call,
+    list_call,
     photo_call,
-    probe_call,
 )
 from aladin_service.client.connection import (
     ADD_BYTES,
     ADD_ITEMS,
     BATCH_QUERIES,
-    Attempts,
-    RetryPolicy,
-    connection_settings,
-    patience,
+    LISTED_ITEMS,
 )
+from aladin_service.client.pictures import PictureSource
 from aladin_service.client.searches import (
     Outcome,
     Search,
@@ -48,12 +54,9 @@ from aladin_service.client.searches import (
     batch_calls,
     search_call,
 )
-from aladin_service.client_errors import NotReadyError, ServiceUnreachableError
-
-T = TypeVar("T")
 
 
-class AsyncAladinClient:
+class AsyncAladinClient(AsyncSender):
     """Client of a service over HTTP, with the methods of `AladinClient` as coroutines.
 
     >>> import asyncio
@@ -65,51 +68,6 @@ class AsyncAladinClient:
     >>> asyncio.run(ranks("a red dog"))
     [1, 2]
     """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        api_key: str | None = None,
-        timeout_s: float = 30.0,
-        retries: RetryPolicy | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            url: URL of the service, such as ``http://127.0.0.1:8000``.
-            api_key: API key, or None for the one in the environment variable ALADIN_API_KEY, if
-                any.
-            timeout_s: Timeout for connecting and for each wait for the network.
-            retries: Retry policy, or None for the defaults of `RetryPolicy`.
-            transport: Transport that sends the requests, or None for the network.
-
-        Raises:
-            ConfigError: If the URL is not a valid HTTP URL.
-        """
-        self._retries = retries or RetryPolicy()
-        self._timeout_s = timeout_s
-        self._http = httpx.AsyncClient(
-            **connection_settings(url, api_key, timeout_s), transport=transport
-        )
-
-    async def __aenter__(self) -> Self:
-        """Return the client."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the connections."""
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
 
     async def search_images(
         self, text: str | None = None, **fields: Unpack[SearchFields]
@@ -187,6 +145,67 @@ class AsyncAladinClient:
         """
         return await self._send(item_call(target, item_id))
 
+    async def list_items(
+        self,
+        target: Target = "images",
+        *,
+        sort: str | None = None,
+        order: ListDirection = "desc",
+        filter: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> ItemPage:
+        """List a page of items without a query.
+
+        Args:
+            target: Collection to list.
+            sort: Metadata field to sort by, such as ``taken_at``, or None for the time of addition;
+                items without a value come last.
+            order: "desc" lists the largest value, or the newest item, first; "asc" the smallest.
+            filter: Metadata that an item must have, as in a search.
+            limit: Maximum number of items, or None for the service's default, 50.
+            after: The field `next` of the page before, or None for the first page.
+
+        Raises:
+            RefusedInputError: If the index is in a vector database, an argument is out of its
+                bounds, or the field is not indexed for filters.
+            NotFoundError: If the index has no such collection, or never had the item `after`.
+        """
+        return await self._send(list_call(target, sort, order, filter, limit, after))
+
+    async def every_item(
+        self,
+        target: Target = "images",
+        *,
+        sort: str | None = None,
+        order: ListDirection = "desc",
+        filter: Mapping[str, Any] | None = None,
+        page_size: int = LISTED_ITEMS,
+    ) -> AsyncIterator[ListedItem]:
+        """List all items, a page in a request.
+
+        Args:
+            target: Collection to list.
+            sort: Metadata field to sort by, see `list_items`.
+            order: Direction of the order.
+            filter: Metadata that an item must have.
+            page_size: Number of items per request.
+
+        Yields:
+            The items in the order, as their pages come back.
+
+        Raises:
+            RefusedInputError, NotFoundError: See `list_items`.
+        """
+        after = None
+        while True:
+            page = await self._send(list_call(target, sort, order, filter, page_size, after))
+            for item in page.items:
+                yield item
+            if page.next is None:
+                return
+            after = page.next
+
     async def photo(self, item_id: str, size_px: int | None = None) -> Photo:
         """Fetch an image's photo: its file, or with `size_px` a JPEG with at most this long a side.
 
@@ -194,6 +213,37 @@ class AsyncAladinClient:
             NotFoundError: If there is no such image, or its file no longer exists.
         """
         return await self._send(photo_call(item_id, size_px))
+
+    async def explain(
+        self,
+        item_id: str,
+        text: str | None = None,
+        *,
+        query_id: str | None = None,
+        image: PictureSource | None = None,
+        regions: PictureSource | None = None,
+    ) -> WordMapsAnswer:
+        """Compare each word of a text with every region of a photo.
+
+        Args:
+            item_id: Id of an indexed photo for a text query, of an indexed text for a photo.
+            text: Words of the query; if omitted, one of the following arguments is required.
+            query_id: Id of another item of the index.
+            image: A photo that is not in the index.
+            regions: Regions of that photo, or instead of it, for an index of a region model.
+
+        Returns:
+            The scores of both stages; for each word its part of the alignment score, its best
+            region, and its cosines with all regions.
+
+        Raises:
+            InputError: If not exactly one of `text`, `query_id` and a photo is given.
+            NotFoundError: If there is no such item.
+            RefusedInputError: If both have one modality, or the photo is over a limit.
+            OSError: If the photo's file cannot be read.
+        """
+        pair = ExplainedPair(item_id, text, query_id, image, regions)
+        return await self._send(explain_call(pair))
 
     async def explain_png(
         self,
@@ -206,22 +256,11 @@ class AsyncAladinClient:
     ) -> bytes:
         """Draw the evidence for a score: the photo with its regions, the text with its numbers.
 
-        The file also carries the numbers, see `aladin_service.evidence.png.read_evidence`.
-
-        Args:
-            item_id: Id of an indexed photo for a text query, of an indexed text for a photo.
-            text: Words of the query; if omitted, one of the following arguments is required.
-            query_id: Id of another item of the index.
-            image: A photo that is not in the index.
-            regions: Regions of that photo, or instead of it, for an index of a region model.
-
-        Raises:
-            InputError: If not exactly one of `text`, `query_id` and a photo is given.
-            NotFoundError: If there is no such item.
-            RefusedInputError: If both have one modality, or the photo is over a limit.
-            OSError: If the photo's file cannot be read.
+        The file also carries the numbers, see `aladin_service.evidence.png.read_evidence`. The
+        arguments and errors are those of `explain`.
         """
-        return await self._send(explain_call(item_id, text, query_id, image, regions))
+        pair = ExplainedPair(item_id, text, query_id, image, regions)
+        return await self._send(drawing_call(pair))
 
     async def add_photo(self, photo: NewPhoto, on_duplicate: OnDuplicate = "error") -> Added:
         """Add one photo; its file is read while it is sent.
@@ -292,58 +331,10 @@ class AsyncAladinClient:
         """Describe the live generation of the index."""
         return await self._send(index_call())
 
-    async def health(self) -> bool:
-        """Return whether the service's process answers."""
-        return await self._probe("healthz")
-
-    async def ready(self) -> bool:
-        """Return whether the service can answer searches."""
-        return await self._probe("readyz")
-
-    async def wait_until_ready(self, timeout_s: float = 60.0) -> None:
-        """Wait until the service can answer searches.
+    async def index_fields(self) -> IndexFields:
+        """Describe the metadata fields that are indexed for filters: values, or their range.
 
         Raises:
-            NotReadyError: If the service answers, but is not ready in time.
-            ServiceUnreachableError: If the service does not answer in time.
+            RefusedInputError: If the index is in a vector database.
         """
-        await self._send(probe_call("readyz", "always"), patience(timeout_s))
-
-    async def _probe(self, path: str) -> bool:
-        try:
-            await self._send(probe_call(path))
-        except (NotReadyError, ServiceUnreachableError):
-            return False
-        return True
-
-    async def _send(self, call: Call[T], policy: RetryPolicy | None = None) -> T:
-        attempts = Attempts(policy or self._retries, call.again)
-        while True:
-            try:
-                response = await self._attempt(call, attempts.left_s)
-            except httpx.RequestError as error:
-                wait_s = attempts.wait_s_after_error(error)
-            else:
-                wait_s = attempts.wait_s_after_answer(response)
-                if wait_s is None:
-                    return call.read(response)
-            await asyncio.sleep(wait_s)
-
-    async def _attempt(self, call: Call[T], left_s: float) -> httpx.Response:
-        with call.body() as body:
-            return await self._http.request(
-                call.method,
-                call.path,
-                params=call.params,
-                headers=body.headers,
-                json=body.json,
-                data=body.data,
-                files=body.files,
-                content=None if body.content is None else _to_be_awaited(body.content),
-                timeout=min(self._timeout_s, left_s),
-            )
-
-
-async def _to_be_awaited(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield chunk
+        return await self._send(fields_call())

@@ -1,19 +1,12 @@
-"""Requests of the clients and the reading of their responses, independent of the HTTP client.
-
-Picture files are not loaded into memory as a whole unless they already were.
-"""
+"""Requests of the clients and the reading of their responses, independent of the HTTP client."""
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -21,15 +14,25 @@ from pydantic import BaseModel, ValidationError
 
 from aladin_network.errors import InputError
 from aladin_network.types import Target
-from aladin_service.client.answers import Deleted, Item, LiveIndexInfo
+from aladin_service.client.answers import (
+    Deleted,
+    IndexFields,
+    Item,
+    ItemPage,
+    LiveIndexInfo,
+    WordMapsAnswer,
+)
 from aladin_service.client.connection import Again
+from aladin_service.client.pictures import (
+    PictureSource,
+    again_with,
+    given_files,
+    open_picture,
+    picture_name,
+)
 from aladin_service.client_errors import ServiceUnreachableError
 
-# A picture as its bytes, the path of its file, or an open file, which is read from its beginning.
-PictureSource = bytes | str | os.PathLike[str] | BinaryIO
-
-# A multiple of 3, which base64 encodes without padding, so that chunks can be concatenated.
-_CHUNK_BYTES = 3 * 2**14
+ListDirection = Literal["desc", "asc"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -40,6 +43,24 @@ class Photo(NamedTuple):
 
     data: bytes
     media_type: str
+
+
+class ExplainedPair(NamedTuple):
+    """An item of the index, and what it is compared with: exactly one of the other fields.
+
+    Attributes:
+        item_id: Id of a photo for a text, or of a text for a photo.
+        text: Words of the query.
+        query_id: Id of another item of the index.
+        image: A photo that is not in the index; its file is read while it is sent.
+        regions: Regions of that photo, or regions instead of a photo.
+    """
+
+    item_id: str
+    text: str | None = None
+    query_id: str | None = None
+    image: PictureSource | None = None
+    regions: PictureSource | None = None
 
 
 class OpenBody(NamedTuple):
@@ -129,14 +150,22 @@ def form_body(
 
 
 def read_as(model: type[M]) -> Callable[[httpx.Response], M]:
-    """Return a function that parses an answer of this type.
+    """Return a function that parses an answer of this type; for its errors see `read_by`."""
+    return read_by(model.model_validate_json)
 
-    The reader raises ServiceUnreachableError where it is of another: some other server's.
+
+def read_by(validate_json: Callable[[bytes], T]) -> Callable[[httpx.Response], T]:
+    """Return a function that parses an answer.
+
+    It raises ServiceUnreachableError if the answer is invalid: that of some other server.
+
+    Args:
+        validate_json: Function that parses and validates JSON; raises pydantic's ValidationError.
     """
 
-    def read(response: httpx.Response) -> M:
+    def read(response: httpx.Response) -> T:
         try:
-            return model.model_validate_json(response.content)
+            return validate_json(response.content)
         except ValidationError as error:
             raise foreign_answer(response, str(error)) from None
 
@@ -159,6 +188,31 @@ def item_path(*parts: str) -> str:
 def item_call(target: Target, item_id: str) -> Call[Item]:
     """Look an item up."""
     return Call(method="GET", path=f"v1/items/{target}/{item_path(item_id)}", read=read_as(Item))
+
+
+def list_call(
+    target: Target,
+    sort: str | None,
+    order: ListDirection,
+    filter: Mapping[str, Any] | None,
+    limit: int | None,
+    after: str | None,
+) -> Call[ItemPage]:
+    """List a page of items; the arguments are those of `AsyncAladinClient.list_items`."""
+    wanted = {
+        "limit": None if limit is None else str(limit),
+        "after": after,
+        "sort": sort,
+        "order": None if order == "desc" else order,
+        "filter": json.dumps(filter) if filter else None,
+    }
+    params = {name: value for name, value in wanted.items() if value is not None}
+    return Call(method="GET", path=f"v1/items/{target}", read=read_as(ItemPage), params=params)
+
+
+def fields_call() -> Call[IndexFields]:
+    """Describe the metadata fields of the index."""
+    return Call(method="GET", path="v1/index/fields", read=read_as(IndexFields))
 
 
 def delete_call(target: Target, item_id: str) -> Call[Deleted]:
@@ -191,132 +245,37 @@ def probe_call(path: str, again: Again = "never") -> Call[None]:
     return Call(method="GET", path=path, read=lambda _: None, again=again)
 
 
-def explain_call(
-    item_id: str,
-    text: str | None,
-    query_id: str | None,
-    image: PictureSource | None,
-    regions: PictureSource | None,
-) -> Call[bytes]:
-    """Draw the evidence for an item of the index and a text, another item or a photo.
-
-    Args:
-        item_id: Id of a photo for a text, or of a text for a photo.
-        text: Words of the query.
-        query_id: Id of another item of the index.
-        image: A photo that is not in the index; its file is read while it is sent.
-        regions: Regions of that photo, or regions instead of a photo.
+def explain_call(pair: ExplainedPair) -> Call[WordMapsAnswer]:
+    """Compare each word of a pair with every region.
 
     Raises:
         InputError: If not exactly one of text, another item and a photo is given.
     """
-    files = given_files(image, regions)
-    given = (text is not None) + (query_id is not None) + bool(files)
+    return _pair_call("v1/explain", pair, read_as(WordMapsAnswer))
+
+
+def drawing_call(pair: ExplainedPair) -> Call[bytes]:
+    """Draw the evidence for a pair.
+
+    Raises:
+        InputError: If not exactly one of text, another item and a photo is given.
+    """
+    return _pair_call("v1/explain.png", pair, lambda response: response.content)
+
+
+def _pair_call(path: str, pair: ExplainedPair, read: Callable[[httpx.Response], T]) -> Call[T]:
+    files = given_files(pair.image, pair.regions)
+    given = (pair.text is not None) + (pair.query_id is not None) + bool(files)
     if given != 1:
         raise InputError(f"expected exactly one of text, query_id and a photo, got {given}")
-    path = "v1/explain.png"
     if files:
         return Call(
             method="POST",
             path=path,
-            read=lambda response: response.content,
+            read=read,
             again=again_with(files.values()),
-            body=form_body({"id": item_id}, files),
+            body=form_body({"id": pair.item_id}, files),
         )
-    named = {"id": item_id, "text": text, "query_id": query_id}
+    named = {"id": pair.item_id, "text": pair.text, "query_id": pair.query_id}
     params = {name: value for name, value in named.items() if value is not None}
-    return Call(method="GET", path=path, read=lambda response: response.content, params=params)
-
-
-@contextmanager
-def open_picture(source: PictureSource) -> Generator[BinaryIO]:
-    """Open a picture for one request; a file that the caller opened stays open.
-
-    Raises:
-        OSError: If the file cannot be opened.
-    """
-    if isinstance(source, bytes):
-        yield io.BytesIO(source)
-    elif isinstance(source, (str, os.PathLike)):
-        with Path(source).open("rb") as file:
-            yield file
-    else:
-        if source.seekable():
-            source.seek(0)
-        yield source
-
-
-def can_be_sent_again(source: PictureSource) -> bool:
-    """Return whether a picture can be read more than once."""
-    return isinstance(source, (bytes, str, os.PathLike)) or source.seekable()
-
-
-def again_with(files: Iterable[PictureSource]) -> Again:
-    """Return when a harmless request may be sent again: never if it has a file that cannot."""
-    return "always" if all(map(can_be_sent_again, files)) else "never"
-
-
-def given_files(
-    image: PictureSource | None, regions: PictureSource | None
-) -> dict[str, PictureSource]:
-    """Return the files of a query or an item that are given, by field."""
-    files = {"image": image, "regions": regions}
-    return {name: source for name, source in files.items() if source is not None}
-
-
-def picture_name(source: PictureSource) -> str:
-    """Return the file's name, for the form; it does not affect the answer."""
-    return Path(source).name if isinstance(source, (str, os.PathLike)) else "image"
-
-
-def picture_bytes(source: PictureSource) -> int | None:
-    """Return the size of a picture without reading it, or None if that is impossible.
-
-    Raises:
-        OSError: If the file does not exist.
-    """
-    if isinstance(source, bytes):
-        return len(source)
-    if isinstance(source, (str, os.PathLike)):
-        return Path(source).stat().st_size
-    return source.seek(0, io.SEEK_END) if source.seekable() else None
-
-
-def base64_chunks(source: PictureSource) -> Iterator[bytes]:
-    """Read a picture in chunks, as base64.
-
-    Raises:
-        OSError: If the file cannot be read.
-    """
-    with open_picture(source) as file:
-        rest = b""
-        while chunk := file.read(_CHUNK_BYTES):
-            whole = rest + chunk
-            end = len(whole) - len(whole) % 3  # a pipe gives what it has, of any length
-            rest = whole[end:]
-            yield base64.b64encode(whole[:end])
-        yield base64.b64encode(rest)
-
-
-def json_list_chunks(
-    name: str, entries: Iterable[tuple[Mapping[str, Any], Mapping[str, PictureSource]]]
-) -> Iterator[bytes]:
-    """Write a JSON object with one list, whose entries may have files, in chunks.
-
-    Args:
-        name: Name of the list.
-        entries: Fields of each entry (at least one), and its files by field.
-
-    Raises:
-        OSError: If a file cannot be read.
-    """
-    yield b'{"' + name.encode() + b'":['
-    for place, (fields, files) in enumerate(entries):
-        written = json.dumps(fields).encode()
-        yield b"," + written[:-1] if place else written[:-1]
-        for field_name, source in files.items():
-            yield b',"' + field_name.encode() + b'":"'
-            yield from base64_chunks(source)
-            yield b'"'
-        yield b"}"
-    yield b"]}"
+    return Call(method="GET", path=path, read=read, params=params)

@@ -57,6 +57,8 @@ API_KEY_VARIABLE = "ALADIN_API_KEY"
 ADD_ITEMS = 32
 ADD_BYTES = 8 * 2**20
 BATCH_QUERIES = 32
+# The service's own limit for a page of items is 200.
+LISTED_ITEMS = 200
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,6 +77,42 @@ def test_photos_of_any_form_find_the_same(
     assert set(photos.ids).isdisjoint(by_path.ids)
 
 
+def test_items_are_listed_without_a_query(
+    index: aladin_search.Index, image_ids: list[str], more: Path
+) -> None:
+    assert [item.id for item in index.items()] == image_ids[::-1]
+    by_number = list(index.items(sort="number", order="asc", filter={"number": {"gte": 2}}))
+    assert [item.metadata["number"] for item in by_number] == [2, 3, 4, 5]
+    assert (by_number[0].uri is None, by_number[0].size_px) == (False, (64, 40))
+    captions = list(index.items("texts"))
+    assert len(captions) == 12
+    assert all(item.text and item.uri is None and item.size_px is None for item in captions)
+
+    index.add(more)
+    index.delete(image_ids[-1])
+    assert [item.id for item in index.items()] == ["new.png", *image_ids[-2::-1]]
+    with pytest.raises(aladin_search.InputError, match="filter"):
+        next(index.items(filter={"number": {"over": 2}}))
+
+
+def test_fields_are_described_with_their_values(
+    tiny_checkpoint: Path, more: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "photos.jsonl"
+    (more / "bad.png").unlink()
+    metadata = {"day": "2024-05-31", "seen": True, "size": [1, 2]}
+    file.write_text(json.dumps({"id": "a", "image": "more/new.png", "metadata": metadata}) + "\n")
+    with aladin_search.build(file, model=tiny_checkpoint, out=tmp_path / "index") as index:
+        assert index.fields() == [
+            aladin_search.Field("day", "text", "2024-05-31", "2024-05-31", {"2024-05-31": 1}),
+            aladin_search.Field("seen", "bool", True, True, {True: 1}),
+            aladin_search.Field("size", "number", 1, 2, {1: 1, 2: 1}),
+        ]
+        assert index.fields()[1].least is True
+        with pytest.raises(aladin_search.NoSuchTargetError):
+            index.fields("texts")
+
+
 def test_an_item_finds_others(index: aladin_search.Index, image_ids: list[str]) -> None:
     hits = index.search(id=image_ids[0], k=10)
     assert set(hits.ids) == set(image_ids[1:])

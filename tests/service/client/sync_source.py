@@ -1,4 +1,4 @@
-"""Writes the synchronous client from the asynchronous one.
+"""Writes the modules of the synchronous client from those of the asynchronous one.
 
 Run it by ``python -m tests.service.client.sync_source``.
 """
@@ -10,18 +10,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-import aladin_service.client.async_client
+import aladin_service.client
 
-_SOURCE = Path(aladin_service.client.async_client.__file__)
-TARGET = _SOURCE.with_name("sync_client.py")
+_FOLDER = Path(aladin_service.client.__file__).parent
+# The asynchronous module by the synchronous one.
+MODULES = {
+    _FOLDER / f"sync_{name}.py": _FOLDER / f"async_{name}.py" for name in ("client", "sender")
+}
 
 # Passages that differ by more than single words.
 _PASSAGES = (
     (
-        '"""The client for programs with an event loop."""\n',
-        '"""The client for programs without an event loop.\n\n'
-        "Generated from `async_client` by ``python -m tests.service.client.sync_source``; change"
-        '\nthat file instead.\n"""\n',
+        re.compile(r'^"""(.*) with an event loop(.*)\."""\n'),
+        r'"""\1 without an event loop\2.' + "\n\n"
+        "Generated from the asynchronous module by ``python -m tests.service.client.sync_source``;"
+        '\nchange that one instead.\n"""\n',
     ),
     (
         re.compile(r'    """Client of a service over HTTP, with the.*?\n    """\n', re.DOTALL),
@@ -36,8 +39,8 @@ _PASSAGES = (
         '    """\n',
     ),
     (
-        re.compile(r"            for outcome in (.*):\n                yield outcome\n"),
-        r"            yield from \1" + "\n",
+        re.compile(r"^( +)for (\w+) in (.*):\n +yield \2\n", re.MULTILINE),
+        r"\1yield from \3" + "\n",
     ),
     (
         "content=None if body.content is None else _to_be_awaited(body.content)",
@@ -46,6 +49,8 @@ _PASSAGES = (
     (re.compile(r"\n\nasync def _to_be_awaited.*", re.DOTALL), ""),
 )
 _WORDS = (
+    ("async_sender", "sync_sender"),
+    ("AsyncSender", "SyncSender"),
     ("AsyncAladinClient", "AladinClient"),
     ("__aenter__", "__enter__"),
     ("__aexit__", "__exit__"),
@@ -59,18 +64,19 @@ _WORDS = (
 )
 
 
-def sync_source() -> str:
-    """Return the source of the synchronous client, formatted."""
-    text = re.sub("async for", "for", _SOURCE.read_text(encoding="utf-8"))
+def sync_source(source: Path) -> str:
+    """Return the synchronous form of an asynchronous module, formatted."""
+    text = re.sub("async for", "for", source.read_text(encoding="utf-8"))
     for old, new in _PASSAGES:
         text = re.sub(re.escape(old) if isinstance(old, str) else old, new, text)
     for old, new in _WORDS:
         text = re.sub(rf"\b{old}", new, text)
     for command in (("check", "--fix", "--quiet", "--exit-zero"), ("format",)):
-        call = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(TARGET), "-"]
+        call = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(source), "-"]
         text = subprocess.run(call, input=text, capture_output=True, text=True, check=True).stdout
     return text
 
 
 if __name__ == "__main__":
-    TARGET.write_text(sync_source(), encoding="utf-8")
+    for target, source in MODULES.items():
+        target.write_text(sync_source(source), encoding="utf-8")

@@ -230,6 +230,78 @@ def test_ids_of_any_kind_reach_the_service(ask: Ask, item_id: str, written: str)
     assert [request.method for request in script.requests] == ["GET", "DELETE", "GET"]
 
 
+def listed(*ids: str, follows: bool) -> httpx.Response:
+    items = [
+        {"id": each, "uri": None, "text": None, "metadata": {}, "size_px": [4, 3]} for each in ids
+    ]
+    answer = {"items": items, "total": 3, "next": ids[-1] if follows else None, "generation": 2}
+    return httpx.Response(200, json=answer)
+
+
+def test_a_list_is_asked_for_in_an_order(ask: Ask) -> None:
+    script = Script(*(listed("a", "b", follows=True) for _ in range(2)))
+    page = ask(script, "list_items")
+    assert ([item.id for item in page.items], page.total, page.next) == (["a", "b"], 3, "b")
+    assert page.items[0].size_px == (4, 3)
+    wanted = {"limit": 2, "sort": "taken_at", "order": "asc", "after": "a&b"}
+    ask(script, "list_items", "texts", filter={"year": [1]}, **wanted)
+    assert [request.url.path for request in script.requests] == [
+        "/below/v1/items/images",
+        "/below/v1/items/texts",
+    ]
+    asked = [dict(request.url.params) for request in script.requests]
+    assert asked == [
+        {},
+        {name: str(value) for name, value in wanted.items()} | {"filter": '{"year": [1]}'},
+    ]
+
+
+def test_every_item_comes_page_by_page(ask: Ask) -> None:
+    script = Script(listed("a", "b", follows=True), listed("c", follows=False))
+    items = ask(script, "every_item", "images", sort="year", page_size=2)
+    assert [item.id for item in items] == ["a", "b", "c"]
+    asked = [dict(request.url.params) for request in script.requests]
+    assert asked == [{"limit": "2", "sort": "year"}, {"limit": "2", "sort": "year", "after": "b"}]
+
+
+def test_fields_are_described(ask: Ask) -> None:
+    years = {"name": "year", "kind": "number", "least": 1, "greatest": 2.5, "values": None}
+    script = Script(
+        httpx.Response(200, json={"images": [years], "texts": None}),
+        error(422, "not_listable"),
+    )
+    fields = ask(script, "index_fields")
+    assert [field.model_dump() for field in fields.images] == [years]
+    assert fields.texts is None
+    with pytest.raises(RefusedInputError) as caught:
+        ask(script, "index_fields")
+    assert caught.value.code == "not_listable"
+
+
+def test_evidence_is_asked_for_by_item_or_with_a_photo(ask: Ask) -> None:
+    word = {"text": "dog", "start": 2, "end": 5, "score": 0.5, "share": 1, "region": 1}
+    maps = {
+        "text": "a dog",
+        "match": 0.25,
+        "align": 0.5,
+        "regions": [{"box": [0, 0, 0.5, 1]}, {"box": None}],
+        "words": [word | {"cosines": [0.125, 0.5]}],
+    }
+    script = Script(*(httpx.Response(200, json=maps) for _ in range(2)))
+    told = ask(script, "explain", "dogs/1 & 2", "a dog")
+    assert (told.align, told.regions[0].box) == (0.5, (0, 0, 0.5, 1))
+    assert (told.words[0].region, told.words[0].cosines) == (1, [0.125, 0.5])
+    ask(script, "explain", "dogs/1#0", image=b"a picture")
+    assert [(request.method, request.url.path) for request in script.requests] == [
+        ("GET", "/below/v1/explain"),
+        ("POST", "/below/v1/explain"),
+    ]
+    assert dict(script.requests[0].url.params) == {"id": "dogs/1 & 2", "text": "a dog"}
+    assert form_of(script) == {"id": b"dogs/1#0", "image": b"a picture"}
+    with pytest.raises(InputError, match="exactly one of text, query_id and a photo, got 0"):
+        ask(script, "explain", "a")
+
+
 def test_drawings_are_asked_for_by_item_or_with_a_photo(ask: Ask) -> None:
     def png() -> httpx.Response:
         return httpx.Response(200, content=b"png", headers={"content-type": "image/png"})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aladin_service.client import AladinClient, RefusedInputError
 from aladin_service.client.additions import NewItem, NewPhoto, NewText, add_call, add_calls
-from aladin_service.client.calls import (
+from aladin_service.client.pictures import (
     base64_chunks,
     can_be_sent_again,
     json_list_chunks,

@@ -1,5 +1,10 @@
-from tests.service.client.sync_source import TARGET, sync_source
+from pathlib import Path
+
+import pytest
+
+from tests.service.client.sync_source import MODULES, sync_source
 
 
-def test_the_synchronous_client_is_the_one_that_the_asynchronous_one_makes() -> None:
-    assert TARGET.read_text(encoding="utf-8") == sync_source()
+@pytest.mark.parametrize("target", MODULES, ids=lambda path: path.name)
+def test_a_synchronous_module_is_the_one_that_its_asynchronous_one_makes(target: Path) -> None:
+    assert target.read_text(encoding="utf-8") == sync_source(MODULES[target])

@@ -15,7 +15,6 @@ from aladin_network.errors import InputError
 from aladin_network.types import Target
 from aladin_service.client.answers import (
     FieldCount,
-    FieldValue,
     IndexField,
     IndexFields,
     ItemPage,
@@ -115,8 +114,8 @@ def _fields(
         IndexField(
             name=name,
             kind=values.kind,
-            least=_shown(values, values.least),
-            greatest=_shown(values, values.greatest),
+            least=values.as_written(values.least),
+            greatest=values.as_written(values.greatest),
             values=_counts(values),
         )
         for name, of_name in fields[target].items()
@@ -125,12 +124,7 @@ def _fields(
 
 
 def _counts(values: FieldValues) -> list[FieldCount] | None:
-    if values.counts is None:
+    most = values.most_frequent()
+    if most is None:
         return None
-    most = sorted(values.counts.items(), key=lambda item: -item[1])
-    return [FieldCount(value=_shown(values, value), count=count) for value, count in most]
-
-
-def _shown(values: FieldValues, value: FieldValue) -> FieldValue:
-    """Return a value as it is in metadata: bools are stored as numbers."""
-    return bool(value) if values.kind == "bool" else value
+    return [FieldCount(value=value, count=count) for value, count in most.items()]

@@ -1,0 +1,103 @@
+"""The items of an index without a query, and the metadata fields to filter and sort them by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from aladin_network.types import Target
+
+if TYPE_CHECKING:
+    from aladin_index.search.backend import SearchBackend
+
+_PAGE = 200
+Order = Literal["desc", "asc"]
+Value = bool | int | float | str
+
+
+class Item(NamedTuple):
+    """An item as the user described it.
+
+    Attributes:
+        id: Id of the item.
+        uri: Path or URL of a photo as given to the build, or None for a text.
+        text: The text itself, a photo's first caption, or None.
+        metadata: Metadata by field.
+        size_px: Width and height of a photo, upright, or None for a text.
+    """
+
+    id: str
+    uri: str | None
+    text: str | None
+    metadata: dict[str, Any]
+    size_px: tuple[int, int] | None
+
+
+class Field(NamedTuple):
+    """The values of one kind in a metadata field.
+
+    Attributes:
+        name: Name of the field.
+        kind: Kind of the values.
+        least: Smallest value.
+        greatest: Largest value.
+        counts: Number of items by value, the most frequent first, or None if there are more than
+            50 values.
+    """
+
+    name: str
+    kind: Literal["bool", "number", "text"]
+    least: Value
+    greatest: Value
+    counts: dict[Value, int] | None
+
+
+def every_item(
+    index: SearchBackend,
+    target: Target,
+    sort: str | None,
+    order: Order,
+    filter: Mapping[str, Any] | None,
+) -> Iterator[Item]:
+    """List all items of a collection; see `Index.items`.
+
+    Raises:
+        NoSuchTargetError: If the index has no such collection.
+        InputError: If the index is in a vector database, the filter is wrong, or the field is not
+            indexed for filters.
+    """
+    from aladin_index.items.filters import parse_filter
+    from aladin_index.search.listing import ListOrder, list_items
+
+    parsed = parse_filter(dict(filter)) if filter else None
+    wanted = ListOrder(sort, descending=order == "desc")
+    after = None
+    while True:
+        page = list_items(index.side(target, parsed), wanted, after, _PAGE)
+        for item in page.items:
+            yield Item(item.id, item.uri, item.text, item.metadata, item.size_px)
+        if page.is_last:
+            return
+        after = page.items[-1].id
+
+
+def fields_of(index: SearchBackend, target: Target) -> list[Field]:
+    """Describe the fields of a collection; see `Index.fields`.
+
+    Raises:
+        NoSuchTargetError: If the index has no such collection.
+        InputError: If the index is in a vector database.
+    """
+    from aladin_index.search.listing import list_fields
+
+    return [
+        Field(
+            name=name,
+            kind=values.kind,
+            least=values.as_written(values.least),
+            greatest=values.as_written(values.greatest),
+            counts=values.most_frequent(),
+        )
+        for name, of_name in list_fields(index.side(target)).items()
+        for values in of_name
+    ]
