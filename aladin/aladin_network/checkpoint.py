@@ -92,12 +92,6 @@ _CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.j
 # Weights of the image encoder itself, without the layers behind it.
 _IMAGE_ENCODER = "image.encoder."
 _TEXT_ONLY = (BertTextEncoder, ClipTextEncoder)
-# Matrices that may come directly after the image encoder: the trunk or else a head.
-_READS_IMAGE_ENCODER = (
-    "image.trunk.projection.weight",
-    "alignment.projections.image.weight",
-    "matching.projections.image.weight",
-)
 # Required files of a checkpoint; copying a checkpoint means copying these.
 CHECKPOINT_FILES = (_CONFIG, _WEIGHTS, _TOKENIZER)
 
@@ -269,12 +263,7 @@ def load_text_checkpoint(folder: Path) -> Checkpoint:
         with safe_open(folder / _WEIGHTS, "pt") as file:
             names = [name for name in file.keys() if not name.startswith(_IMAGE_ENCODER)]  # noqa: SIM118
             weights = {name: file.get_tensor(name).float() for name in names}
-        positions = weights.get("image.positions")
-        image_encoder = AbsentImageEncoder(
-            config.model.image_encoder,
-            dim=next(weights[name].shape[1] for name in _READS_IMAGE_ENCODER if name in weights),
-            num_tokens=None if positions is None else positions.shape[0],
-        )
+        image_encoder = AbsentImageEncoder.beside(weights, config.model.image_encoder)
         model = AladinModel(config.model, image_encoder, quick(text, tokenizer))
         _fill(model, weights, folder / _WEIGHTS, assign=True)
     except Exception:  # whatever is wrong or unknown: the other way tells, or manages

@@ -166,6 +166,14 @@ def _attend_fused(query: Heads, key: Heads, value: Heads, attended: Attended | N
     return F.scaled_dot_product_attention(query, key, value, attn_mask=attended)
 
 
+# Matrices that may come directly after the image encoder: the trunk's or else a head's.
+_AFTER_IMAGE_ENCODER = (
+    "image.trunk.projection.weight",
+    "alignment.projections.image.weight",
+    "matching.projections.image.weight",
+)
+
+
 class AbsentImageEncoder(ImageEncoder):
     """The image encoder of a network of which only the half for texts was loaded.
 
@@ -192,6 +200,26 @@ class AbsentImageEncoder(ImageEncoder):
         """
         super().__init__(config, text_encoder)
         self.config, self.dim, self.num_tokens = config, dim, num_tokens
+
+    @classmethod
+    def beside(
+        cls, weights: Mapping[str, Tensor], config: ImageEncoderConfig
+    ) -> AbsentImageEncoder:
+        """Stand for the image encoder of a network whose other weights are given.
+
+        Args:
+            weights: Weights of the network, by name.
+            config: Configuration of its image encoder.
+
+        Raises:
+            StopIteration: If no weights tell the width of the encoder's states.
+        """
+        positions = weights.get("image.positions")
+        return cls(
+            config,
+            dim=next(weights[name].shape[1] for name in _AFTER_IMAGE_ENCODER if name in weights),
+            num_tokens=None if positions is None else positions.shape[0],
+        )
 
     @classmethod
     def from_source(
