@@ -25,7 +25,7 @@ _SEARCHES = "**/v1/search/**"
 
 def said_of(answer: httpx.Response) -> str:
     """The message of an error, as a sentence of the page."""
-    message = str(answer.json()["error"]["message"])
+    message = str(answer.json()["error"]["message"]).removeprefix("image: ")
     return message[0].upper() + message[1:]
 
 
