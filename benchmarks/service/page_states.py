@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
 
+from benchmarks.service.page_answers import match_nothing, refuse
 from benchmarks.service.search_page import SearchPage
 
 _SEARCHES = "**/v1/search/**"
@@ -145,7 +146,7 @@ def _panels(page: SearchPage, asked: Asked) -> None:
 
 
 def _no_match(page: SearchPage, asked: Asked) -> None:
-    page.page.route(_SEARCHES, _without_a_match)
+    page.page.route(_SEARCHES, match_nothing)
     page.open().find(asked.words)
     expect(page.page.locator("#no-match")).to_be_visible()
     page.expect_photos()
@@ -196,34 +197,6 @@ def _api(page: SearchPage, asked: Asked) -> None:
     del asked
     page.open_api("search_images")
     expect(page.page.locator("#search_images table").first).to_be_visible()
-
-
-def _without_a_match(route: Route) -> None:
-    """Respond like the service if no hit is likely enough."""
-    answer = route.fetch()
-    changed = answer.json() | {
-        "match_probability": 0.04,
-        "no_match": True,
-        "probabilities_reliable": True,
-        "unreliable_because": None,
-    }
-    route.fulfill(response=answer, json=changed)
-
-
-def refuse(
-    status: int, code: str, headers: dict[str, str] | None = None
-) -> Callable[[Route], None]:
-    """Return a handler that answers a request with an error in the service's format."""
-    error = {"code": code, "message": "this is how it is refused", "request_id": "none"}
-
-    def answer(route: Route) -> None:
-        route.fulfill(
-            status=status,
-            headers={"Content-Type": "application/json", **(headers or {})},
-            body=json.dumps({"error": error}),
-        )
-
-    return answer
 
 
 STATES: dict[str, PageState] = {
