@@ -82,6 +82,27 @@ def test_the_newest_come_first_and_all_can_be_reached(page: SearchPage, api: htt
     expect(page.listed.first).to_have_attribute("data-id", newest[-1])
 
 
+def test_a_list_that_takes_long_is_announced(page: SearchPage) -> None:
+    page.page.route("**/v1/items/**", lambda _: None)  # the answer never comes
+    page.open()
+    expect(page.status).to_have_text("Loading…")
+
+
+def test_without_metadata_there_is_no_filter(page: SearchPage) -> None:
+    page.page.route(
+        "**/v1/index/fields", lambda route: route.fulfill(json={"images": [], "texts": []})
+    )
+    page.open()
+    expect(page.page.get_by_role("group", name="What to find")).to_be_visible()
+    expect(page.page.locator("#filter-toggle")).to_be_hidden()
+    assert page.page.locator("#sort option").all_text_contents() == ["Newest first", "Oldest first"]
+
+    page.open("filter=" + json.dumps({"number": 3}))
+
+    expect(page.listed).to_have_count(1)
+    expect(page.page.locator("#filter-toggle")).to_be_visible()
+
+
 def test_examples_are_texts_of_the_index(page: SearchPage, api: httpx.Client) -> None:
     texts = api.get("/v1/items/texts?limit=100").json()["items"]
     page.open()
@@ -158,6 +179,23 @@ def test_months_are_headings_and_photos_without_a_date_come_last(dated_page: Sea
     dated_page.page.locator("#sort").select_option("asc")
 
     expect(months).to_have_text(["December 2021", "March 2023", "July 2024", "Without a date"])
+
+
+def test_dates_are_the_natural_orders(dated_page: SearchPage) -> None:
+    options = dated_page.page.locator("#sort option")
+    every = ["Newest first", "Oldest first", "Last added first", "Camera, A to Z"]
+    expect(options).to_have_text(every)
+    dated_page.page.locator("#sort").select_option(label="Last added first")
+    expect(dated_page.listed.first).to_have_attribute("data-id", "trip/11.png")
+    expect(dated_page.page.locator("#library h2")).to_have_count(0)
+
+    dated_page.find(WORDS)
+    expect(options).to_have_text(["Best match", "Newest first", "Oldest first", "Camera, A to Z"])
+    with dated_page.answer_shown():
+        dated_page.page.locator("#sort").select_option(label="Oldest first")
+
+    assert dated_page.ids()[:4] == ["trip/3.png", "trip/0.png", "trip/2.png", "trip/1.png"]
+    expect(dated_page.status).to_contain_text("12 photos shown, oldest first.")
 
 
 def test_a_photo_whose_file_is_gone_says_so(dated_page: SearchPage) -> None:

@@ -21,6 +21,7 @@ from aladin_service.commands.index.build_options import (
     MaxPixelsOption,
     image_limits,
 )
+from aladin_service.commands.index.sync import PassLines
 from aladin_service.commands.options import set_log_format
 from aladin_service.commands.progress import stderr_progress
 from aladin_service.commands.serve import HostOption
@@ -139,6 +140,7 @@ def photos(
             host=host,
             port=port,
             show_progress=stderr_progress,
+            on_pass=PassLines(library.name, stderr=True),
             on_address=show,
         )
     except LibraryInUseError as error:

@@ -6,7 +6,6 @@ all processors; the service sees each of its steps at once.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -32,8 +31,6 @@ from aladin_service.folders.watching import FolderWatch
 from aladin_service.item_sources import image_items, photo_places
 from aladin_training.data.folder_rules import FolderRules
 
-_LOG = logging.getLogger(__name__)
-
 # Photos of the first generation: enough to search in, after some seconds. The others are added
 # while it is served.
 FIRST_PHOTOS = 128
@@ -42,6 +39,7 @@ _LEAST_CHANGES = 2000
 # Queries come first.
 _NICENESS = 5
 
+OnPass = Callable[[SyncReport], None]
 ShowProgress = Callable[[], AbstractContextManager[Progress]]
 
 
@@ -68,7 +66,9 @@ class KeepPlan:
     watch: bool = True
 
 
-def keep(plan: KeepPlan, show_progress: ShowProgress, stop: threading.Event) -> None:
+def keep(
+    plan: KeepPlan, show_progress: ShowProgress, on_pass: OnPass, stop: threading.Event
+) -> None:
     """Build the index if there is none, and bring it into the state of the folders.
 
     A kill at any moment loses nothing that was added: the next call goes on from there.
@@ -76,6 +76,7 @@ def keep(plan: KeepPlan, show_progress: ShowProgress, stop: threading.Event) -> 
     Args:
         plan: What to keep in step.
         show_progress: Opens the display of the progress of one piece of work.
+        on_pass: Called after each pass over the folders.
         stop: Ends the watching when it is set.
 
     Raises:
@@ -105,14 +106,14 @@ def keep(plan: KeepPlan, show_progress: ShowProgress, stop: threading.Event) -> 
             plan.index,
             folders,
             checkpoint=checkpoint,
-            on_pass=_PassLog(),
+            on_pass=on_pass,
             show_progress=show_progress,
         )
         watching.run(stop)
         return
     with show_progress() as progress:
         report = FolderSync(plan.index, folders, checkpoint=checkpoint).run(progress)
-    _PassLog()(report)
+    on_pass(report)
 
 
 def _first_generation(plan: KeepPlan, progress: Progress, readers: int) -> int:
@@ -156,27 +157,3 @@ def _build(
     except InputError as error:
         reasons.append(str(error))
         return None
-
-
-class _PassLog:
-    """Logs what passes have changed, and each file that cannot be used once."""
-
-    def __init__(self) -> None:
-        self._known: set[SkippedItem] = set()
-
-    def __call__(self, report: SyncReport) -> None:
-        """Log one pass."""
-        if report.has_changes:
-            counts = {
-                "added": report.added,
-                "changed": report.changed,
-                "moved": report.moved,
-                "removed": report.deleted,
-            }
-            said = ", ".join(f"{len(ids):,} {what}" for what, ids in counts.items() if ids)
-            left = f"; {report.remaining:,} to come" if report.remaining else ""
-            _LOG.info("photos: %s%s", said, left)
-        for item in report.left_out:
-            if item not in self._known:
-                _LOG.info("left out %s: %s", item.id, item.reason)
-        self._known.update(report.left_out)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aladin_index.format.layout import CURRENT
 from aladin_network.errors import AladinError
-from aladin_service.library.keeper import KeepPlan, ShowProgress, keep
+from aladin_service.library.keeper import KeepPlan, OnPass, ShowProgress, keep
 from aladin_service.library.libraries import Library
 from aladin_service.observe.logs import LogSetup, log_setup, log_to_stderr
 
@@ -32,6 +32,7 @@ def open_library(
     host: str,
     port: int | None,
     show_progress: ShowProgress,
+    on_pass: OnPass,
     on_address: Callable[[str], None],
 ) -> None:
     """Serve a library until SIGINT or SIGTERM, and keep its index in the state of its folders.
@@ -43,7 +44,8 @@ def open_library(
         plan: What is kept in step, for the same index.
         host: Address to listen on.
         port: Port; 0 for any free one; or None for 8000 or the next free one.
-        show_progress: Opens the display of the progress; called in the second process.
+        show_progress: Opens the display of the progress; sent to the second process.
+        on_pass: Called after each pass over the folders; sent to the second process.
         on_address: Called with the address of the page as soon as connections are accepted.
 
     Raises:
@@ -54,7 +56,7 @@ def open_library(
         CheckpointError: If its model cannot be loaded.
     """
     library.save()
-    with library.claimed() as claim, _keeper(plan, show_progress) as keeper:
+    with library.claimed() as claim, _keeper(plan, show_progress, on_pass) as keeper:
         # Imported now: it takes seconds, in which the other process begins.
         from aladin_service.http.server import check_address, serve_index
 
@@ -102,11 +104,11 @@ class _Keeper:
 
 
 @contextmanager
-def _keeper(plan: KeepPlan, show_progress: ShowProgress) -> Generator[_Keeper]:
+def _keeper(plan: KeepPlan, show_progress: ShowProgress, on_pass: OnPass) -> Generator[_Keeper]:
     """Keep the index in step, in a process that is ended with the block: a kill loses nothing."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    arguments = (plan, show_progress, theirs, log_setup())
+    arguments = (plan, show_progress, on_pass, theirs, log_setup())
     process = context.Process(target=_keep, args=arguments, name="keeper", daemon=True)
     process.start()
     theirs.close()
@@ -119,7 +121,11 @@ def _keeper(plan: KeepPlan, show_progress: ShowProgress) -> Generator[_Keeper]:
 
 
 def _keep(
-    plan: KeepPlan, show_progress: ShowProgress, failures: Connection, logs: LogSetup
+    plan: KeepPlan,
+    show_progress: ShowProgress,
+    on_pass: OnPass,
+    failures: Connection,
+    logs: LogSetup,
 ) -> None:
     """Run the second process, and send the error with which it ends."""
     from aladin_service.work.process_setup import end_with_parent, silence_decoders
@@ -129,7 +135,7 @@ def _keep(
     log_to_stderr(logs)
     silence_decoders()
     try:
-        keep(plan, show_progress, threading.Event())
+        keep(plan, show_progress, on_pass, threading.Event())
     except AladinError as error:
         failures.send(error)
         raise SystemExit(1) from None
