@@ -28,75 +28,87 @@ from aladin_service.commands.serve import HostOption
 from aladin_service.library.places import checked_folders, libraries_folder, model_folder
 
 if TYPE_CHECKING:
+    from aladin_service.library.keeper import KeepPlan
     from aladin_service.library.libraries import Library
 
 _ACCESS_LOG = "service.access"
 
 
+FoldersArgument = Annotated[
+    list[Path] | None, typer.Argument(metavar="FOLDER...", help="Folders of photos.")
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help=f"{MODEL_HELP} [default: that of the library, if these folders have one, else "
+        f"{DEFAULT_MODEL}]",
+    ),
+]
+IndexOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--index",
+        metavar="DIR",
+        help="Folder of the index; an existing one keeps its model. [default: in the user's data "
+        "folder]",
+    ),
+]
+WatchOption = Annotated[
+    bool, typer.Option("--watch/--no-watch", help="Follow changes of the folders.")
+]
+BrowserOption = Annotated[
+    bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        min=0,
+        max=65535,
+        help="Port to listen on; 0 takes a free one. [default: 8000, or the next free one]",
+    ),
+]
+ListOption = Annotated[
+    bool, typer.Option("--list", help="List the libraries, and do nothing else.")
+]
+RemoveOption = Annotated[
+    str | None,
+    typer.Option(
+        "--remove",
+        metavar="NAME",
+        help="Remove a library of --list with its index, and do nothing else. Photos are not "
+        "touched.",
+    ),
+]
+
+
 def photos(
-    folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="FOLDER...", help="Folders of photos.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="MODEL",
-            help=f"{MODEL_HELP} [default: that of the library, if there is one of these folders, "
-            f"else {DEFAULT_MODEL}]",
-        ),
-    ] = None,
-    index: Annotated[
-        Path | None,
-        typer.Option(
-            "--index",
-            metavar="DIR",
-            help="Folder of the index; an existing one keeps its model. [default: in the user's "
-            "data folder]",
-        ),
-    ] = None,
+    folders: FoldersArgument = None,
+    model: ModelOption = None,
+    index: IndexOption = None,
     exclude: ExcludeOption = None,
     max_pixels: MaxPixelsOption = None,
     exif: ExifOption = True,
-    watch: Annotated[
-        bool, typer.Option("--watch/--no-watch", help="Follow changes of the folders.")
-    ] = True,
-    browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
-    ] = True,
+    watch: WatchOption = True,
+    browser: BrowserOption = True,
     host: HostOption = "127.0.0.1",
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            min=0,
-            max=65535,
-            help="Port to listen on; 0 takes a free one. [default: 8000, or the next free one]",
-        ),
-    ] = None,
-    list_them: Annotated[
-        bool, typer.Option("--list", help="List the libraries, and do nothing else.")
-    ] = False,
-    remove: Annotated[
-        str | None,
-        typer.Option(
-            "--remove",
-            metavar="NAME",
-            help="Remove a library of --list and its index, and do nothing else. Photos are not "
-            "touched.",
-        ),
-    ] = None,
+    port: PortOption = None,
+    list_them: ListOption = False,
+    remove: RemoveOption = None,
 ) -> None:
     """Search folders of photos in the browser.
 
     In: FOLDER..., with all their subfolders. Out: the address of the page on stdout, which is
-    served until Ctrl-C; messages and progress on stderr. The photos stay where they are and are not
+    served until ^C; messages and progress on stderr. The photos stay where they are and are not
     changed. Their index is kept as a library: one for each set of folders and model. The first
-    start opens the page after the first photos and adds the others while it is served; each later
-    one serves what is there, and adds, changes and removes what has changed since. An interrupted
-    start loses nothing. Where the library is served already, its address is printed.
+    start opens the page with the first photos and adds the others while it is served; each later
+    one serves what is there, and takes over what has changed since. An interruption loses nothing.
+    If another process serves the library, the address of its page is printed.
 
-    The model is downloaded and converted once; searches need no network and send nothing anywhere.
+    The model is downloaded and converted once. Searches need no network, and nothing leaves this
+    machine.
     """
     if list_them:
         _print_libraries()
@@ -108,13 +120,8 @@ def photos(
     limits = image_limits(max_pixels)
     library = _library(places, model, index)
     set_log_format()
-    from aladin_index.format.layout import CURRENT
-    from aladin_service.library.libraries import LibraryInUseError
-
-    is_new = not (library.index / CURRENT).exists()
-    checkpoint = model_folder(library.model) if is_new else None
+    checkpoint = _new_model(library)
     from aladin_service.library.keeper import KeepPlan
-    from aladin_service.library.opening import open_library
 
     plan = KeepPlan(
         index=library.index,
@@ -125,12 +132,27 @@ def photos(
         exif=exif,
         watch=watch,
     )
+    _serve(library, plan, host, port, browser=browser and _has_browser())
+
+
+def _new_model(library: Library) -> Path | None:
+    """Return the checkpoint for a library that has no index yet."""
+    from aladin_index.format.layout import CURRENT
+
+    return None if (library.index / CURRENT).exists() else model_folder(library.model)
+
+
+def _serve(library: Library, plan: KeepPlan, host: str, port: int | None, *, browser: bool) -> None:
+    """Serve a library until SIGINT or SIGTERM, or print the address where it is served."""
+    from aladin_service.library.libraries import LibraryInUseError
+    from aladin_service.library.opening import open_library
+
     # A page of photos is dozens of requests, which say nothing to its only reader.
     logging.getLogger(_ACCESS_LOG).setLevel(logging.WARNING)
 
     def show(address: str) -> None:
         typer.echo(address)
-        if browser and _has_browser():
+        if browser:
             _show_in_browser(address)
 
     try:

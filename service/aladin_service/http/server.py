@@ -144,7 +144,7 @@ def serve_index(
     Args:
         path: Index folder.
         host: Address to listen on.
-        port: Port; 0 for any free one; or None for 8000 or the next free one. The log reports it.
+        port: Port; 0 for any free one; None for the first free one from 8000. It is logged.
         worker_count: Number of worker processes, or 1 for threads of this process.
         read_only: Whether to refuse adding and deleting items.
         keys: File of API keys.
@@ -155,7 +155,7 @@ def serve_index(
         detector: Detector of the regions of uploaded photos.
         wait: Whether to start without a live generation, and to answer as soon as there is one.
         photos_root: Folder outside of which no photo is served.
-        exif: Whether the EXIF data of added photos become metadata, or None for the setting.
+        exif: Whether the EXIF data of added photos become metadata.
         on_listening: Called with the address of the page as soon as connections are accepted.
 
     Raises:
@@ -173,8 +173,7 @@ def serve_index(
         keys_file=keys,
         allow_anonymous=allow_anonymous or None,
         detector=detector,
-        photos_root=photos_root,
-        exif=exif,
+        **{"photos_root": photos_root, "exif": exif},
     )
     metrics = Metrics()
     policy = make_policy(settings, host, metrics=metrics)
@@ -323,19 +322,19 @@ def _drain(app: FastAPI) -> None:
 
 def _listen(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    numbers = range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TRIED) if port is None else [port]
-    for number in numbers:
+    wanted = range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TRIED) if port is None else [port]
+    for number in wanted:
         try:
             listener = socket.create_server((host, number), family=family)
-            break
         except OSError as error:
             is_taken = error.errno == errno.EADDRINUSE
-            if is_taken and number != numbers[-1]:
+            if is_taken and port is None:
                 continue
             hint = "; choose another with --port" if is_taken else ""
             reason = f"cannot listen on {host}, port {number}: {error.strerror}{hint}"
             raise ConfigError(reason) from None
-    # Inherited by the connections. Without it the kernel holds back the body of an answer until
-    # the client has acknowledged the headers, which clients delay by 40 ms.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
+        # Inherited by the connections. Without it the kernel holds back the body of an answer until
+        # the client has acknowledged the headers, which clients delay by 40 ms.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    raise ConfigError(f"cannot listen on {host}: the ports {wanted[0]} to {wanted[-1]} are in use")

@@ -60,7 +60,8 @@ def open_library(
         # Imported now: it takes seconds, in which the other process begins.
         from aladin_service.http.server import check_address, serve_index
 
-        check_address(host, port)
+        if plan.checkpoint is not None:
+            check_address(host, port)  # before the first photos are encoded
         keeper.wait_for_index(plan.index)
         threading.Thread(target=keeper.log_failure, name="keeper", daemon=True).start()
 
