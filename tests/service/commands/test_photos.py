@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import aladin_service.commands.photos
 import aladin_service.library.opening
 from aladin_index.build.builder import build_index
 from aladin_network.conversion.named_models import DEFAULT_MODEL
+from aladin_network.errors import ConfigError
 from aladin_service.cli import app
 from aladin_service.http.server import check_address
 from aladin_service.item_sources import image_items
@@ -183,7 +185,6 @@ def test_a_browser_is_opened_where_its_user_is(
     [
         ([], "expected at least one FOLDER of photos, got none"),
         (["nowhere"], "nowhere: expected a folder of photos, found nothing"),
-        (["--max-pixels", "0"], "0"),
     ],
 )
 def test_mistakes(words: list[str], message: str, libraries: Path) -> None:
@@ -196,10 +197,6 @@ def test_mistakes(words: list[str], message: str, libraries: Path) -> None:
 def test_a_port_that_is_taken_is_an_error_only_if_it_was_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import socket
-
-    from aladin_network.errors import ConfigError
-
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         monkeypatch.setattr("aladin_service.http.server.DEFAULT_PORT", port)

@@ -88,6 +88,7 @@ def test_several_folders_with_the_same_names(
     keep(
         plan(tmp_path, tiny_checkpoint, photos / "early", photos / "late"),
         silent,
+        ignore,
         threading.Event(),
     )
     make_photo(20).save(photos / "late" / "0.png")
