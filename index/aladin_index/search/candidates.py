@@ -22,7 +22,7 @@ from aladin_index.search.backend import (
 )
 from aladin_index.search.options import SearchOptions
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.errors import AladinError
+from aladin_network.errors import AladinError, InputError, ShapeError
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Direction, Modality, Target
 
@@ -151,6 +151,47 @@ class Found(NamedTuple):
     pool: QueryPool
     candidates: int
     is_empty: bool
+
+
+def check_search(
+    query: EncodedQuery,
+    options: SearchOptions,
+    collection: Collection,
+    calibration: Calibration | None,
+    *,
+    is_crossing: bool,
+) -> None:
+    """Check that a query fits a collection, and that its options are possible.
+
+    Args:
+        query: The query.
+        options: How to search.
+        collection: The searched collection.
+        calibration: Calibration of the index, or None.
+        is_crossing: Whether the query and the items are of different modalities.
+
+    Raises:
+        ShapeError: If the query is not one item of the collection's dimensions.
+        InputError: If an option cannot be applied; see `TwoStageSearcher.search`.
+    """
+    entry, encoding = collection.entry, query.encoding
+    expected = (1, entry.embedding_dim)
+    if tuple(encoding.embedding.shape) != expected:
+        raise ShapeError(f"embedding {expected}", tuple(encoding.embedding.shape))
+    if encoding.tokens.shape[2] != entry.token_dim:
+        raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
+    if options.explain and is_crossing and query.modality == "text" and query.text is None:
+        raise InputError("explain: expected the query's text, got none")
+    if options.min_probability is not None:
+        if calibration is None:
+            raise InputError(
+                "min_probability: the index is not calibrated, its hits have no probability; "
+                "aladin calibrate fits them"
+            )
+        if not is_crossing:
+            raise InputError(
+                "min_probability: only images for a text and texts for an image have a probability"
+            )
 
 
 def retrieve(search: ValidSearch) -> Found:

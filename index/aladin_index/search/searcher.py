@@ -12,14 +12,21 @@ from numpy.typing import NDArray
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
-from aladin_index.search.candidates import Found, Ranking, ValidSearch, retrieve, unknown_fields
+from aladin_index.search.candidates import (
+    Found,
+    Ranking,
+    ValidSearch,
+    check_search,
+    retrieve,
+    unknown_fields,
+)
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
 from aladin_index.search.results import Evidence, SearchAnswer
-from aladin_network.calibration.calibration import Calibration, Unreliable
+from aladin_network.calibration.calibration import Unreliable
 from aladin_network.calibration.features import CandidateScores
-from aladin_network.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
+from aladin_network.errors import EngineUnavailableError, UnknownItemError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
@@ -104,7 +111,7 @@ class TwoStageSearcher:
             EngineUnavailableError: If the first stage does not answer.
         """
         began_s = time.monotonic()
-        search = self._validate(query, target, options, received_s or began_s)
+        search = self.validate(query, target, options, received_s or began_s)
         found = retrieve(search)
         retrieved_s = time.monotonic()
         ranked = rerank(search, found, self._clock)
@@ -113,17 +120,17 @@ class TwoStageSearcher:
         times = _Times(received_s or began_s, began_s, retrieved_s, ranked_s)
         return self._present(search, found, ranked, verdict, times)
 
-    def _validate(
+    def validate(
         self, query: EncodedQuery, target: Target, options: SearchOptions, received_s: float
     ) -> ValidSearch:
-        """Check a query and its options, and collect what the stages need."""
+        """Check a query and its options, and collect what the stages need; see `search`."""
         options.check()
         modality = query.modality or MODALITY_OF[target]
         is_crossing = modality != MODALITY_OF[target]
         parsed = parse_filter(options.filter) if options.filter else None
         collection = self.index.side(target, parsed)
         calibration = self.index.manifest.calibration
-        _check(query, options, collection, calibration, is_crossing=is_crossing)
+        check_search(query, options, collection, calibration, is_crossing=is_crossing)
         fusion = self._fusions[DIRECTION_OF[modality]]
         tokens = query.encoding.tokens[0][query.encoding.mask[0]].detach().float().cpu()
         aligns = is_crossing and collection.entry.token_count > 0
@@ -243,13 +250,19 @@ class TwoStageSearcher:
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
 
 
-def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
+def judge(
+    search: ValidSearch,
+    found: Found,
+    ranked: RankedPage,
+    hit_words: NDArray[np.int64] | None = None,
+) -> Verdict:
     """Estimate how likely the hits of a page are right.
 
     Args:
         search: The search.
         found: Result of the first stage, with the pool that hits are judged against.
         ranked: The page; without alignment scores of the pool, the matching scores judge alone.
+        hit_words: (hits,) `ValidSearch.word_counts` of the hits, or None to look them up.
     """
     calibration, pool, page = search.calibration, found.pool, ranked.ranking
     # Without the second stage, the lengths of the texts found for an image are not known.
@@ -258,7 +271,9 @@ def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
         return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
     words = search.word_counts(pool.rows)  # the query's, or for a photo those of the texts
     candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
-    hits = CandidateScores(page.rows, page.match, page.align, search.word_counts(page.rows))
+    if hit_words is None:
+        hit_words = search.word_counts(page.rows)
+    hits = CandidateScores(page.rows, page.match, page.align, hit_words)
     typed = len((search.query.text or "").split()) or None
     judgement = calibration.of(search.direction, typed).judge(candidates, hits)
     unreliable_because = calibration.unreliable_because(
@@ -285,34 +300,6 @@ def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
         no_match=judgement.no_match or (search.options.offset == 0 and len(kept) == 0),
         reliable=True,
     )
-
-
-def _check(
-    query: EncodedQuery,
-    options: SearchOptions,
-    collection: Collection,
-    calibration: Calibration | None,
-    *,
-    is_crossing: bool,
-) -> None:
-    entry, encoding = collection.entry, query.encoding
-    expected = (1, entry.embedding_dim)
-    if tuple(encoding.embedding.shape) != expected:
-        raise ShapeError(f"embedding {expected}", tuple(encoding.embedding.shape))
-    if encoding.tokens.shape[2] != entry.token_dim:
-        raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
-    if options.explain and is_crossing and query.modality == "text" and query.text is None:
-        raise InputError("explain: expected the query's text, got none")
-    if options.min_probability is not None:
-        if calibration is None:
-            raise InputError(
-                "min_probability: the index is not calibrated, its hits have no probability; "
-                "aladin calibrate fits them"
-            )
-        if not is_crossing:
-            raise InputError(
-                "min_probability: only images for a text and texts for an image have a probability"
-            )
 
 
 def _hits(

@@ -21,6 +21,7 @@ from aladin_service.http.openapi import (
 )
 from aladin_service.http.routes import (
     batch,
+    embeddings,
     evidence,
     health,
     index,
@@ -29,6 +30,7 @@ from aladin_service.http.routes import (
     listing,
     page,
     pictures,
+    rerank,
     search,
 )
 from aladin_service.http.shared_state import ServiceState
@@ -104,6 +106,8 @@ def create_app(
         search.router,
         batch.router,
         evidence.router,
+        rerank.router,
+        embeddings.router,
         knn_service.router,
         listing.router,
         items.router,
