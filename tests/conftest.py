@@ -109,6 +109,16 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small CLIP with random weights, in the files that the hub has of one."""
+    from tests.dual_encoders import save_dual_encoder
+
+    folder = tmp_path_factory.mktemp("transformers") / "small-clip"
+    save_dual_encoder("clip", folder)
+    return folder
+
+
 def logistic(intercept: float, **weights: float) -> LogisticModel:
     """A model of features as they are: ``logistic(-1.0, match=2.0)`` is ``2 match - 1``."""
     names: dict[str, Feature] = {name: name for name in weights}  # type: ignore[misc]

@@ -32,6 +32,7 @@ from aladin_network.config import STRICT, ModelConfig, dump_config, parse_config
 from aladin_network.encoders.bert_text import AbsentImageEncoder, BertTextEncoder, reads_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, recover_folder, write_json
+from aladin_network.heads.trained import alignment_trained as is_alignment_trained
 from aladin_network.model import AladinModel, image_encoder_class, text_encoder_class
 from aladin_network.scoring.fusion import Fusion
 
@@ -119,6 +120,7 @@ class _ConfigFile:
     model: ModelConfig
     fusion: Fusion
     provenance: Provenance
+    alignment_trained: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -130,12 +132,15 @@ class Checkpoint:
         fusion: Fitted fusion, or the papers' rule if there was no validation split to fit it on.
         provenance: Origin of the checkpoint.
         model_id: SHA-256 of the weights file.
+        alignment_trained: Whether the alignment was trained; otherwise searches leave the order to
+            the embeddings, and there is no evidence.
     """
 
     model: AladinModel
     fusion: Fusion
     provenance: Provenance
     model_id: str
+    alignment_trained: bool = True
 
 
 def save_checkpoint(
@@ -143,6 +148,7 @@ def save_checkpoint(
     model: AladinModel,
     fusion: Fusion | None = None,
     provenance: Provenance | None = None,
+    alignment_trained: bool | None = None,
 ) -> None:
     """Write a checkpoint atomically; an older one in its place is replaced.
 
@@ -151,16 +157,22 @@ def save_checkpoint(
         model: The network.
         fusion: Constants fitted on the validation split.
         provenance: Origin of the weights.
+        alignment_trained: Whether the alignment was trained, or None to derive it from the
+            provenance, see `aladin_network.heads.trained`.
     """
     config = _ConfigFile(
         schema_version=SCHEMA_VERSION,
         model=model.config,
         fusion=fusion or Fusion(),
         provenance=provenance or Provenance(),
+        alignment_trained=alignment_trained,
     )
+    content = dump_config(config)
+    if alignment_trained is None:
+        del content["alignment_trained"]  # earlier versions refuse a key that they do not know
     weights = {name: _compact(value) for name, value in model.state_dict().items()}
     with atomic_folder(folder) as partial:
-        write_json(partial / _CONFIG, dump_config(config))
+        write_json(partial / _CONFIG, content)
         write_tensors(partial / _WEIGHTS, weights)
         model.text.encoder.tokenizer.save(str(partial / _TOKENIZER))
 
@@ -200,9 +212,7 @@ def load_checkpoint(
     except ConfigError as error:
         raise CheckpointError(f"{folder / _CONFIG}: {error}") from error
     _fill(model, weights, folder / _WEIGHTS)
-    return Checkpoint(
-        model.eval().to(device), config.fusion, config.provenance, read_model_id(folder)
-    )
+    return _loaded(config, model.eval().to(device), folder)
 
 
 def load_text_checkpoint(folder: Path) -> Checkpoint:
@@ -239,7 +249,12 @@ def load_text_checkpoint(folder: Path) -> Checkpoint:
         _fill(model, weights, folder / _WEIGHTS)
     except Exception:  # whatever is wrong or unknown: the other way tells, or manages
         return load_checkpoint(folder)
-    return Checkpoint(model.eval(), config.fusion, config.provenance, read_model_id(folder))
+    return _loaded(config, model.eval(), folder)
+
+
+def _loaded(config: _ConfigFile, model: AladinModel, folder: Path) -> Checkpoint:
+    trained = is_alignment_trained(dump_config(config))
+    return Checkpoint(model, config.fusion, config.provenance, read_model_id(folder), trained)
 
 
 def _with_frozen(

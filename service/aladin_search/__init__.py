@@ -2,7 +2,7 @@
 
     import aladin_search
 
-    index = aladin_search.build(images="photos/", model="models/clip", out="INDEX")
+    index = aladin_search.build(images="photos/", out="INDEX")  # by CLIP
     hits = index.search("two dogs in the snow", k=5)
     print(hits[0].id, hits[0].score)
     hits  # in a notebook: the photos

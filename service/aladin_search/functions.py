@@ -10,9 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aladin_network.conversion.named_models import DEFAULT_MODEL
 from aladin_search.index import Index
 from aladin_search.inputs import photos_of, texts_of
 from aladin_search.progress import reported
+from aladin_service.library.places import model_folder
 
 if TYPE_CHECKING:
     from aladin_index.settings import BuildSettings
@@ -46,7 +48,7 @@ def build(
     images: str | PathLike[str] | None = None,
     texts: str | PathLike[str] | None = None,
     *,
-    model: str | PathLike[str],
+    model: str | PathLike[str] = DEFAULT_MODEL,
     out: str | PathLike[str],
     split: str | None = None,
     settings: BuildSettings | None = None,
@@ -59,7 +61,9 @@ def build(
     Args:
         images: Photos: a folder, JSONL, Karpathy JSON, CSV, TSV, parquet or webdataset tars.
         texts: Texts: JSONL or a table, or a data set whose captions to take.
-        model: Network that encodes the items: the folder of a checkpoint.
+        model: Network that encodes the items: the folder of a checkpoint, or a dual encoder such as
+            CLIP or SigLIP, as a folder of the transformers library or by its name on the hub
+            (``google/siglip2-base-patch16-224``), which is converted once.
         out: Folder of the index: a new one, or one whose contents to replace.
         split: Split of the data set to take, or None for all of it.
         settings: Further settings of the build, or None for the defaults.
@@ -77,6 +81,7 @@ def build(
         IndexMismatchError: If the index in `out` was built with another network.
         IndexWriteError: If `out` cannot be written.
     """
+    checkpoint = model_folder(model)
     from aladin_index.build.builder import build_index
     from aladin_index.settings import BuildSettings
     from aladin_service.commands.options import network_device
@@ -89,7 +94,7 @@ def build(
     photos = None if images is None else photos_of(Path(images), split)
     lines = None if texts is None else texts_of(Path(texts), split)
     with reported(progress) as shown:
-        build_index(Path(model), Path(out), photos, lines, chosen, shown)
+        build_index(checkpoint, Path(out), photos, lines, chosen, shown)
     return open(out, device=device)
 
 
@@ -152,7 +157,7 @@ def evaluate(
     """Measure how well captions find their photos, and photos their captions.
 
     Args:
-        model: Checkpoint folder of the network.
+        model: The network, as of `build`.
         data: Photos with captions, in any format that `build` reads.
         split: Split of the data, or None for all photos.
         index: Index of the same photos and captions, to evaluate its searches too, or None.
@@ -168,8 +173,9 @@ def evaluate(
         CheckpointError: If the network cannot be read.
         IndexMismatchError: If the index was built with another network.
     """
+    checkpoint = model_folder(model)
     from aladin_service.measure.evaluate import evaluate_system
 
     folder = None if index is None else Path(index)
     with reported(progress) as shown:
-        return evaluate_system(Path(model), Path(data), split, folder, shown).metrics
+        return evaluate_system(checkpoint, Path(data), split, folder, shown).metrics

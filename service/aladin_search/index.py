@@ -70,6 +70,15 @@ class Index:
         return {target: index.side(target).count for target in index.manifest.targets}
 
     @property
+    def alignment_trained(self) -> bool:
+        """Whether the alignment of the index's model was trained.
+
+        If not, as of a converted CLIP, hits are ordered by their embeddings, and `explain` finds no
+        evidence.
+        """
+        return self._searcher.index.checkpoint.alignment_trained
+
+    @property
     def left_out(self) -> dict[str, str]:
         """Why each file or item that the build could not use was left out, by its id."""
         from aladin_index.format.layout import generation_folder

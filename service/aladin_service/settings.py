@@ -175,6 +175,8 @@ class ServiceSettings(BaseSettings):
             accepts only ready-made regions.
         photos_root: Folder outside of which no photo is served, after following all links;
             uploaded photos are always served. Unset: photos are served wherever they are.
+        models_dir: Folder of the models that were converted when a command first named them. Unset:
+            the user's cache folder.
         exif: Adds to the metadata of uploaded photos when, with which camera and where they were
             taken, as their EXIF data tell; off for privacy.
         read_only: Rejects additions and deletions.
@@ -240,6 +242,7 @@ class ServiceSettings(BaseSettings):
     engine_poll_s: float = Field(default=1.0, gt=0)
     detector: str | None = None
     photos_root: Path | None = None
+    models_dir: Path | None = None
     exif: bool = True
     read_only: bool = False
     log_format: Literal["text", "json"] = "text"

@@ -160,6 +160,23 @@ def test_months_are_headings_and_photos_without_a_date_come_last(dated_page: Sea
     expect(months).to_have_text(["December 2021", "March 2023", "July 2024", "Without a date"])
 
 
+def test_dates_are_the_natural_orders(dated_page: SearchPage) -> None:
+    options = dated_page.page.locator("#sort option")
+    every = ["Newest first", "Oldest first", "Last added first", "Camera, A to Z"]
+    expect(options).to_have_text(every)
+    dated_page.page.locator("#sort").select_option(label="Last added first")
+    expect(dated_page.listed.first).to_have_attribute("data-id", "trip/11.png")
+    expect(dated_page.page.locator("#library h2")).to_have_count(0)
+
+    dated_page.find(WORDS)
+    expect(options).to_have_text(["Best match", "Newest first", "Oldest first", "Camera, A to Z"])
+    with dated_page.answer_shown():
+        dated_page.page.locator("#sort").select_option(label="Oldest first")
+
+    assert dated_page.ids()[:4] == ["trip/3.png", "trip/0.png", "trip/2.png", "trip/1.png"]
+    expect(dated_page.status).to_contain_text("12 photos shown, oldest first.")
+
+
 def test_a_photo_whose_file_is_gone_says_so(dated_page: SearchPage) -> None:
     gone = dated_page.page.locator(f"#library li[data-id='trip/{_GONE}.png']")
     expect(gone.locator(".lost")).to_contain_text("Photo not found")

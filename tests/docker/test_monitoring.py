@@ -70,7 +70,7 @@ def exposed() -> dict[str, Values]:
         ready=True,
         workers=WorkersHealth(wanted=1, alive=1, generation=1, engine="up"),
         max_waiting=1,
-        live=IndexState(manifest, {"images": 1, "texts": 1}),
+        live=IndexState(manifest, {"images": 1, "texts": 1}, alignment_trained=True),
     )
     found: dict[str, Values] = {}
     text = (metrics.render() + render_state(now)).decode()

@@ -146,9 +146,9 @@ class AgreementContract(ContractIndex):
             assert theirs.probability == pytest.approx(ours.probability, abs=1e-3)
             assert _scores(theirs) == pytest.approx(_scores(ours), abs=10 * self.tolerance)
             assert theirs.stages.match.rank == ours.stages.match.rank
-            assert [
-                each.model_copy(update={"score": 0, "share": 0}) for each in theirs.evidence or ()
-            ] == [each.model_copy(update={"score": 0, "share": 0}) for each in ours.evidence or ()]
+            assert [replace(each, score=0, share=0) for each in theirs.evidence or ()] == [
+                replace(each, score=0, share=0) for each in ours.evidence or ()
+            ]
 
 
 class RemoteContract(BackendContract, AgreementContract):

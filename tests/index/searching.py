@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.results import SearchAnswer
+from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality, Target
@@ -47,3 +48,14 @@ def run_search(
         return searcher.search(query, target, SearchOptions(**options))
     options = {**options, "timeout_ms": 1.0}
     return searcher.search(query, target, SearchOptions(**options), deadline_s - 0.001)
+
+
+def assert_typed(answer: SearchAnswer) -> None:
+    """Assert that all values are of Python's own types, and of those of their fields."""
+    SEARCH_ANSWER.dump_json(answer, warnings="error")
+    values: list[Any] = [asdict(answer)]
+    while values:
+        value = values.pop()
+        assert type(value) in {dict, list, tuple, str, int, float, bool, type(None)}, value
+        values += value.values() if isinstance(value, dict) else ()
+        values += value if isinstance(value, (list, tuple)) else ()

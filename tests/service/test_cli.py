@@ -79,7 +79,7 @@ assert not heavy, heavy
         ["search", "index", "dog", "--fusion", "2"],
         ["search", "index", "dog", "--target", "sounds"],
         ["search", "index", "--image", "missing.jpg"],
-        ["index", "build", "--out", "x"],
+        ["index", "build", "--images", "x"],
         ["serve", "missing"],
         ["train", "recipe.toml"],
     ],

@@ -131,7 +131,7 @@ def convert_aladin(
     model = new_network(config, tokenizer, options, matching)
     mapped = map_tensors(tensors, model.state_dict(), RENAMES, LEFT, str(file))
     left = [LeftOut(name, reason) for name, reason in _PARTS.items() if name in saved]
-    return write_converted(model, mapped, file, out, seed=None, left=left)
+    return write_converted(model, mapped, file, out, seed=None, left=left, alignment_trained=True)
 
 
 def _parts(saved: object, file: Path) -> dict[str, Any]:

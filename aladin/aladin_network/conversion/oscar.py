@@ -323,4 +323,4 @@ def convert_oscar(folder: Path, out: Path, options: RegionsOptions) -> Conversio
 
     model = new_network(config, tokenizer, options)
     mapped = map_tensors(tensors, model.state_dict(), oscar_renames(), oscar_left(), str(source))
-    return write_converted(model, mapped, source, out, options.seed)
+    return write_converted(model, mapped, source, out, options.seed, alignment_trained=False)

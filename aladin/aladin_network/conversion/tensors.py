@@ -292,6 +292,8 @@ def write_converted(
     out: Path,
     seed: int | None,
     left: Sequence[LeftOut] = (),
+    *,
+    alignment_trained: bool,
 ) -> ConversionReport:
     """Fill a network with a foreign checkpoint's tensors and write it.
 
@@ -302,12 +304,14 @@ def write_converted(
         out: Folder of the new checkpoint.
         seed: Seed with which the model's other tensors were drawn, or None if there are none.
         left: Parts of the file besides its tensors that are not converted.
+        alignment_trained: Whether the network was trained to align words with regions.
     """
     model.load_state_dict(model.state_dict() | mapped.weights)
     with source.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     origin = {"converted_from": {"file": source.name, "sha256": digest}, "seed": seed}
-    save_checkpoint(out, model, provenance=Provenance(recipe=json.dumps(origin), stage="convert"))
+    provenance = Provenance(recipe=json.dumps(origin), stage="convert")
+    save_checkpoint(out, model, provenance=provenance, alignment_trained=alignment_trained)
     return ConversionReport(
         source=source,
         out=out,

@@ -56,6 +56,8 @@ class TowersOptions:
         align_dim: Size of the alignment head's tokens, at most that of the towers' own space.
         max_tokens: Longest text in tokens, or None for what the network can read, at most 128.
         seed: Seed of the random numbers that initialise new tensors.
+        known_as: Name to record instead of the vision tower's source, such as the hub's name of a
+            folder that was downloaded, or None.
     """
 
     text: str | None = None
@@ -65,6 +67,7 @@ class TowersOptions:
     align_dim: int = 128
     max_tokens: int | None = None
     seed: int = 0
+    known_as: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,23 +123,28 @@ def convert_towers(source: str, out: Path, options: TowersOptions) -> TowersRepo
             if shared is None
             else _towers_own(min(options.align_dim, shared))
         )
+        known_as = {source: options.known_as or source}
+        vision, text = known_as[source], known_as.get(text_source, text_source)
         config = ModelConfig(
-            image_encoder=image_encoder.config, text_encoder=text_encoder.config, **heads
+            image_encoder=dataclasses.replace(image_encoder.config, source=vision),
+            text_encoder=dataclasses.replace(text_encoder.config, source=text),
+            **heads,
         )
         model = AladinModel.on_encoders(config, image_encoder, text_encoder)
     first = DirectionFusion(weight=0.0)
-    origin = {"converted_from": {"vision": source, "text": text_source}, "seed": options.seed}
+    origin = {"converted_from": {"vision": vision, "text": text}, "seed": options.seed}
     save_checkpoint(
         out,
         model,
         Fusion(text_to_image=first, image_to_text=first),
         Provenance(recipe=json.dumps(origin), stage="convert"),
+        alignment_trained=False,
     )
     tokens = image_encoder.num_tokens
     return TowersReport(
         out=out,
-        vision=source,
-        text=text_source,
+        vision=vision,
+        text=text,
         zero_shot=shared is not None,
         dim=model.matching.dim,
         regions=None if tokens is None else tokens - int(pooled or _has_front(image_encoder)),

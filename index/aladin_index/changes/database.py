@@ -51,6 +51,9 @@ CREATE TABLE encodings (
 CREATE TABLE removed (sequence INTEGER PRIMARY KEY AUTOINCREMENT, row INTEGER NOT NULL UNIQUE);
 """
 TOKEN_COLUMNS = ("values", "scales", "centroid_ids")
+# States of files that were recorded later than their items, of the generation or added. The table
+# is created with the first of them.
+FILE_STATES = "file_states"
 # Others wait this long for a checkpoint, or for a reader that recovers after a killed writer.
 _BUSY_S = 30.0
 
@@ -232,6 +235,12 @@ class AddedItems:
     def ids(self) -> list[tuple[str, int]]:
         """Read the ids and rows of all items ever added."""
         return self._database.lines("SELECT id, row FROM items")
+
+    def file_states(self) -> dict[int, str]:
+        """Read the states of files that were recorded later than their items, by row."""
+        if not self._database.lines("SELECT 1 FROM sqlite_master WHERE name = ?", (FILE_STATES,)):
+            return {}
+        return dict(self._database.lines(f"SELECT row, file_state FROM {FILE_STATES}"))
 
     def field_lines(
         self, name: str, after: FieldLine | None, *, descending: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.changes.database import changes_database, new_database, open_to_write
+from aladin_index.changes.database import (
+    FILE_STATES,
+    changes_database,
+    new_database,
+    open_to_write,
+)
 from aladin_index.format.disk import FileIdentity, identity_at, identity_of
 from aladin_index.format.layout import ITEMS, generation_folder
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
@@ -217,6 +222,25 @@ class WritableCollection:
         connection = self._connected()
         assert connection is not None
         connection.execute("INSERT INTO removed (row) VALUES (?)", (row,))
+
+    def is_live(self, row: int) -> bool:
+        """Whether a row of the generation or of its changes is not removed."""
+        connection = self._connected()
+        if connection is None:
+            return True
+        found = connection.execute("SELECT 1 FROM removed WHERE row = ?", (row,)).fetchone()
+        return found is None
+
+    def record_files(self, states: Mapping[int, str]) -> None:
+        """Record the states of the files of some rows, in place of earlier ones."""
+        connection = self._connected()
+        assert connection is not None
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {FILE_STATES} "
+            "(row INTEGER PRIMARY KEY, file_state TEXT NOT NULL)"
+        )
+        insert = f"INSERT OR REPLACE INTO {FILE_STATES} VALUES (?, ?)"
+        connection.executemany(insert, states.items())
 
     def _connected(self) -> sqlite3.Connection | None:
         """Return the cached connection, or None while there is no database."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -19,7 +19,14 @@ from aladin_index.format.layout import live_generation
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem, insert_items
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_network.errors import DuplicateItemError, IndexWriteError, ShapeError, UnknownItemError
+from aladin_index.tokens.codec import PackedTokens
+from aladin_network.errors import (
+    DuplicateItemError,
+    IndexWriteError,
+    SearchIndexError,
+    ShapeError,
+    UnknownItemError,
+)
 from aladin_network.types import OnDuplicate, Target
 
 
@@ -40,6 +47,31 @@ class NewItems:
     tokens: NDArray[np.float32]
     lengths: NDArray[np.int64]
     photos: Sequence[UploadedPhoto] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """Changes of one collection that belong together, planned for one generation.
+
+    Attributes:
+        generation: Generation that the rows belong to.
+        removed: Rows to remove, of the generation or added; those that were removed meanwhile are
+            ignored.
+        new: Items to add after the removals, or None.
+        packed: Tokens of the new items in the form of the collection, in place of `new.tokens`, or
+            None.
+        file_states: States to record of the files of rows that stay, by row.
+    """
+
+    generation: int
+    removed: Sequence[int] = ()
+    new: NewItems | None = None
+    packed: PackedTokens | None = None
+    file_states: Mapping[int, str] = field(default_factory=dict[int, str])
+
+
+class OtherGenerationError(SearchIndexError):
+    """A revision was planned for a generation that is no longer live; nothing was applied."""
 
 
 class AddReport(NamedTuple):
@@ -205,6 +237,60 @@ class ChangesWriter:
                         side.remove(row)
                     (report.missing if row is None else report.deleted).append(item_id)
             return report
+
+    def revise(self, target: Target, revision: Revision) -> list[str]:
+        """Remove and add items, and record states of files, atomically.
+
+        Args:
+            target: Collection to change.
+            revision: Changes to apply.
+
+        Returns:
+            The ids of new items that were not added, because others have them by now.
+
+        Raises:
+            OtherGenerationError: If another generation is live by now.
+            NoSuchTargetError: If the index has no such collection.
+            IndexMismatchError: If the index was built with another model.
+            ShapeError: If the encodings do not have the index's dimensions.
+            InputError: If too many distinct metadata fields would have an index for filters.
+            IndexWriteError: If the disk is full, or cannot be written.
+        """
+        taken: list[str] = []
+        with self._exclusive() as live:
+            if live.generation != revision.generation:
+                raise OtherGenerationError(
+                    f"{self._root}: expected generation {revision.generation}, generation "
+                    f"{live.generation} is live by now"
+                )
+            side, new, packed = live.side(target), revision.new, revision.packed
+            if new is not None:
+                side.check_fields(new.items)
+                if packed is None:
+                    check_shapes(new, side.entry)
+            with side.transaction() as connection:
+                for row in revision.removed:
+                    if side.is_live(row):
+                        side.remove(row)
+                if revision.file_states:
+                    side.record_files(revision.file_states)
+                if new is None:
+                    return taken
+                row = side.next_row()
+                ends = np.cumsum(new.lengths)
+                for place, item in enumerate(new.items):
+                    if side.live_row(item.id) is not None:
+                        taken.append(item.id)
+                        continue
+                    insert_items(connection, [item._replace(row=row)])
+                    part = slice(int(ends[place] - new.lengths[place]), int(ends[place]))
+                    if packed is None:
+                        tokens = side.codec.pack(new.tokens[part])
+                    else:
+                        tokens = packed.take(part)
+                    insert_encoding(connection, row, new.embeddings[place], tokens)
+                    row += 1
+        return taken
 
     @contextmanager
     def _exclusive(self) -> Generator[WritableGeneration]:

@@ -23,6 +23,7 @@ from aladin_network.errors import (
     IndexMismatchError,
     NoSuchTargetError,
 )
+from aladin_network.heads.trained import read_alignment_trained
 from aladin_network.types import Target
 
 
@@ -157,6 +158,7 @@ class EngineInfo:
             ones.
         schema_version: Schema version of its manifest.
         model_id: SHA-256 of the weights of the model that made the index.
+        alignment_trained: Whether the alignment of that model was trained.
         metric: Metric of the embeddings.
         default_candidates: Number of candidates of a search that does not specify one.
         sides: Collections of images, texts or both, as they were pushed.
@@ -172,6 +174,7 @@ class EngineInfo:
     generations: list[int]
     schema_version: int
     model_id: str
+    alignment_trained: bool
     metric: str
     default_candidates: int
     sides: dict[Target, CollectionEntry]
@@ -205,6 +208,7 @@ def describe_engine_index(path: Path, location: EngineLocation, client: EngineCl
         generations=client.generations(),
         schema_version=manifest.schema_version,
         model_id=manifest.model.id,
+        alignment_trained=read_alignment_trained(path / MODEL),
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
         sides=manifest.sides,

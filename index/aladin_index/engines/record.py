@@ -181,9 +181,14 @@ def pieces_of_texts(texts: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def item_text(item: StoredItem) -> str:
-    """Return an item as JSON without spaces; fields that are None are omitted."""
+    """Return an item as JSON without spaces; fields that are None are omitted.
+
+    The state of its file is omitted, too: folders are synchronised with an index in files only.
+    """
     data: dict[str, Any] = {
-        name: value for name, value in item._asdict().items() if value is not None
+        name: value
+        for name, value in item._asdict().items()
+        if value is not None and name != "file_state"
     }
     if item.boxes is not None:
         data["boxes"] = base64.b64encode(item.boxes).decode("ascii")

@@ -240,10 +240,11 @@ def live_parts(
     rows = base.entry.count if changes is None else changes.rows
     live = np.arange(rows) if selection is None else selection.rows
     built, added = live[live < base.entry.count], live[live >= base.entry.count]
+    states = {} if changes is None else changes.added.file_states()
     for start in range(0, len(built), items_at_a_time):
         chosen = built[start : start + items_at_a_time]
         yield EncodedPart(
-            items=base.items.by_rows(chosen.tolist()),
+            items=[_as_recorded(item, states) for item in base.items.by_rows(chosen.tolist())],
             embeddings=base.embeddings[chosen],
             tokens=base.tokens.packed(chosen),
             lengths=base.tokens.lengths(chosen),
@@ -252,8 +253,13 @@ def live_parts(
         assert changes is not None  # only there do such rows come from
         chosen = added[start : start + items_at_a_time]
         yield EncodedPart(
-            items=side.items.by_rows(chosen.tolist()),
+            items=[_as_recorded(item, states) for item in side.items.by_rows(chosen.tolist())],
             embeddings=changes.embeddings_of(chosen),
             tokens=changes.tokens(chosen).stored,
             lengths=changes.lengths(chosen),
         )
+
+
+def _as_recorded(item: StoredItem, states: Mapping[int, str]) -> StoredItem:
+    """Return an item with the state of its file that was recorded last."""
+    return item._replace(file_state=states.get(item.row, item.file_state)) if states else item

@@ -16,6 +16,7 @@ from aladin_index.format.layout import (
     EMBEDDINGS,
     GENERATIONS,
     ITEMS,
+    MODEL,
     PHOTOS,
     generation_folder,
     live_generation,
@@ -26,6 +27,7 @@ from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration
+from aladin_network.heads.trained import read_alignment_trained
 from aladin_network.types import Target
 
 # All other files are the `rest` of their collection: offsets and skipped items.
@@ -58,6 +60,7 @@ class IndexInfo:
         built_at_s: Time of publication, in seconds since 1970.
         schema_version: Schema version of its files.
         model_id: SHA-256 of the weights of the model that made the index.
+        alignment_trained: Whether the alignment of that model was trained.
         metric: Metric of the embeddings.
         default_candidates: Number of candidates of a search that does not specify one.
         sides: Collections of images, texts or both.
@@ -74,6 +77,7 @@ class IndexInfo:
     built_at_s: float
     schema_version: int
     model_id: str
+    alignment_trained: bool
     metric: str
     default_candidates: int
     sides: dict[Target, CollectionEntry]
@@ -104,6 +108,7 @@ def describe(path: Path) -> IndexInfo:
         built_at_s=(folder / MANIFEST).stat().st_mtime,
         schema_version=manifest.schema_version,
         model_id=manifest.model.id,
+        alignment_trained=read_alignment_trained(path / MODEL),
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
         sides=sides,

@@ -24,9 +24,12 @@ _DTYPE = np.dtype("<u2")
 
 # Codes of the kinds of values: small integers take no extra space in a row of `fields`.
 KIND_CODES: dict[Kind, int] = {"number": 0, "text": 1, "bool": 2}
-COLUMNS = "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length, boxes"
-# Files written before regions were supported have no column for them.
-_BOXES = "boxes"
+COLUMNS = (
+    "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length, boxes, "
+    "file_state"
+)
+# Columns that files written before regions, or folders that are synchronised, do not have.
+_LATER = {"boxes": "BLOB", "file_state": "TEXT"}
 
 # `fields` has a row for each value of each indexed field. The whole row is the key, so that a test
 # is one scan of neighbouring rows. `filter_fields` numbers the indexed fields, and records which of
@@ -40,7 +43,8 @@ CREATE TABLE items (
     width_px INTEGER, height_px INTEGER,
     metadata TEXT NOT NULL,
     "offset" INTEGER NOT NULL, length INTEGER,
-    boxes BLOB
+    boxes BLOB,
+    file_state TEXT
 );
 CREATE TABLE fields (
     field INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, row INTEGER NOT NULL,
@@ -89,6 +93,8 @@ class StoredItem(NamedTuple):
         length: Length of an image in that file, in bytes, or None if the file is the image.
         boxes: Boxes of an image's regions, as `pack_boxes` stores them, or None if they are not
             known, or the network reads photos, whose regions follow from the size.
+        file_state: State of the image's file when it was encoded, as the text of
+            `aladin_index.sync.file_state`, or None if it is not recorded.
     """
 
     row: int
@@ -103,6 +109,7 @@ class StoredItem(NamedTuple):
     offset: int = 0
     length: int | None = None
     boxes: bytes | None = None
+    file_state: str | None = None
 
     @property
     def size_px(self) -> tuple[int, int] | None:
@@ -220,18 +227,21 @@ def count_fields(connection: sqlite3.Connection) -> int:
 
 def columns_of(connection: sqlite3.Connection) -> str:
     """Return `COLUMNS` for a database, with placeholders for columns that it lacks."""
-    return COLUMNS if _has_boxes(connection) else COLUMNS.replace(_BOXES, f"NULL AS {_BOXES}")
+    columns = COLUMNS
+    for name in _missing_columns(connection):
+        columns = columns.replace(name, f"NULL AS {name}")
+    return columns
 
 
 def add_missing_columns(connection: sqlite3.Connection) -> None:
     """Add missing columns to a database before writing; the caller has to commit."""
-    if not _has_boxes(connection):
-        connection.execute(f"ALTER TABLE items ADD COLUMN {_BOXES} BLOB")
+    for name in _missing_columns(connection):
+        connection.execute(f"ALTER TABLE items ADD COLUMN {name} {_LATER[name]}")
 
 
-def _has_boxes(connection: sqlite3.Connection) -> bool:
+def _missing_columns(connection: sqlite3.Connection) -> list[str]:
     lines = connection.execute("SELECT name FROM pragma_table_info('items')").fetchall()
-    return (_BOXES,) in lines
+    return [name for name in _LATER if (name,) not in lines]
 
 
 def _create(connection: sqlite3.Connection, filter_fields: Sequence[str] | None) -> None:

@@ -46,6 +46,8 @@ class ValidSearch:
         tokens: (query_tokens, d_align) float32, the query's real tokens.
         second_stage: What the second stage needs, or None if the embeddings decide alone.
         is_crossing: Whether the query and the items are of different modalities.
+        is_aligned: Whether the second stage is meant to run: its model was trained to align, or
+            the search names a weight of the fusion.
         reranks: Whether the second stage decides the order.
         direction: Direction of the search.
         fusion: Constants of the fusion in this direction.
@@ -65,6 +67,7 @@ class ValidSearch:
     tokens: Float[Tensor, "query_tokens dim"]
     second_stage: SecondStageQuery | None
     is_crossing: bool
+    is_aligned: bool
     reranks: bool
     direction: Direction
     fusion: DirectionFusion
@@ -77,6 +80,48 @@ class ValidSearch:
         if self.modality != "text":
             return self.collection.lengths(rows)
         return np.full(len(rows), len(self.tokens), dtype=np.int64)
+
+
+def check_query(
+    query: EncodedQuery,
+    options: SearchOptions,
+    collection: Collection,
+    calibration: Calibration | None,
+    *,
+    is_crossing: bool,
+) -> None:
+    """Check that a query and its options fit the searched collection.
+
+    Args:
+        query: Encoded query.
+        options: Options within their bounds.
+        collection: Searched collection.
+        calibration: Calibration of the index, or None.
+        is_crossing: Whether the query and the items are of different modalities.
+
+    Raises:
+        ShapeError: If the query is not one item of the index's dimensions.
+        InputError: If a text query is to be explained without its text, or `min_probability` is
+            given although hits have no probability.
+    """
+    entry, encoding = collection.entry, query.encoding
+    expected = (1, entry.embedding_dim)
+    if tuple(encoding.embedding.shape) != expected:
+        raise ShapeError(f"embedding {expected}", tuple(encoding.embedding.shape))
+    if encoding.tokens.shape[2] != entry.token_dim:
+        raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
+    if options.explain and is_crossing and query.modality == "text" and query.text is None:
+        raise InputError("explain: expected the query's text, got none")
+    if options.min_probability is not None:
+        if calibration is None:
+            raise InputError(
+                "min_probability: the index is not calibrated, its hits have no probability; "
+                "aladin calibrate fits them"
+            )
+        if not is_crossing:
+            raise InputError(
+                "min_probability: only images for a text and texts for an image have a probability"
+            )
 
 
 AlignScorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
@@ -151,47 +196,6 @@ class Found(NamedTuple):
     pool: QueryPool
     candidates: int
     is_empty: bool
-
-
-def check_search(
-    query: EncodedQuery,
-    options: SearchOptions,
-    collection: Collection,
-    calibration: Calibration | None,
-    *,
-    is_crossing: bool,
-) -> None:
-    """Check that a query fits a collection, and that its options are possible.
-
-    Args:
-        query: The query.
-        options: How to search.
-        collection: The searched collection.
-        calibration: Calibration of the index, or None.
-        is_crossing: Whether the query and the items are of different modalities.
-
-    Raises:
-        ShapeError: If the query is not one item of the collection's dimensions.
-        InputError: If an option cannot be applied; see `TwoStageSearcher.search`.
-    """
-    entry, encoding = collection.entry, query.encoding
-    expected = (1, entry.embedding_dim)
-    if tuple(encoding.embedding.shape) != expected:
-        raise ShapeError(f"embedding {expected}", tuple(encoding.embedding.shape))
-    if encoding.tokens.shape[2] != entry.token_dim:
-        raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
-    if options.explain and is_crossing and query.modality == "text" and query.text is None:
-        raise InputError("explain: expected the query's text, got none")
-    if options.min_probability is not None:
-        if calibration is None:
-            raise InputError(
-                "min_probability: the index is not calibrated, its hits have no probability; "
-                "aladin calibrate fits them"
-            )
-        if not is_crossing:
-            raise InputError(
-                "min_probability: only images for a text and texts for an image have a probability"
-            )
 
 
 def retrieve(search: ValidSearch) -> Found:

@@ -157,7 +157,9 @@ def _score_group(
     has_tokens = any(entry.token_count > 0 for entry in manifest.sides.values())
     if group.collection is not None:
         has_tokens = group.collection.has_tokens
-    if not (is_crossing and has_tokens):
+    # As in a search: without training, the regions say nothing.
+    is_aligned = has_tokens and searcher.index.checkpoint.alignment_trained
+    if not (is_crossing and is_aligned):
         relevance = _inside((1 + match.astype(np.float64)) / 2)
         ranking = _ranking(group, match, match, None)
         return _scores(searcher, query, group, ranking, relevance, "matching")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left, insort
+from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -236,7 +237,7 @@ def rerank(search: ValidSearch, found: Found, clock: RerankDeadline) -> RankedPa
     first_rank = found.start + found.page.start + 1
     rows, match = found.rows[found.page], found.match[found.page]
     if search.second_stage is None:
-        is_missing = search.options.rerank and search.is_crossing
+        is_missing = search.options.rerank and search.is_crossing and search.is_aligned
         ranking = rank_by_match(rows, match, first_rank, None)
         return RankedPage(ranking, degraded="rerank" if is_missing else None)
     align = partial(search.collection.align, search.tokens, search.modality)
@@ -291,6 +292,4 @@ def sort_hits(index: SearchBackend, search: ValidSearch, answer: SearchAnswer) -
     field = options.sort_field or ""
     if not any(any(field_scalars(hit.metadata.get(field))) for hit in answer.hits):
         unknown = [*unknown_fields(index, search, [field]), *unknown]
-    return answer.model_copy(
-        update={"hits": options.in_order(answer.hits), "unknown_fields": unknown}
-    )
+    return replace(answer, hits=options.in_order(answer.hits), unknown_fields=unknown)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,14 +16,14 @@ from aladin_index.search.candidates import (
     Found,
     Ranking,
     ValidSearch,
-    check_search,
+    check_query,
     retrieve,
     unknown_fields,
 )
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
-from aladin_index.search.results import Evidence, SearchAnswer
+from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
 from aladin_network.calibration.calibration import Unreliable
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.errors import EngineUnavailableError, UnknownItemError
@@ -71,7 +71,8 @@ class TwoStageSearcher:
 
     Between a text and images, and between an image and texts, the first stage finds candidates by
     the embeddings, and the second stage orders them by the fusion of both stages' scores. Items of
-    one modality have no words and regions to align: the embeddings decide alone.
+    one modality have no words and regions to align: the embeddings decide alone, as they do with a
+    model whose alignment was not trained, unless a weight of the fusion is given.
 
     If the index is calibrated, hits have probabilities. They are computed from both stages'
     scores, compared with those of the first stage's best items (`Calibration.pool`; with a filter,
@@ -84,6 +85,7 @@ class TwoStageSearcher:
         manifest, fusion = index.manifest, index.checkpoint.fusion
         self._candidates = {target: manifest.candidates(target) for target in manifest.targets}
         self._fusions = {direction: fusion.of(direction) for direction in DIRECTION_OF.values()}
+        self._is_aligned = index.checkpoint.alignment_trained
         self._clock = RerankDeadline()
 
     def search(
@@ -130,10 +132,12 @@ class TwoStageSearcher:
         parsed = parse_filter(options.filter) if options.filter else None
         collection = self.index.side(target, parsed)
         calibration = self.index.manifest.calibration
-        check_search(query, options, collection, calibration, is_crossing=is_crossing)
+        check_query(query, options, collection, calibration, is_crossing=is_crossing)
         fusion = self._fusions[DIRECTION_OF[modality]]
         tokens = query.encoding.tokens[0][query.encoding.mask[0]].detach().float().cpu()
-        aligns = is_crossing and collection.entry.token_count > 0
+        # Without training, the regions say nothing: the second stage only runs if it is asked for.
+        is_aligned = self._is_aligned or options.fusion is not None
+        aligns = is_crossing and is_aligned and collection.entry.token_count > 0
         timeout_ms = options.timeout_ms
         return ValidSearch(
             query=query,
@@ -147,6 +151,7 @@ class TwoStageSearcher:
             tokens=tokens,
             second_stage=SecondStageQuery(tokens, modality) if aligns else None,
             is_crossing=is_crossing,
+            is_aligned=is_aligned,
             reranks=options.rerank and aligns,
             direction=DIRECTION_OF[modality],
             fusion=fusion,
@@ -158,37 +163,37 @@ class TwoStageSearcher:
     def _present(
         self, search: ValidSearch, found: Found, ranked: RankedPage, verdict: Verdict, times: _Times
     ) -> SearchAnswer:
-        """Look up and explain the hits, and make the answer, which is validated in one call."""
+        """Look up and explain the hits, and make the answer."""
         ranking = ranked.ranking.take(verdict.kept)
         items = search.collection.items.by_rows(ranking.rows.tolist())
         degraded = [] if ranked.degraded is None else [ranked.degraded]
         if verdict.filter_ignored:
             degraded.append("min_probability")
         evidence, looked_up_s = None, time.monotonic()
-        if search.options.explain and ranking.align is not None:
+        if search.options.explain and search.is_crossing and not self._is_aligned:
+            degraded.append("explain")
+        elif search.options.explain and ranking.align is not None:
             evidence = self._explain(search, items, degraded)
         explain_s = time.monotonic() - looked_up_s
-        answer = SearchAnswer.model_validate(
-            {
-                "hits": _hits(search, ranking, verdict, items, evidence),
-                "reranked": ranked.reranked,
-                "fusion": search.weight if ranked.reranked else None,
-                "candidates": found.candidates,
-                "generation": self.index.manifest.generation,
-                "degraded": degraded,
-                "match_probability": verdict.match_probability,
-                "no_match": verdict.no_match,
-                "probabilities_reliable": verdict.reliable,
-                "unreliable_because": verdict.unreliable_because,
-                "unknown_fields": unknown_fields(self.index, search) if found.is_empty else [],
-                "took_ms": {
-                    "decode": search.query.decode_ms,
-                    "encode": search.query.encode_ms,
-                    "retrieve": 1000 * (times.retrieved_s - times.began_s),
-                    "rerank": 1000 * (times.ranked_s - times.retrieved_s + explain_s),
-                    "total": 1000 * (time.monotonic() - times.received_s),
-                },
-            }
+        answer = SearchAnswer(
+            hits=_hits(search, ranking, verdict, items, evidence),
+            reranked=ranked.reranked,
+            fusion=search.weight if ranked.reranked else None,
+            candidates=found.candidates,
+            generation=self.index.manifest.generation,
+            degraded=degraded,
+            match_probability=verdict.match_probability,
+            no_match=verdict.no_match,
+            probabilities_reliable=verdict.reliable,
+            unreliable_because=verdict.unreliable_because,
+            unknown_fields=unknown_fields(self.index, search) if found.is_empty else [],
+            took_ms=TookMs(
+                decode=search.query.decode_ms,
+                encode=search.query.encode_ms,
+                retrieve=1000 * (times.retrieved_s - times.began_s),
+                rerank=1000 * (times.ranked_s - times.retrieved_s + explain_s),
+                total=1000 * (time.monotonic() - times.received_s),
+            ),
         )
         return answer if search.options.sort is None else sort_hits(self.index, search, answer)
 
@@ -308,29 +313,29 @@ def _hits(
     verdict: Verdict,
     items: list[StoredItem],
     evidence: list[list[Evidence]] | None,
-) -> list[dict[str, Any]]:
-    """Return the fields of each `SearchHit`."""
-    hits: list[dict[str, Any]] = []
+) -> list[SearchHit]:
+    hits: list[SearchHit] = []
     words = None if ranking.align is None else search.word_counts(ranking.rows)
     for place, (item, kept) in enumerate(zip(items, verdict.kept.tolist(), strict=True)):
-        match = {"rank": int(ranking.match_ranks[place]), "score": float(ranking.match[place])}
+        match = Stage(rank=int(ranking.match_ranks[place]), score=float(ranking.match[place]))
+        width_px, height_px = item.width_px, item.height_px
         align, per_word = None, None
         if ranking.align is not None and ranking.align_ranks is not None and words is not None:
-            align = {"rank": int(ranking.align_ranks[place]), "score": float(ranking.align[place])}
-            per_word = align["score"] / max(int(words[place]), 1)
+            align = Stage(rank=int(ranking.align_ranks[place]), score=float(ranking.align[place]))
+            per_word = align.score / max(int(words[place]), 1)
         hits.append(
-            {
-                "id": item.id,
-                "rank": search.options.offset + kept + 1,
-                "score": float(ranking.scores[place]),
-                "per_word": per_word,
-                "probability": verdict.probabilities[place],
-                "stages": {"match": match, "align": align},
-                "uri": item.uri,
-                "text": item.text,
-                "metadata": item.metadata,
-                "size_px": (item.width_px, item.height_px) if item.width_px else None,
-                "evidence": None if evidence is None else evidence[place],
-            }
+            SearchHit(
+                id=item.id,
+                rank=search.options.offset + kept + 1,
+                score=float(ranking.scores[place]),
+                per_word=per_word,
+                probability=verdict.probabilities[place],
+                stages=HitStages(match=match, align=align),
+                uri=item.uri,
+                text=item.text,
+                metadata=item.metadata,
+                size_px=None if width_px is None or height_px is None else (width_px, height_px),
+                evidence=None if evidence is None else evidence[place],
+            )
         )
     return hits

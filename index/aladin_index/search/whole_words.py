@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 # For annotations only: the command line imports this module before it needs pydantic.
@@ -69,12 +70,15 @@ def join_evidence(text: str, evidence: Sequence[Evidence]) -> list[Evidence]:
         entries = evidence[tokens.start : tokens.stop]
         start, end = entries[0].start, max(entry.end for entry in entries)
         strongest = max(entries, key=lambda entry: abs(entry.score))
-        sums = {
-            "score": sum(entry.score for entry in entries),
-            "share": sum(entry.share for entry in entries),
-        }
-        place = {"token": text[start:end], "start": start, "end": end}
-        words.append(strongest.model_copy(update=place | sums))
+        word = replace(
+            strongest,
+            token=text[start:end],
+            start=start,
+            end=end,
+            score=sum(entry.score for entry in entries),
+            share=sum(entry.share for entry in entries),
+        )
+        words.append(word)
     return words
 
 

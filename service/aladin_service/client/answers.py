@@ -178,6 +178,11 @@ class LiveIndexInfo(_IndexPart):
     model: IndexModel
     images: IndexSide | None
     texts: IndexSide | None
+    alignment_trained: bool = Field(
+        default=True,
+        description="Whether the alignment of the model was trained. If not, as of a converted"
+        " CLIP, searches are ordered by the embeddings, and there is no evidence.",
+    )
     calibration: IndexCalibration | None = Field(
         default=None, description="Null if the index is not calibrated."
     )

@@ -150,14 +150,22 @@ def form_body(
 
 
 def read_as(model: type[M]) -> Callable[[httpx.Response], M]:
-    """Return a function that parses an answer of this type.
+    """Return a function that parses an answer of this type; for its errors see `read_by`."""
+    return read_by(model.model_validate_json)
 
-    The reader raises ServiceUnreachableError where it is of another: some other server's.
+
+def read_by(validate_json: Callable[[bytes], T]) -> Callable[[httpx.Response], T]:
+    """Return a function that parses an answer.
+
+    It raises ServiceUnreachableError if the answer is invalid: that of some other server.
+
+    Args:
+        validate_json: Function that parses and validates JSON; raises pydantic's ValidationError.
     """
 
-    def read(response: httpx.Response) -> M:
+    def read(response: httpx.Response) -> T:
         try:
-            return model.model_validate_json(response.content)
+            return validate_json(response.content)
         except ValidationError as error:
             raise foreign_answer(response, str(error)) from None
 

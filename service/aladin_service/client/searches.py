@@ -10,7 +10,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from aladin_index.search.options import OPTION_NAMES, SearchOptionFields, SearchOptions
-from aladin_index.search.results import SearchAnswer
+from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
 from aladin_network.types import Target
 from aladin_service.client.calls import (
     Call,
@@ -18,7 +18,7 @@ from aladin_service.client.calls import (
     foreign_answer,
     form_body,
     json_body,
-    read_as,
+    read_by,
 )
 from aladin_service.client.connection import ErrorDetail, error_of
 from aladin_service.client.pictures import PictureSource, again_with, given_files, json_list_chunks
@@ -89,7 +89,7 @@ def search_call(search: Search) -> Call[SearchAnswer]:
     return Call(
         method="POST",
         path=f"v1/search/{search.target}",
-        read=read_as(SearchAnswer),
+        read=read_by(SEARCH_ANSWER.validate_json),
         again=again_with(files.values()),
         body=form_body(fields, files) if files else json_body(fields),
     )

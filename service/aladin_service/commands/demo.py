@@ -12,6 +12,7 @@ from aladin_service.commands.index.info import print_generation
 from aladin_service.commands.options import network_device, set_log_format
 from aladin_service.commands.progress import stderr_progress
 from aladin_service.commands.serve import HostOption, PortOption
+from aladin_service.library.places import model_folder
 
 
 def demo(
@@ -65,7 +66,9 @@ def prepare(
     model: Annotated[
         Path | None,
         typer.Option(
-            "--model", metavar="CHECKPOINT", help="Network that encodes. [default: the demo's]"
+            "--model",
+            metavar="MODEL",
+            help="Network that encodes, as of `index build`. [default: the demo's]",
         ),
     ] = None,
     demo: Annotated[
@@ -87,16 +90,17 @@ def prepare(
     An index with a live generation is not changed. The job can be killed at any moment: run again,
     it continues.
     """
+    set_log_format()
+    checkpoint = None if model is None else model_folder(model)
     from aladin_service.demo import prepare_index
 
-    set_log_format()
     with stderr_progress() as progress:
         report = prepare_index(
             index,
             demo,
             progress,
             photos=photos,
-            model=model,
+            model=checkpoint,
             scenes=scenes,
             device=network_device(device),
         )

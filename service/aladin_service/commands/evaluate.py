@@ -21,6 +21,7 @@ from aladin_service.commands.options import (
     opened_regions,
 )
 from aladin_service.commands.progress import stderr_progress
+from aladin_service.library.places import model_folder
 
 IndexOption = Annotated[
     Path | None, typer.Option("--index", help="Also measure searches of this index.")
@@ -104,7 +105,7 @@ def evaluate(
     store = opened_regions(regions, region_labels)
     with stderr_progress() as progress:
         evaluation = evaluate_system(
-            checkpoint, data, chosen, index, progress, folds, numbers, store
+            model_folder(checkpoint), data, chosen, index, progress, folds, numbers, store
         )
     title = f"{data}, split {split}"
     figures, of_index = evaluation_data(evaluation), evaluation.index

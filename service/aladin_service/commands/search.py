@@ -191,6 +191,7 @@ def search(
     wanted_metadata = _filter(filter_json)
     folder = None if index is None else checked_index(Path(index))
     from aladin_index.search.options import SearchOptions
+    from aladin_index.search.results import SEARCH_ANSWER
     from aladin_service.reports.tables import answer_lines
 
     options = SearchOptions(
@@ -209,10 +210,8 @@ def search(
         _import_client()
         from aladin_service.client import Search
 
-        if regions is None:
-            asked = Search(text, found, image=image, id=item_id, **asdict(options))
-        else:
-            asked = Search(target=found, regions=regions, **asdict(options))
+        photo = image if regions is None else None  # beside regions, only the drawing needs it
+        asked = Search(text, found, image=photo, id=item_id, regions=regions, **asdict(options))
         answer = _ask_service(url, asked, image, out)
     else:
         assert folder is not None  # or there is a URL
@@ -222,7 +221,7 @@ def search(
         place = SearchDevice.choose(device, first_stage)
         answer = _search_here(folder, query, found, options, place, detector, out)
     if as_json:
-        typer.echo(answer.model_dump_json(indent=2))
+        typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
         for line in answer_lines(answer, filtered=bool(options.filter)):
             typer.echo(line)
@@ -268,6 +267,7 @@ def _search_here(
     from aladin_index.open import open_backend
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_network.checkpoint import load_text_checkpoint
+    from aladin_network.heads.trained import UNALIGNED
     from aladin_service.search.encoder import QueryEncoder
     from aladin_service.search.job import PhotoQuery, TextQuery
     from aladin_service.settings import QueryLimits, engine_options
@@ -286,6 +286,8 @@ def _search_here(
                 opened.checkpoint.model.image.encoder, detector, str(place.device)
             )
         searcher = TwoStageSearcher(opened)
+        if not opened.checkpoint.alignment_trained and options.fusion is None:
+            typer.echo(UNALIGNED, err=True)
         with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
             received_s = time.monotonic()
             encoded = encoder.encode_one(searcher, query)

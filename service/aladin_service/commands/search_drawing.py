@@ -101,6 +101,11 @@ def write_drawing(out: Path, drawings: Iterable[bytes]) -> None:
 def _drawn_ids(answer: SearchAnswer) -> list[str]:
     if not answer.hits:
         raise InputError("--out: nothing was found, so there is nothing to draw")
+    if "explain" in answer.degraded:
+        raise InputError(
+            "--out: the alignment of this index's model was not trained, so there is "
+            "no evidence to draw"
+        )
     if any(hit.evidence is None for hit in answer.hits):
         raise InputError(
             "--out: there is no evidence to draw; it is between a text and a photo (--target),"

@@ -73,9 +73,15 @@ def find_pair(
     Raises:
         UnknownItemError: If no item has this id or that of the query.
         NoSuchTargetError: If the index has no items of the other modality.
-        InputError: If the query and the item have the same modality.
+        InputError: If the query and the item have the same modality, or the alignment of the
+            index's model was not trained.
     """
     index = searcher.index
+    if not index.checkpoint.alignment_trained:
+        raise InputError(
+            "there is no evidence: the alignment of this index's model was not trained, so its "
+            "regions say nothing about words; `aladin train finetune-clip` trains one"
+        )
     query_item: StoredItem | None = None
     modality: Modality
     match query:

@@ -5,56 +5,92 @@ import { hideComparison, showComparison } from "./compare.js";
 import { hideTimings, methodOf, showTimings } from "./details.js";
 import { at, make, percent } from "./elements.js";
 import { count, counted } from "./formats.js";
-import { appendItems, showItems, showSkeletons } from "./grid.js";
+import { appendItems, showItems, showSkeletons, sortItems } from "./grid.js";
 import { offerMore } from "./more.js";
 import { showUsed } from "./options.js";
+import { orderWords, showOrder } from "./order.js";
+import { hitsAtOnce, isSorted, withMoreSorted } from "./search.js";
 
-// The lists on the page, each {hits, search} with the search that found them.
+// The lists on the page, each {hits, search} with the search that found them; that of both stages has
+// the other as `matching`.
 let lists = [];
 
 // answered: {search, answer, ms, matching}; matching is the answer of the first stage alone, or null.
-// act: {open(hit, list), similar(hit), further(search)}; further: asks for the hits of another page.
+// act: {open(hit, list), similar(hit), further(search)}; further: asks for {answer, matching} of
+// another page.
 export function showAnswer({ search, answer, ms, matching }, act) {
   showUsed(answer);
   lists = [];
   const list = showList("hits", answer, search, act);
   hideComparison();
-  let moved = "";
-  if (matching) {
-    showList("matching-hits", matching, { ...search, rerank: false }, act);
-    moved = showComparison(answer, matching);
-  }
+  list.matching = matching && showList("matching-hits", matching, { ...search, rerank: false }, act);
   showNoMatch(answer);
   at("found").classList.remove("waiting");
   at("found").classList.toggle("empty", answer.hits.length === 0);
-  at("status").replaceChildren(...summary(search, answer, list.hits.length, moved));
+  showSummary(list, search, answer);
+  showOrder(search, answer.hits.length).then(() => {
+    // The words of an order are those of its field.
+    if (isSorted(search) && lists.includes(list)) showSummary(list, search, answer);
+  });
   if (answer.hits.length) showTimings(answer.took_ms, ms);
   else hideTimings();
   showSharing(search, answer.hits.length);
-  // Two rankings are compared on one page: hits that follow would change what moved.
-  list.isLast = Boolean(matching) || isLast(search, answer);
-  offerFurther(list, search.offset + search.k, act);
+  offerFurther(list, search, answer, act);
 }
 
-function offerFurther(list, offset, act) {
-  offerMore(list.isLast ? null : () => showFurther(list, offset, act));
+// What is above the hits: how many there are, and how they were found.
+function showSummary(list, search, answer) {
+  const moved = list.matching ? showComparison(list.hits, list.matching.hits) : "";
+  at("status").replaceChildren(...summary(search, answer, list.hits.length, moved));
 }
 
-// Append the hits that start at an offset.
-async function showFurther(list, offset, act) {
-  const search = { ...list.search, offset };
-  const answer = await act.further(search);
-  if (!lists.includes(list)) return; // another search is shown by now
-  list.hits.push(...answer.hits);
-  appendItems(at("hits"), answer.hits, search.target, actionsOf(list, act));
-  at("status").replaceChildren(...summary(search, answer, list.hits.length));
+// answer: the last one for the list, to this search.
+function offerFurther(list, search, answer, act) {
   list.isLast = isLast(search, answer);
-  offerFurther(list, offset + search.k, act);
+  if (!isSorted(search)) {
+    const next = { ...search, offset: search.offset + search.k };
+    offerMore(list.isLast ? null : () => showFurther(list, next, act));
+    if (list.matching) list.matching.isLast = list.isLast;
+    return;
+  }
+  const more = list.isLast ? null : withMoreSorted(search);
+  list.isLast = true; // what is loaded next is sorted in
+  const words = more && `Include ${count(hitsAtOnce(more) - hitsAtOnce(search))} more`;
+  offerMore(more && (() => sortMore(list, more, act)), words ?? undefined);
+}
+
+// Append the hits of another page.
+async function showFurther(list, search, act) {
+  const { answer, matching } = await act.further(search);
+  if (!lists.includes(list)) return; // another search is shown by now
+  append("hits", list, answer, act);
+  if (matching) append("matching-hits", list.matching, matching, act);
+  showSummary(list, search, answer);
+  offerFurther(list, search, answer, act);
+}
+
+function append(id, list, { hits }, act) {
+  list.hits.push(...hits);
+  appendItems(at(id), hits, list.search.target, actionsOf(list, act));
+}
+
+// Sort more hits among those on the page, which stay where the reader sees them.
+async function sortMore(list, search, act) {
+  const { answer } = await act.further(search);
+  if (!lists.includes(list)) return;
+  const { hits: old } = list;
+  list.hits = answer.hits;
+  const known = new Set(old.map(({ id }) => id));
+  const fresh = answer.hits.filter(({ id }) => !known.has(id));
+  appendItems(at("hits"), fresh, search.target, actionsOf(list, act));
+  sortItems(at("hits"), answer.hits);
+  showSummary(list, search, answer);
+  offerFurther(list, search, answer, act);
 }
 
 // With a smallest probability, hidden hits make a page shorter although others may follow.
 function isLast(search, { hits }) {
-  return hits.length === 0 || (hits.length < search.k && search.minProbability === null);
+  return hits.length === 0 || (hits.length < hitsAtOnce(search) && search.minProbability === null);
 }
 
 export function showWaiting(search) {
@@ -110,12 +146,25 @@ function showNoMatch(answer) {
 // What is shown, and under "Details" how it was found.
 function summary(search, answer, shown, moved = "") {
   if (shown === 0) return [emptiness(search, answer)];
-  const kept = counted(shown, search.target === "images" ? "photo" : "text");
+  const noun = NOUNS[search.target];
   const unjudged = answer.degraded.includes("min_probability")
     ? " Probabilities are not reliable for this query, so no hit was hidden."
     : "";
   const method = make("span", { className: "detail" }, ` ${methodOf(answer)}. ${moved}`);
-  return [`${kept} shown, best first.`, method, unjudged];
+  const order = orderOf(search, answer);
+  // Less likely items are left out of a sorted list.
+  const kept =
+    isSorted(search) && !isLast(search, answer)
+      ? `The best ${counted(shown, noun)}`
+      : `${counted(shown, noun)} shown`;
+  return [order ? `${kept}, ${order}.` : `${kept}.`, method, unjudged];
+}
+
+function orderOf(search, { unknown_fields: unknown }) {
+  if (!isSorted(search)) return "best first";
+  const field = search.sort.replace(/^-/, "");
+  if (!unknown.includes(field)) return orderWords(search);
+  return `best first: no ${NOUNS[search.target]} has the metadata field “${field}”`;
 }
 
 function emptiness({ offset, minProbability, filter, target }, answer) {

@@ -1,5 +1,5 @@
 // Compares the ranking of the first stage with that of both stages: which hits moved, by how many
-// places, and which entered or left the page.
+// places, and which entered or left the hits on the page.
 
 import { at, make, makeSvg } from "./elements.js";
 
@@ -17,19 +17,21 @@ export function hideComparison() {
   matching.replaceChildren();
 }
 
-// Mark the moves in the two lists, and return a sentence that sums them up.
-export function showComparison(answer, matchingAnswer) {
+// Mark the moves in the two lists on the page, and return a sentence that sums them up.
+// found, foundBefore: the hits of both stages and of the first stage alone.
+export function showComparison(found, foundBefore) {
   columns.classList.add("comparing");
   for (const id of ["matching-column", "hits-about"]) at(id).hidden = false;
   at("hits-title").className = "";
   at("hits-title").textContent = "Two stages";
   showMoves(true);
 
-  const before = new Map(matchingAnswer.hits.map((hit) => [hit.id, hit.rank]));
-  const after = new Map(answer.hits.map((hit) => [hit.id, hit.rank]));
+  for (const badge of columns.querySelectorAll(".moved")) badge.remove(); // of fewer hits
+  const before = new Map(foundBefore.map((hit) => [hit.id, hit.rank]));
+  const after = new Map(found.map((hit) => [hit.id, hit.rank]));
   let [up, down, entered] = [0, 0, 0];
-  answer.hits.forEach((hit, index) => {
-    // A hit has its first-stage rank even if it is not on the first stage's page.
+  found.forEach((hit, index) => {
+    // A hit has its first-stage rank even if it is not among the hits of the first stage.
     const places = (before.get(hit.id) ?? hit.stages.match.rank) - hit.rank;
     if (!before.has(hit.id)) entered += 1;
     else if (places > 0) up += 1;
@@ -42,7 +44,7 @@ export function showComparison(answer, matchingAnswer) {
     else mark(item, 0, "left");
   }
   drawMoves();
-  return `Re-ranking moved ${up} up and ${down} down, and added ${entered} to this page.`;
+  return `Re-ranking moved ${up} up and ${down} down, and added ${entered} to the first ${found.length}.`;
 }
 
 function mark(item, places, crossing) {
@@ -53,8 +55,8 @@ function mark(item, places, crossing) {
   const move = places > 0 ? `up ${places}` : places < 0 ? `down ${-places}` : "same place";
   const arrow = places > 0 ? `▲ ${places}` : places < 0 ? `▼ ${-places}` : "=";
   const [sign, words] = {
-    entered: [places > 0 ? `▲ ${places} new` : "new", `new on this page, ${move}`],
-    left: ["gone", "left this page"],
+    entered: [places > 0 ? `▲ ${places} new` : "new", `not among the first stage's hits, ${move}`],
+    left: ["gone", "not among the hits of both stages"],
   }[crossing] ?? [arrow, move];
   badge.append(make("span", { ariaHidden: "true" }, sign));
   badge.append(make("span", { className: "unseen" }, words));

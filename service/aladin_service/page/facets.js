@@ -1,13 +1,11 @@
 // Choices for the filter from the index's own fields: values to tick, dates and numbers from and to.
 
 import { make } from "./elements.js";
-import { count, dayOf, fieldLabel, isDate } from "./formats.js";
+import { COORDINATES, count, dayOf, fieldLabel, isDate } from "./formats.js";
 import { rowOf, valuesOf } from "./filter_language.js";
 
 const MOST_TICKED = 12; // a field of numbers with more values is a range
 const SHOWN = 8; // of a field's values; the others unfold
-// Neither of the two coordinates says by itself where a photo was taken.
-const COORDINATES = ["lat", "lon"];
 const OPERATORS = { ticks: ["eq", "in"], dates: ["gte", "lt"], numbers: ["gte", "lte"] };
 
 let stated = null; // the fields and rows that the choices on the page state

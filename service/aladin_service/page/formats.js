@@ -65,6 +65,9 @@ export function timeAgo(moment) {
 // --- Metadata ---
 
 const DAY_MS = 86_400_000;
+export const DATE_FIELD = "taken_at"; // read from photos
+// Neither of the two coordinates says by itself where a photo was taken.
+export const COORDINATES = ["lat", "lon"];
 const LABELS = { taken_at: "Date taken", camera: "Camera", lat: "Latitude", lon: "Longitude" };
 const DATE = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "long", timeZone: "UTC" });
 const MOMENT = new Intl.DateTimeFormat(LANGUAGE, {

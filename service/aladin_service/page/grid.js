@@ -20,6 +20,15 @@ export function appendItems(list, items, target, act) {
   list.append(...items.map((item) => itemElement(item, target, act)));
 }
 
+// Sort the elements of a list; what is seen at the top stays in its place.
+export function sortItems(list, items) {
+  const elements = new Map([...list.children].map((element) => [element.dataset.id, element]));
+  const seen = [...list.children].find((element) => element.getBoundingClientRect().bottom > 0);
+  const top = seen?.getBoundingClientRect().top;
+  list.append(...items.map(({ id }) => elements.get(id)));
+  if (seen) scrollBy({ top: seen.getBoundingClientRect().top - top, behavior: "instant" });
+}
+
 // Placeholders while the first answer is pending.
 export function showSkeletons(list, target, count) {
   list.className = target === "images" ? "photos" : "texts";

@@ -11,6 +11,13 @@ let learn;
 // not describe them.
 export const indexFacts = new Promise((resolve) => (learn = resolve));
 
+// The second stage of an alignment that was not trained is not offered.
+function hideSecondStage() {
+  for (const id of ["option-rerank", "option-fitted", "compare"]) at(id).closest("label").hidden = true;
+  at("option-fusion").closest("div").hidden = true;
+  at("option-unaligned").hidden = false;
+}
+
 // Show the size of the index, and return its description.
 export async function loadIndexFacts() {
   const [index, fields] = await Promise.all([describeIndex(), readFields()]);
@@ -23,6 +30,7 @@ export async function loadIndexFacts() {
   const counts = present.map(([target, noun]) => counted(index[target].count, noun));
   at("index-info").textContent = counts.join(" · ");
   at("option-candidates").placeholder = index.default_candidates;
+  if (index.alignment_trained === false) hideSecondStage();
   learn({
     targets: present.map(([target]) => target),
     fields,

@@ -4,12 +4,13 @@
 import { allOf, nothingPasses, nothingThere, unknownFields } from "./answer.js";
 import { at, make } from "./elements.js";
 import { rowsOf } from "./filter_language.js";
+import { DATE_FIELD } from "./formats.js";
 import { appendItems, showItems } from "./grid.js";
 import { indexFacts } from "./index_facts.js";
 import { offerMore } from "./more.js";
+import { showOrder } from "./order.js";
 import { listItems } from "./service.js";
 
-const DATE_FIELD = "taken_at";
 const PAGE = 60;
 const MONTH = new Intl.DateTimeFormat("en", { month: "long", year: "numeric", timeZone: "UTC" });
 const UNDATED = "Without a date";
@@ -23,9 +24,11 @@ let shown = null; // {key, hits, search, dated, total, after, month} of the list
 export async function showLibrary(search, act, signal) {
   const { fields } = await indexFacts;
   const known = fields?.[search.target] ?? [];
-  const key = JSON.stringify([search.target, search.filter, search.order]);
+  const { target, filter, order, sort } = search;
+  const key = JSON.stringify([target, filter, order, sort]);
   if (shown?.key !== key) {
-    const dated = search.target === "images" && known.some(({ name }) => name === DATE_FIELD);
+    const hasDates = target === "images" && known.some(({ name }) => name === DATE_FIELD);
+    const dated = hasDates && sort === null && order !== "added";
     const list = { key, hits: [], search, dated, after: null, month: null };
     const page = await nextPage(list, signal);
     if (page === null) return null;
@@ -33,7 +36,7 @@ export async function showLibrary(search, act, signal) {
     library.replaceChildren();
     append(page, act);
   }
-  at("sort-label").hidden = shown.total < 2;
+  showOrder(search, shown.total);
   at("status").textContent = summary(known);
   at("found").classList.toggle("empty", shown.total === 0);
   library.hidden = false;
@@ -43,7 +46,6 @@ export async function showLibrary(search, act, signal) {
 
 export function hideLibrary() {
   library.hidden = true;
-  at("sort-label").hidden = true;
 }
 
 // Read the list anew when it is shown next: the index was changed, or a key was entered.
@@ -59,8 +61,13 @@ export function listedItem(id) {
 
 function nextPage({ search, dated, after }, signal) {
   const filter = Object.keys(search.filter).length ? JSON.stringify(search.filter) : null;
-  const sort = dated ? DATE_FIELD : null;
-  return listItems(search.target, { limit: PAGE, sort, order: search.order, filter, after }, signal);
+  return listItems(search.target, { limit: PAGE, ...orderOf(search, dated), filter, after }, signal);
+}
+
+// The fields of the request.
+function orderOf({ order, sort }, dated) {
+  if (sort === null) return { sort: dated ? DATE_FIELD : null, order: order === "asc" ? "asc" : "desc" };
+  return sort.startsWith("-") ? { sort: sort.slice(1), order: "desc" } : { sort, order: "asc" };
 }
 
 function offerNext(act) {

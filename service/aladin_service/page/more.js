@@ -17,16 +17,19 @@ const watcher = new IntersectionObserver(
 );
 
 let next = null; // loads the next items, and ends with an offer of those after them
+let follows = true; // whether the next items come after those on the page
 let loading = null; // the promise of the items that are on their way
 
-// load: async function, or null if nothing follows.
-export function offerMore(load) {
+// load: async function, or null if nothing follows. words: of the button, if only that loads: items
+// which do not follow at the end.
+export function offerMore(load, words = null) {
   next = load;
   loading = null;
+  follows = words === null;
   line.hidden = load === null;
-  button.textContent = WORDS;
+  button.textContent = words ?? WORDS;
   watcher.disconnect();
-  if (load) watcher.observe(line); // reports at once whether the end is near already
+  if (load && follows) watcher.observe(line); // reports at once whether the end is near already
 }
 
 // Resolves when the items are shown, or nothing follows.
@@ -50,7 +53,12 @@ async function loadNext(mine) {
 export function startMore() {
   button.addEventListener("click", async () => {
     const shown = found.querySelectorAll(".hit").length;
+    const isAppended = follows;
     await loadMore();
+    if (!isAppended) {
+      if (line.hidden) found.focus({ preventScroll: true });
+      return;
+    }
     // Where the reader was: at the end of what was there.
     [...found.querySelectorAll(".hit .open")].at(shown)?.focus({ preventScroll: true });
   });

@@ -12,6 +12,7 @@ import { loadIndexFacts } from "./index_facts.js";
 import { forgetLibrary, hideLibrary, listedItem, showLibrary } from "./library.js";
 import { loadMore, startMore } from "./more.js";
 import { showOptions, startOptions } from "./options.js";
+import { hideOrder, startOrder } from "./order.js";
 import { remember, showDetails, startPreferences } from "./preferences.js";
 import {
   askForKey,
@@ -32,8 +33,8 @@ import {
 import {
   NEW_SEARCH,
   changed,
-  crossesKinds,
   fromAddress,
+  isCompared,
   nameOf,
   titleOf,
   toAddress,
@@ -92,13 +93,13 @@ function show(next, openId = null) {
   if (search.query === null && answered) libraryTop = scrollY;
   const wasSearch = search.query !== null;
   search = next;
+  if (wasSearch !== (search.query !== null)) hideOrder();
   document.title = titleOf(search);
   closeViewer();
   showQuery(search);
   showOptions(search);
   showFilter(search);
   at("compare").checked = search.compare;
-  at("sort").value = search.order;
   if (search.compare) showDetails(true);
   document.body.classList.toggle("starting", search.query === null);
   document.body.classList.toggle("texts-shown", search.target === "texts");
@@ -153,7 +154,10 @@ async function browse(openId = null, top = null) {
       if (search.query) hideLibrary();
       return;
     }
-    if (list === null) hideLibrary();
+    if (list === null) {
+      hideLibrary();
+      hideOrder();
+    }
     answered = true;
     if (top !== null) scrollTo(0, top);
     reopen(openId);
@@ -162,23 +166,28 @@ async function browse(openId = null, top = null) {
   }
 }
 
-async function ask({ signal }) {
+async function ask({ signal }, wanted = search) {
   const started = performance.now();
-  const answer = await askSearch(search, signal);
+  const answer = await askSearch(wanted, signal);
   return { answer, ms: performance.now() - started };
 }
 
 // The ranking of the first stage; null if there is no second stage to compare it with.
-function askMatching({ signal }) {
-  const comparable = search.compare && search.rerank && crossesKinds(search);
-  return comparable ? askSearch(search, signal, { rerank: false }) : null;
+function askMatching({ signal }, wanted = search) {
+  return isCompared(wanted) ? askSearch(wanted, signal, { rerank: false }) : null;
 }
 
-const further = (wanted) => askSearch(wanted, running?.signal);
+// {answer, matching} of another page, as in `run`.
+async function further(wanted) {
+  const mine = running ?? new AbortController();
+  const [{ answer }, matching] = await Promise.all([ask(mine, wanted), askMatching(mine, wanted)]);
+  return { answer, matching };
+}
 
 function fail(error, again) {
   stop();
   hideLibrary();
+  hideOrder();
   clearAnswer();
   if (error instanceof Unreachable) waitForService(again);
   else if (error instanceof NeedsKey) askForKey(error);
@@ -325,7 +334,7 @@ startViewer({
   more: loadMore,
   close: forgetOpen,
 });
-at("sort").addEventListener("change", () => choose({ order: at("sort").value }));
+startOrder(choose);
 startKeyForm(() => {
   learnIndex();
   forgetLibrary();

@@ -3,7 +3,10 @@
 //
 //   query  {text} | {id, name, of} an item of the index | {file} a local photo | null
 //   target "images" | "texts": the kind of items to find
-//   order  "desc" | "asc": of the items that are listed where there is no query
+//   order  "desc" | "asc" | "added": of the items that are listed where there is no query, by their
+//          date or their addition
+//   sort   null, or a field that orders the items, with a minus before it: largest value first
+//   pages  how many times `k` hits are loaded and sorted together
 //   others fields of the request, null for the service's default; compare: show both rankings
 
 export const NEW_SEARCH = Object.freeze({
@@ -17,18 +20,29 @@ export const NEW_SEARCH = Object.freeze({
   minProbability: null,
   filter: {},
   order: "desc",
+  sort: null,
+  pages: 1,
   compare: false,
 });
 
-// A changed search starts on its first page unless the change names an offset.
+const MAX_K = 1000; // of a request
+const ORDERS = ["desc", "asc", "added"];
+
+// A changed search starts on its first page unless the change names an offset. A field orders items
+// of one collection, and what is listed and what is found are ordered separately.
 export function changed(search, difference) {
-  return Object.freeze({ ...search, offset: 0, ...difference });
+  const next = { ...search, offset: 0, pages: 1, ...difference };
+  const isOther = next.target !== search.target || (next.query === null) !== (search.query === null);
+  if (isOther && !("sort" in difference)) next.sort = null;
+  return Object.freeze(next);
 }
 
 // The fields of the request, except for the query.
 export function requestOptions(search) {
-  const { k, offset, rerank, candidates, fusion, minProbability, filter } = search;
-  const options = { k, offset, rerank, candidates, fusion, min_probability: minProbability };
+  const { offset, rerank, candidates, fusion, minProbability, filter } = search;
+  const k = hitsAtOnce(search);
+  const sort = isSorted(search) ? search.sort : null;
+  const options = { k, offset, sort, rerank, candidates, fusion, min_probability: minProbability };
   if (Object.keys(filter).length) options.filter = filter;
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== null));
 }
@@ -39,6 +53,28 @@ export function crossesKinds(search) {
   if (query === null) return false;
   if ("text" in query) return target === "images";
   return (query.file ? "images" : query.of) !== target;
+}
+
+// Whether both rankings are shown side by side.
+export function isCompared(search) {
+  return search.compare && search.rerank && crossesKinds(search);
+}
+
+// Whether the hits are sorted by a field.
+export function isSorted(search) {
+  return search.query !== null && search.sort !== null && !isCompared(search);
+}
+
+// The service sorts the hits of one request: it has to find all that are shown together.
+export function hitsAtOnce(search) {
+  const { k, pages } = search;
+  return pages > 1 ? Math.min(MAX_K, k * pages) : k;
+}
+
+// The same search with more hits to sort, or null if there cannot be more.
+export function withMoreSorted(search) {
+  const more = Object.freeze({ ...search, pages: search.pages + 1 });
+  return hitsAtOnce(more) > hitsAtOnce(search) ? more : null;
 }
 
 export function titleOf({ query }) {
@@ -82,6 +118,7 @@ export function toAddress(search, openId = null) {
   }
   if (!search.rerank) parts.set("rerank", "false");
   if (search.order !== NEW_SEARCH.order) parts.set("order", search.order);
+  if (search.sort !== null) parts.set("sort", search.sort);
   if (search.compare) parts.set("compare", "true");
   if (Object.keys(search.filter).length) parts.set("filter", JSON.stringify(search.filter));
   if (openId !== null) parts.set("open", openId);
@@ -101,7 +138,8 @@ export function fromAddress(hash) {
   }
   search.rerank = parts.get("rerank") !== "false";
   search.compare = parts.get("compare") === "true";
-  if (parts.get("order") === "asc") search.order = "asc";
+  if (ORDERS.includes(parts.get("order"))) search.order = parts.get("order");
+  if (parts.get("sort")) search.sort = parts.get("sort");
   const filter = parse(parts.get("filter"));
   if (filter !== null && typeof filter === "object" && !Array.isArray(filter)) {
     search.filter = filter;

@@ -41,6 +41,7 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
         ("index", str(info.path)),
         ("generation", f"{info.generation}, built {_built_at(info)}"),
         ("model", info.model_id),
+        ("alignment", "trained" if info.alignment_trained else "not trained: matching alone"),
         ("size", f"{info.total_bytes / 1e6:,.1f} MB"),
         ("default candidates", str(info.default_candidates)),
     ]
@@ -274,6 +275,7 @@ def engine_index_facts(info: EngineInfo) -> list[tuple[str, str]]:
         ("engine", f"{location.engine} at {location.url}, as {location.name}"),
         ("generation", f"{info.generation}, {changed}; in the engine: {there}"),
         ("model", info.model_id),
+        ("alignment", "trained" if info.alignment_trained else "not trained: matching alone"),
         ("default candidates", str(info.default_candidates)),
     ]
     for target, side in info.sides.items():

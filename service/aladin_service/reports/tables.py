@@ -176,6 +176,8 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
     elif "min_probability" in answer.degraded:
         reason = unreliable_reason(answer.unreliable_because)
         yield f"--min-probability was not applied: {reason}"
+    if "explain" in answer.degraded:
+        yield "--explain was not applied: the alignment of the index's model was not trained"
     if names:
         yield f"no item has a field {names} to sort by: the hits are in the order of relevance"
 

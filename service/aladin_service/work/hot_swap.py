@@ -26,6 +26,7 @@ from aladin_network.errors import (
     IndexMismatchError,
     IndexNotReadyError,
 )
+from aladin_network.heads.trained import UNALIGNED
 from aladin_network.photos.files import PhotosRoot
 from aladin_service.settings import QueryLimits
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
@@ -101,8 +102,7 @@ class LiveIndex:
             photos_root: Folder outside of which no photo is served, or None.
         """
         self.path = path
-        self._device = device
-        self._warm = warm
+        self._device, self._warm = device, warm
         self._limits = limits
         self._fallback = fallback
         self._detector = detector
@@ -220,14 +220,11 @@ class LiveIndex:
         except (IndexNotReadyError, EngineUnavailableError):
             pass
         except Exception as error:
-            if before is None or before.refused != _reason(error):
+            reason = _reason(error)
+            if before is None or before.refused != reason:
                 # The traceback helps with unexpected errors only.
                 trace = None if isinstance(error, AladinError) else error
-                _LOG.error(
-                    "cannot open the index at %s: %s",
-                    *(self.path, _reason(error)),
-                    exc_info=trace,
-                )
+                _LOG.error("cannot open the index at %s: %s", self.path, reason, exc_info=trace)
 
     def searcher(self) -> TwoStageSearcher:
         """Return the current searcher; its index stays open while it is referenced.
@@ -340,7 +337,10 @@ class LiveIndex:
                 return source.open(self._checkpoint, generation)
             except IndexMismatchError:  # the folder was replaced by another index
                 pass
-        return source.open(generation=generation)
+        index = source.open(generation=generation)
+        if not index.checkpoint.alignment_trained:
+            _LOG.info(UNALIGNED)
+        return index
 
 
 def _reason(error: Exception) -> str:

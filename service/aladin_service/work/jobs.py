@@ -47,10 +47,12 @@ class IndexState(NamedTuple):
     Attributes:
         manifest: Manifest of the generation as it was built.
         counts: Number of searchable items of each collection, including added ones.
+        alignment_trained: Whether the alignment of its model was trained.
     """
 
     manifest: Manifest
     counts: Mapping[Target, int]
+    alignment_trained: bool
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,10 @@ class DescribeIndex(Job[IndexState]):
     def run(self, worker: Worker) -> IndexState:
         """Return the manifest and the counts."""
         index = worker.searcher().index
-        return IndexState(
-            index.manifest, {target: index.side(target).count for target in index.manifest.targets}
-        )
+        counts: dict[Target, int] = {
+            target: index.side(target).count for target in index.manifest.targets
+        }
+        return IndexState(index.manifest, counts, index.checkpoint.alignment_trained)
 
 
 class IndexReport(NamedTuple):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic_core import to_json
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.results import SearchAnswer
+from aladin_index.search.results import SEARCH_ANSWER
 from aladin_network.types import Target
 from aladin_service.work.worker import Job, Worker
 
@@ -70,7 +70,7 @@ class WriteKnnResults(Job[bytes]):
     def run(self, worker: Worker) -> bytes:
         """Return a JSON list; items deleted since the search are skipped."""
         side = worker.searcher().index.side(self.target)
-        hits = SearchAnswer.model_validate_json(self.answer).hits
+        hits = SEARCH_ANSWER.validate_json(self.answer).hits
         items = side.items.by_ids([hit.id for hit in hits])
         found = [(hit, item) for hit, item in zip(hits, items, strict=True) if item is not None]
         if self.deduplicate and found:

@@ -17,6 +17,7 @@ from aladin_index.devices.search_device import SearchDevice
 from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.search.backend import EncodedQuery
+from aladin_index.search.results import SEARCH_ANSWER
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError
@@ -207,7 +208,7 @@ class Worker:
             try:
                 answer = searcher.search(query, job.target, job.options, job.received_s)
                 answered = Answered(
-                    body=answer.model_dump_json().encode(),
+                    body=SEARCH_ANSWER.dump_json(answer),
                     generation=answer.generation,
                     degraded=tuple(answer.degraded),
                     took_ms=answer.took_ms,

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -26,7 +28,7 @@ def test_each_question_is_asked_with_all_numbers_before_the_next(
         # The question's number and that of the candidates are in the time.
         row = (len(asked) - 1) // 2
         took_ms = {"retrieve": 10.0 * row, "rerank": float(asked[-1][0]), "total": 1000.0}
-        return result.model_copy(update={"took_ms": TookMs(decode=500.0, encode=500.0, **took_ms)})
+        return replace(result, took_ms=TookMs(decode=500.0, encode=500.0, **took_ms))
 
     monkeypatch.setattr(TwoStageSearcher, "search", recorded)
     threads = torch.get_num_threads()

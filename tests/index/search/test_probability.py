@@ -20,14 +20,14 @@ from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.backend import Ordered
 from aladin_index.search.candidates import QueryPool, Ranking, ValidSearch, find_pool
-from aladin_index.search.results import SearchAnswer, SearchHit
+from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.fitted_on import TextLengths
 from aladin_network.errors import InputError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Direction
-from tests.index.searching import run_search
+from tests.index.searching import assert_typed, run_search
 
 Search = Callable[..., SearchAnswer]
 
@@ -146,6 +146,15 @@ def test_a_pair_has_one_probability(ask: Search, candidates: int, rerank: bool) 
             assert hit.probability == pytest.approx(expected[hit.id], abs=1e-6)
 
 
+@pytest.mark.parametrize("options", [{}, {"rerank": False}, {"min_probability": 0.5}])
+def test_judged_answers_have_values_of_the_types_of_their_fields(
+    ask: Search, options: dict[str, Any]
+) -> None:
+    answer = ask(k=9, **options)
+    assert answer.match_probability is not None
+    assert_typed(answer)
+
+
 @pytest.mark.parametrize("options", [{}, {"rerank": False}, {"fusion": 0.5, "offset": 7}])
 def test_probabilities_change_nothing_else(
     searcher: TwoStageSearcher, ask: Search, text: Encoding, options: dict[str, Any]
@@ -153,10 +162,7 @@ def test_probabilities_change_nothing_else(
     plain = run_search(searcher, text, "text", "images", k=9, candidates=8, **options)
     judged = ask(k=9, candidates=8, **options)
 
-    def told(hit: SearchHit) -> dict[str, Any]:
-        return {name: value for name, value in vars(hit).items() if name != "probability"}
-
-    assert list(map(told, judged.hits)) == list(map(told, plain.hits))
+    assert [dataclasses.replace(hit, probability=None) for hit in judged.hits] == plain.hits
     assert (plain.match_probability, plain.no_match) == (None, None)
     assert all(hit.probability is None for hit in plain.hits)
     assert all(hit.probability is not None for hit in judged.hits)

@@ -18,6 +18,7 @@ from PIL import Image
 import aladin_index.encode.item_encoders as item_encoders
 import aladin_service.search.encoder as query_encoder
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.results import SEARCH_ANSWER
 from aladin_network.errors import (
     ImageError,
     InputError,
@@ -120,7 +121,7 @@ def test_a_batch_is_answered_as_its_queries_one_by_one(
     assert sorted(together) == list(range(len(queries)))
     for place, query in enumerate(queries):
         alone = search_for(worker.searcher(), query, target, SearchOptions(k=5))
-        expected = json.loads(alone.model_dump_json())["hits"]
+        expected = json.loads(SEARCH_ANSWER.dump_json(alone))["hits"]
         assert_same(hits(together[place]), expected)
 
 

@@ -29,6 +29,8 @@ from aladin_training.data.samples import (
 from aladin_training.data.webdataset import is_tar, read_tar
 
 PassedOver = Callable[[Path, str], None]
+# Beginning of the reason for which all that is below a folder is skipped.
+UNREADABLE_FOLDER = "a folder that cannot be read"
 Parsed = TypeVar("Parsed")
 
 
@@ -147,7 +149,7 @@ def _walk(
         reason = error.strerror or "cannot be read"
         if passed_over is None or not uri.parts:
             raise DataError(folder, None, reason) from error
-        passed_over(folder, f"a folder that cannot be read ({reason})")
+        passed_over(folder, f"{UNREADABLE_FOLDER} ({reason})")
         return
     if rules is None:
         shown = [entry for entry in entries if not entry.name.startswith(".")]

@@ -18,6 +18,7 @@ from aladin_network.checkpoint import Provenance, read_model_id, read_tensors, s
 from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, write_json
+from aladin_network.heads.trained import read_alignment_trained, trains_alignment
 from aladin_network.photos.formats import PHOTO_SUFFIXES
 from aladin_network.scoring.fusion import fit_fusion
 from aladin_network.scoring.metrics import RetrievalMetrics
@@ -194,14 +195,18 @@ def _write_checkpoint(
     scores = score_encodings(model, images, texts)
     fusion = fit_fusion(scores["alignment"], scores["matching"], truth)
     metrics = evaluate_scores(scores, fusion, truth).metrics()
+    plain = dump_config(recipe)
+    start = None if recipe.start is None else Path(recipe.start.checkpoint).expanduser()
+    trained_before = start is not None and read_alignment_trained(start)
     provenance = Provenance(
         commit=_code_commit(),
-        recipe=json.dumps(dump_config(recipe)),
+        recipe=json.dumps(plain),
         stage=stage.name,
         step=trainer.best_step,
         validation={f"{name}_rsum": each.rsum for name, each in metrics.items()},
     )
-    save_checkpoint(folder / "checkpoint", model, fusion, provenance)
+    trained = trains_alignment(plain, stage.name, before=trained_before)
+    save_checkpoint(folder / "checkpoint", model, fusion, provenance, trained)
     timing = {
         "steps": trainer.steps,
         "parameters": trainer.trained_parameters,

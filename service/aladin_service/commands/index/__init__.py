@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aladin_service.commands.help_style import CommandApp
-from aladin_service.commands.index import build, changes, exchange, info, plan, push, tune
+from aladin_service.commands.index import build, changes, exchange, info, plan, push, sync, tune
 
 app = CommandApp(help="Build, inspect, change and check an index.")
 app.command("plan")(plan.plan)
@@ -17,5 +17,6 @@ app.command("verify")(info.verify)
 app.command("tune")(tune.tune)
 app.command("add")(changes.add)
 app.command("delete")(changes.delete)
+app.command("sync")(sync.sync)
 app.command("compact")(changes.compact)
 app.command("rollback")(changes.rollback)

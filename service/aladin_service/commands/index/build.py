@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from aladin_network.conversion.named_models import DEFAULT_MODEL
+from aladin_network.errors import InputError
 from aladin_network.types import DeviceName
 from aladin_service.commands.index.build_options import (
     AnnOption,
@@ -56,6 +58,7 @@ from aladin_service.commands.options import (
     workers_device,
 )
 from aladin_service.commands.progress import stderr_progress
+from aladin_service.library.places import model_folder
 
 if TYPE_CHECKING:
     from aladin_index.encode.item_encoders import RegionSource
@@ -64,8 +67,8 @@ if TYPE_CHECKING:
 
 
 def build(
-    model: ModelOption,
     out: OutOption,
+    model: ModelOption = Path(DEFAULT_MODEL),
     images: ImagesOption = None,
     texts: TextsOption = None,
     split: PartOfDataOption = None,
@@ -139,8 +142,9 @@ def build(
         exif=exif,
         resume=resume,
     )
+    checkpoint = _named_model(model, sources)
     with explain_resume(out):
-        _build(model, out, sources, settings, device, _Cluster(ray, ray_workers, ray_cpus))
+        _build(checkpoint, out, sources, settings, device, _Cluster(ray, ray_workers, ray_cpus))
 
 
 class _Sources(NamedTuple):
@@ -154,6 +158,13 @@ class _Sources(NamedTuple):
     regions: Path | None
     region_labels: Path | None
     detector: str | None
+
+
+def _named_model(model: Path, sources: _Sources) -> Path:
+    """Return the checkpoint of --model; it may have to be downloaded, so sources come first."""
+    if sources.images is None and sources.texts is None:
+        raise InputError("expected --images, --texts or both, got neither")
+    return model_folder(model)
 
 
 class _Cluster(NamedTuple):

@@ -14,9 +14,11 @@ from aladin_service.commands.options import parse_bytes
 if TYPE_CHECKING:
     from aladin_network.photos.decoding import ImageLimits
 
-ModelOption = Annotated[
-    Path, typer.Option("--model", metavar="CHECKPOINT", help="Network that encodes the items.")
-]
+MODEL_HELP = (
+    "Network that encodes the items: a checkpoint, or a dual encoder such as CLIP or SigLIP, as a "
+    "folder of the transformers library or by its name on the hub, which is converted once."
+)
+ModelOption = Annotated[Path, typer.Option("--model", metavar="MODEL", help=MODEL_HELP)]
 OutOption = Annotated[
     Path, typer.Option("--out", help="Folder of the index: a new one, or one to replace.")
 ]

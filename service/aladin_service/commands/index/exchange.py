@@ -19,6 +19,7 @@ from aladin_service.commands.index.build_options import (
 from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import IndexArgument, PhotosRootOption
 from aladin_service.commands.progress import stderr_progress
+from aladin_service.library.places import model_folder
 
 
 def import_(
@@ -29,8 +30,8 @@ def import_(
         Path,
         typer.Option(
             "--model",
-            metavar="CHECKPOINT",
-            help="Network that computed them; it encodes the queries.",
+            metavar="MODEL",
+            help="Network that computed them, as of `index build`; it encodes the queries.",
         ),
     ],
     out: OutOption,
@@ -50,11 +51,12 @@ def import_(
     and metadata/, and optionally img_tokens/ and text_tokens/; without tokens, searches use the
     embeddings alone. Out: in the folder --out, a new generation of the index, live once it is
     complete; its contents are printed on stdout. Embeddings have to be L2-normalised and of
-    CHECKPOINT's size; an export has to be from CHECKPOINT itself.
+    MODEL's size; an export has to be from MODEL itself.
 
     The metadata may name any picture on this machine, and whoever searches the index can see it:
     with --photos-root, photos outside that folder are skipped and named on stderr.
     """
+    checkpoint = model_folder(model)
     from aladin_index.encode.source_items import PhotoPlaces
     from aladin_index.exchange.importer import import_index
     from aladin_index.settings import BuildSettings
@@ -67,7 +69,7 @@ def import_(
     )
     places = PhotoPlaces(folder, photos_root)
     with stderr_progress() as progress:
-        report = import_index(folder, model, out, settings, tokens, progress, places)
+        report = import_index(folder, checkpoint, out, settings, tokens, progress, places)
     print_generation(out, report.generation, report.counts, report.left_out)
     warn_of_places(places)
 

@@ -31,6 +31,7 @@ async def get_index(service: Service) -> LiveIndexInfo:
     """Describe the live generation, including additions and deletions since it was built."""
     state = await service.workers.call(DescribeIndex())
     info = LiveIndexInfo.model_validate(state.manifest)
+    info.alignment_trained = state.alignment_trained
     for target, count in state.counts.items():
         side = info.images if target == "images" else info.texts
         assert side is not None  # counted because it is there

@@ -55,6 +55,7 @@ PageFile = Literal[
     "library.js",
     "more.js",
     "options.js",
+    "order.js",
     "page.css",
     "page.js",
     "panels.css",

@@ -122,7 +122,26 @@ def test_an_index_of_photos_of_any_shape_searches_by_the_towers_own_similarity(
     scores = {hit["id"]: hit["stages"]["match"]["score"] for hit in hits}
     for file, expected in zip(photos, own_similarity(naflex, photos, text), strict=True):
         assert scores[file.name] == pytest.approx(expected, abs=1e-4)
-    # The second stage keeps the order of the first.
+    assert all(hit["stages"]["align"] is None and hit["evidence"] is None for hit in hits)
+
+    words = ["search", index, "--image", photos[3], "--target", "images", "--json"]
+    assert json.loads(aladin(*words).stdout)["hits"][0]["id"] == "photo-3.png"
+
+
+def test_evidence_of_photos_of_any_shape(
+    naflex: PreTrainedModel, photos: list[Path], tmp_path: Path
+) -> None:
+    del naflex
+    checkpoint, index = tmp_path / "checkpoint", tmp_path / "index"
+    aladin("convert", "towers", tmp_path / "source", "--out", checkpoint)
+    config = json.loads((checkpoint / "config.json").read_text())
+    assert config["alignment_trained"] is False
+    # As if a recipe had trained it, since there is no evidence otherwise.
+    (checkpoint / "config.json").write_text(json.dumps(config | {"alignment_trained": True}))
+    aladin("index", "build", "--model", checkpoint, "--images", photos[0].parent, "--out", index)
+    words = ["search", index, "a red dog rides", "--explain", "--json"]
+    hits = json.loads(aladin(*words).stdout)["hits"]
+    # The second stage keeps the order of the first: its weight is 0.
     assert [hit["stages"]["match"]["rank"] for hit in hits] == [1, 2, 3, 4]
     for hit in hits:
         width, height = SIZES[int(hit["id"][6])]
@@ -130,9 +149,6 @@ def test_an_index_of_photos_of_any_shape_searches_by_the_towers_own_similarity(
             x0, y0, x1, y1 = word["box"]
             # Whole patches of this photo's own grid, which are about squares.
             assert (x1 - x0) * width == pytest.approx((y1 - y0) * height, rel=0.35)
-
-    words = ["search", index, "--image", photos[3], "--target", "images", "--json"]
-    assert json.loads(aladin(*words).stdout)["hits"][0]["id"] == "photo-3.png"
 
 
 def test_a_pyramid_and_fewer_patches(naflex: PreTrainedModel, tmp_path: Path) -> None:

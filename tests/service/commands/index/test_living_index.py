@@ -140,3 +140,26 @@ def test_metadata_that_is_too_large_is_told_and_may_be_allowed(
         assert "metadata: expected at most 65536 bytes of JSON, got 70013" in " ".join(says.split())
         done = run("index", *words, side, file, "--max-metadata", "100 KB")
         assert "2 added" in done or words[0] == "build"
+
+
+def test_an_index_follows_a_folder(index: Path, data_file: Path, tmp_path: Path) -> None:
+    before = hits(index)
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    shutil.copy(data_file.parent / "photo-1.png", folder / "first.png")
+    (folder / "broken.png").write_bytes(b"no photo")
+    done = CliRunner().invoke(app, ["index", "sync", str(index), str(folder), "--dry-run"])
+    assert "images: 2 added, 0 changed, 0 moved, 0 deleted, 0 unchanged" in done.stdout
+    assert done.stdout.endswith("0 left out (dry run)\n")
+    done = CliRunner().invoke(app, ["index", "sync", str(index), str(folder), "--json"])
+    assert "left out broken.png: " in done.stderr
+    facts = json.loads(done.stdout)
+    assert (facts["added"], facts["encoded"]) == (["first.png"], 1)
+    assert [each["id"] for each in facts["left_out"]] == ["broken.png"]
+    assert hits(index).keys() == before.keys() | {"first.png"}
+    (folder / "first.png").unlink()
+    (folder / "broken.png").unlink()
+    assert "--allow-empty removes them" in run("index", "sync", index, folder, code=2)
+    says = run("index", "sync", index, folder, "--allow-empty")
+    assert "images: 0 added, 0 changed, 0 moved, 1 deleted, 0 unchanged, 0 left out\n" in says
+    assert hits(index) == before

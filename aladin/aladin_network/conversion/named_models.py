@@ -1,0 +1,234 @@
+"""Models by name: a checkpoint, a folder of the transformers library, or a name of the hub.
+
+A dual encoder is converted once, to a checkpoint in a cache; later calls return that. The key of a
+folder is the content of its files, so that a changed folder is converted anew; that of a hub name
+is the name with its revision. Torch is imported only if something has to be converted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import re
+import shutil
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from aladin_network.errors import CheckpointError
+
+_LOG = logging.getLogger(__name__)
+
+# Chosen for a folder of photos on a computer without a GPU: the fastest of the well-known dual
+# encoders (32 x 32 px patches, 50 per photo), 0.6 GB to download, MIT licence. SigLIP 2
+# (google/siglip2-base-patch16-224, Apache 2.0) finds more and reads many languages, at four times
+# the time per photo and 1.5 GB.
+DEFAULT_MODEL = "openai/clip-vit-base-patch32"
+
+# Part of every key: to be raised if the conversion of the same files changes.
+_VERSION = 1
+_CONFIG = "config.json"
+# Of a model's files, those that the conversion reads; weights in other forms are not downloaded.
+_DESCRIPTIONS = ("*.json", "*.txt", "*.model")
+_WEIGHTS, _OLD_WEIGHTS = "*.safetensors", "*.bin"
+_HUB_NAME = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
+_WAYS_OUT = (
+    "give a folder of such a model or a checkpoint, or set HF_HOME to a hub cache that holds it, or"
+    " HF_ENDPOINT to a hub that can be reached"
+)
+
+
+class _Source(NamedTuple):
+    """A model that has to be converted.
+
+    Attributes:
+        name: The model as the user named it.
+        key: Name of its folder in the cache.
+        folder: Local folder with its files, or None if it is on the hub.
+        revision: Revision on the hub, or None for the newest.
+    """
+
+    name: str
+    key: str
+    folder: Path | None
+    revision: str | None = None
+
+
+def named_model(name: str, cache_folder: Callable[[], Path]) -> Path:
+    """Return the checkpoint that a name stands for; convert the model if that was never done.
+
+    Processes that name the same model at once convert it once: the others wait. A conversion that
+    is killed leaves nothing that a later one would take for complete.
+
+    Args:
+        name: Folder of a checkpoint; folder of a dual encoder as transformers saves it; or name of
+            one on the hub, such as ``openai/clip-vit-base-patch32``, with ``@REVISION`` for another
+            revision than the newest.
+        cache_folder: Returns the folder of converted models, which is created if it does not
+            exist; called only if `name` is no checkpoint.
+
+    Returns:
+        Folder of a checkpoint; `name` itself if it is one.
+
+    Raises:
+        CheckpointError: If there is no such model, the hub cannot be reached, the model is no dual
+            encoder, or the cache cannot be written.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if "model_type" not in _read_config(folder):
+            return folder  # a checkpoint, or something that its reader describes
+        source = _local(folder)
+    else:
+        source = _on_hub(name)
+    cache = cache_folder()
+    out = cache / source.key
+    if not (out / _CONFIG).exists():
+        with _only_converter(cache, source):
+            if not (out / _CONFIG).exists():
+                _convert(source, out)
+    return out
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    try:
+        data: object = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return cast(dict[str, Any], data) if isinstance(data, dict) else {}
+
+
+def _local(folder: Path) -> _Source:
+    """Identify a folder by the content of the files that the conversion reads.
+
+    Raises:
+        CheckpointError: If a file cannot be read.
+    """
+    digest = hashlib.sha256(b"%d" % _VERSION)
+    try:
+        for path in sorted(_files(folder)):
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{path.name} {content}\n".encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from error
+    plain = re.sub(r"[^\w.-]+", "-", folder.resolve().name) or "model"
+    return _Source(str(folder), f"{plain}-{digest.hexdigest()[:16]}", folder)
+
+
+def _files(folder: Path) -> list[Path]:
+    weights = list(folder.glob(_WEIGHTS)) or list(folder.glob(_OLD_WEIGHTS))
+    return [*weights, *(path for each in _DESCRIPTIONS for path in folder.glob(each))]
+
+
+def _on_hub(name: str) -> _Source:
+    match = _HUB_NAME.fullmatch(name)
+    if match is None:
+        raise CheckpointError(
+            f"{name}: no such folder; expected a checkpoint, a folder of a model of the"
+            f" transformers library, or its name on the hub, such as {DEFAULT_MODEL}"
+        )
+    key = f"{_VERSION} {match['name']}@{match['revision'] or 'main'}"
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    plain = match["name"].replace("/", "--")
+    return _Source(match["name"], f"{plain}-{digest[:16]}", None, match["revision"])
+
+
+@contextmanager
+def _only_converter(cache: Path, source: _Source) -> Generator[None]:
+    """Wait until no other process converts the same model; a lock ends with its process.
+
+    Raises:
+        CheckpointError: If the cache cannot be written.
+    """
+    path = cache / f".{source.key}.lock"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    except OSError as error:
+        reason = f"{error.strerror}; ALADIN_MODELS_DIR names another folder"
+        raise CheckpointError(f"{cache}: converted models cannot be kept here ({reason})") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _LOG.info("waiting for another process, which converts %s", source.name)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _convert(source: _Source, out: Path) -> None:
+    for leftover in out.parent.glob(f".{out.name}.*.partial"):  # of a process that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    folder, known_as = source.folder, None
+    if folder is None:
+        folder, known_as = _downloaded(source), source.name
+    # Imported now, because a missing model is to be reported before torch is loaded.
+    from aladin_network.conversion.towers import TowersOptions, convert_towers
+    from aladin_network.encoders.dual_encoder import is_dual_encoder
+
+    _LOG.info("converting %s, once, to %s", source.name, out)
+    if not (is_dual_encoder(str(folder), "vision") and is_dual_encoder(str(folder), "text")):
+        kind = _read_config(folder).get("model_type")
+        raise CheckpointError(
+            f"{source.name}: expected a dual encoder such as CLIP or SigLIP, got a model of the"
+            f" type {kind!r}; `aladin convert towers` makes a network of it, to be trained"
+        )
+    # The checkpoint is complete or not there: its writer renames a finished folder.
+    convert_towers(str(folder), out, TowersOptions(known_as=known_as))
+
+
+def _downloaded(source: _Source) -> Path:
+    """Return the model's files in the hub's own cache, where they are downloaded if they must be.
+
+    Raises:
+        CheckpointError: If the hub has no such model, or it is in neither place.
+    """
+    from huggingface_hub import snapshot_download, try_to_load_from_cache
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+    from huggingface_hub.utils import disable_progress_bars
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+
+    def fetch(patterns: Iterable[str]) -> Path:
+        return Path(
+            snapshot_download(
+                source.name,
+                revision=source.revision,
+                allow_patterns=list(patterns),
+                ignore_patterns=["*/*"],
+            )
+        )
+
+    try:
+        _LOG.info("looking for %s on the hub and in its cache", source.name)
+        folder = fetch([*_DESCRIPTIONS, _WEIGHTS])
+        return folder if any(folder.glob(_WEIGHTS)) else fetch([*_DESCRIPTIONS, _OLD_WEIGHTS])
+    except RevisionNotFoundError:
+        reason = f"the hub has no revision {source.revision} of it"
+    except RepositoryNotFoundError:
+        reason = "the hub has no such model, or shows it to other users only"
+    except LocalEntryNotFoundError:  # also if only some of the files are in the cache
+        cached = try_to_load_from_cache(source.name, _CONFIG, revision=source.revision)
+        if isinstance(cached, str):
+            return Path(cached).parent
+        reason = "no such folder, the hub cannot be reached, and its cache has no such model"
+    except HfHubHTTPError as error:
+        reason = f"the hub refuses it ({_first_line(error)})"
+    except Exception as error:  # of the library's HTTP client, which changes with its version
+        reason = f"the hub cannot be reached ({_first_line(error)})"
+    raise CheckpointError(f"{source.name}: {reason}; {_WAYS_OUT}")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

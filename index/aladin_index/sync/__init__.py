@@ -1,0 +1,1 @@
+"""Synchronises the images of a live index with folders of photos."""

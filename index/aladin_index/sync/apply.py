@@ -1,0 +1,255 @@
+"""Carries out a plan of `aladin_index.sync.plan`, in steps that are atomic and durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from aladin_index.changes.writer import ChangesWriter, NewItems, Revision
+from aladin_index.encode.item_changer import AddSettings, new_items
+from aladin_index.encode.item_encoders import ItemEncoder, Prepared, RegionSource, item_encoder
+from aladin_index.encode.read_ahead import StageSeconds, prepared_batches
+from aladin_index.encode.source_items import ImageItem, check_item
+from aladin_index.format.records import SkippedItem
+from aladin_index.generations.reader import SearchIndex
+from aladin_index.items.tables import StoredItem
+from aladin_index.search.live_collection import LiveCollection
+from aladin_index.sync.file_state import sha256_of
+from aladin_index.sync.plan import ChangeKind, PhotoChange, SyncPlan
+from aladin_index.tokens.codec import PackedTokens
+from aladin_network.errors import InputError
+from aladin_network.photos.exif import EXIF_FIELDS
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Progress
+
+T = TypeVar("T")
+
+_REMOVED_AT_A_TIME = 1000
+_COPIED_AT_A_TIME = 256
+
+
+@dataclass(kw_only=True)
+class SyncReport:
+    """What a pass over folders has changed in an index.
+
+    Attributes:
+        added: Ids of new photos.
+        changed: Ids of photos whose file, caption or metadata are others now.
+        moved: Ids, as they are now, of photos that were renamed or moved.
+        deleted: Ids of photos that are gone.
+        encoded: Number of photos that went through the network.
+        unchanged: Number of photos that stay as they were.
+        waiting: Number of photos left for a later pass, as their files may still be growing.
+        left_out: Files that cannot be used, with the reason.
+        conflicts: Ids that others took during the pass; a further pass is needed.
+    """
+
+    added: list[str] = field(default_factory=list[str])
+    changed: list[str] = field(default_factory=list[str])
+    moved: list[str] = field(default_factory=list[str])
+    deleted: list[str] = field(default_factory=list[str])
+    encoded: int = 0
+    unchanged: int = 0
+    waiting: int = 0
+    left_out: list[SkippedItem] = field(default_factory=list[SkippedItem])
+    conflicts: list[str] = field(default_factory=list[str])
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether any item of the index was added, replaced or removed."""
+        return bool(self.added or self.changed or self.moved or self.deleted)
+
+    def of(self, kind: ChangeKind) -> list[str]:
+        """Return the ids of one kind of change."""
+        return {"added": self.added, "changed": self.changed, "moved": self.moved}[kind]
+
+
+def apply_plan(
+    writer: ChangesWriter,
+    index: SearchIndex,
+    live: LiveCollection,
+    plan: SyncPlan,
+    report: SyncReport,
+    settings: AddSettings,
+    progress: Progress,
+    regions: RegionSource | None = None,
+) -> None:
+    """Bring an index into the state of a plan.
+
+    Each step is applied whole or not at all, and with each item the state of its file. Whatever
+    becomes of the next step, a later pass goes on from there.
+
+    Args:
+        writer: Writer of the index.
+        index: The generation that the plan was made for.
+        live: Its images, as they were when the plan was made.
+        plan: Plan to carry out.
+        report: Report to which each step is added once it is applied.
+        settings: How photos are read and encoded.
+        progress: Progress, advanced by the photos that are encoded.
+        regions: Detector, for a network that reads regions.
+
+    Raises:
+        OtherGenerationError: If another generation went live; the rest of the plan is void.
+        InputError: If an item cannot be stored, or `regions` and the network do not go together.
+        SearchIndexError: If the index cannot be written.
+    """
+    for change in plan.changes:
+        check_item(change.item, "images", settings.metadata)
+    generation = index.generation
+    if plan.recorded:
+        states = {row: state.text for row, state in plan.recorded.items()}
+        writer.revise("images", Revision(generation=generation, file_states=states))
+    for gone in _batches(plan.removed, _REMOVED_AT_A_TIME):
+        rows = [photo.row for photo in gone]
+        writer.revise("images", Revision(generation=generation, removed=rows))
+        report.deleted += [photo.id for photo in gone]
+    copied = [change for change in plan.changes if change.source is not None]
+    for changes in _batches(copied, _COPIED_AT_A_TIME):
+        revision = _copies(generation, live, changes, exif=settings.exif)
+        _note(report, changes, writer.revise("images", revision))
+    encoded = [change for change in plan.changes if change.source is None]
+    if encoded:
+        progress.start(len(encoded), "photos")
+        encoder = _Digesting(
+            item_encoder(
+                "images", index.checkpoint.model, settings.limits, regions, exif=settings.exif
+            )
+        )
+        seconds = StageSeconds()
+        numbered = enumerate(change.item for change in encoded)
+        ahead = _batches(numbered, settings.batch_size)
+        rest = iter(encoded)
+        for batch in prepared_batches(encoder, ahead, settings.readers, seconds):
+            changes = list(islice(rest, len(batch)))
+            _encode(writer, generation, encoder, changes, batch, report)
+            progress.advance(len(batch))
+            progress.note(**seconds.notes())
+
+
+def _encode(
+    writer: ChangesWriter,
+    generation: int,
+    encoder: _Digesting,
+    changes: Sequence[PhotoChange],
+    batch: Sequence[Prepared | SkippedItem],
+    report: SyncReport,
+) -> None:
+    """Encode the photos of one batch and apply their changes in one step."""
+    pairs = list(zip(changes, batch, strict=True))
+    usable = [(change, each) for change, each in pairs if isinstance(each, Prepared)]
+    report.left_out += [each for _, each in pairs if isinstance(each, SkippedItem)]
+    # A photo whose file was replaced by one that cannot be used is gone.
+    removed = [row for change in changes for row in change.removes]
+    unusable = [change for change, each in pairs if isinstance(each, SkippedItem)]
+    new = None
+    if usable:
+        prepared = [each for _, each in usable]
+        encoding = encoder.encode(prepared)
+        new = new_items([change.item for change, _ in usable], prepared, encoding)
+        states = (
+            change.state._replace(sha256=encoder.digests.pop(change.item.path))
+            for change, _ in usable
+        )
+        stored = zip(new.items, states, strict=True)
+        items = [item._replace(file_state=state.text) for item, state in stored]
+        new = NewItems(
+            items=items, embeddings=new.embeddings, tokens=new.tokens, lengths=new.lengths
+        )
+    if usable or removed:
+        revision = Revision(generation=generation, removed=removed, new=new)
+        taken = writer.revise("images", revision)
+        _note(report, [change for change, _ in usable], taken)
+    report.encoded += len(usable)
+    report.deleted += [change.item.id for change in unusable if change.removes]
+
+
+def _note(report: SyncReport, changes: Sequence[PhotoChange], taken: Sequence[str]) -> None:
+    """Add changes that were applied to the report, other than those of ids that others have."""
+    for change in changes:
+        if change.item.id not in taken:
+            report.of(change.kind).append(change.item.id)
+    report.conflicts += taken
+
+
+def _copies(
+    generation: int, live: LiveCollection, changes: Sequence[PhotoChange], *, exif: bool
+) -> Revision:
+    """Return photos with the encodings of items of the same content."""
+    sources = [change.source for change in changes if change.source is not None]
+    items = [
+        _copy_of(item, change, exif=exif)
+        for item, change in zip(live.items.by_rows(sources), changes, strict=True)
+    ]
+    tokens = [_tokens(live, row) for row in sources]
+    new = NewItems(
+        items=items,
+        embeddings=live.embeddings(sources).numpy(),
+        tokens=np.zeros((0, 0), dtype=np.float32),
+        lengths=np.array([each.count for each in tokens], dtype=np.int64),
+    )
+    removed = [row for change in changes for row in change.removes]
+    packed = PackedTokens.concatenate(tokens)
+    return Revision(generation=generation, removed=removed, new=new, packed=packed)
+
+
+def _copy_of(source: StoredItem, change: PhotoChange, *, exif: bool) -> StoredItem:
+    """Return an item for a photo with the size, the regions and the EXIF data of another one."""
+    item = change.item
+    told = {name: source.metadata[name] for name in EXIF_FIELDS if name in source.metadata}
+    return source._replace(
+        id=item.id,
+        uri=item.uri,
+        path=str(item.path),
+        text=item.text,
+        metadata={**(told if exif else {}), **item.metadata},
+        file_state=change.state.text,
+    )
+
+
+def _tokens(live: LiveCollection, row: int) -> PackedTokens:
+    """Read the tokens of a row in their stored form."""
+    rows = np.array([row])
+    if row < live.entry.count:
+        return live.base.tokens.packed(rows)
+    assert live.changes is not None  # only there does such a row come from
+    return live.changes.tokens(rows).stored
+
+
+class _Digesting:
+    """An encoder of photos that remembers the digests of the files that it has read.
+
+    Attributes:
+        digests: Digest of the content by path.
+    """
+
+    def __init__(self, encoder: ItemEncoder) -> None:
+        self.digests: dict[Path, str] = {}
+        self._encoder = encoder
+
+    def read(self, item: ImageItem) -> Any:
+        """Read a photo."""
+        data = self._encoder.read(item)
+        if not isinstance(data, bytes):
+            raise InputError("expected the photo itself, got regions")
+        self.digests[item.path] = sha256_of(data)
+        return data
+
+    def decode(self, row: int, item: ImageItem, data: Any) -> Prepared:
+        """Convert a photo to the network's input."""
+        return self._encoder.decode(row, item, data)
+
+    def encode(self, batch: Sequence[Prepared]) -> Encoding:
+        """Encode photos."""
+        return self._encoder.encode(batch)
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch

@@ -1,0 +1,244 @@
+"""Comparison of folders with an index: which photos are new, changed, moved or gone.
+
+A file whose size and time are those recorded is not read. One that differs is read, and its
+content compared by digest; so is a new file of the same size as a recorded one, since it may be
+that photo under another name. Photos of the same content share one encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from os.path import lexists
+from typing import Literal, NamedTuple
+
+from aladin_index.encode.source_items import ImageItem
+from aladin_index.format.records import SkippedItem
+from aladin_index.sync.file_state import FileState, details_of, sha256_of
+from aladin_index.sync.listing import FolderListing, IndexedPhoto, ListedPhoto
+from aladin_network.errors import ImageError, ImageTooLargeError, InputError
+from aladin_network.types import Progress
+
+_REASON_ID_TAKEN = "expected an id that no other item has, got {!r} and {!r}, which both exist"
+
+
+class MissingPhotosError(InputError):
+    """A folder is missing or has no photo, while the index has photos of it."""
+
+
+ChangeKind = Literal["added", "changed", "moved"]
+
+
+class PhotoChange(NamedTuple):
+    """A photo that the index is to hold in another form than now.
+
+    Attributes:
+        kind: What happened to the photo.
+        item: The photo with the id that it gets in the index.
+        state: State of its file; the digest is empty if the file was not read yet.
+        removes: Rows that are removed with the change: of the photo as it was, or under its old
+            name.
+        source: Row of an item with the same content, whose encoding is taken, or None if the photo
+            is to be encoded.
+    """
+
+    kind: ChangeKind
+    item: ImageItem
+    state: FileState
+    removes: tuple[int, ...] = ()
+    source: int | None = None
+
+
+@dataclass(kw_only=True)
+class SyncPlan:
+    """What makes an index hold exactly the photos of some folders.
+
+    Attributes:
+        changes: Photos that are new, changed or moved.
+        removed: Photos that are gone.
+        recorded: State of the files of photos that stay, where it has to be recorded, by row.
+        unchanged: Number of photos that stay.
+        waiting: Number of photos that are left for later, as their files may still be growing.
+        left_out: Files that cannot be used, with the reason.
+    """
+
+    changes: list[PhotoChange] = field(default_factory=list[PhotoChange])
+    removed: list[IndexedPhoto] = field(default_factory=list[IndexedPhoto])
+    recorded: dict[int, FileState] = field(default_factory=dict[int, FileState])
+    unchanged: int = 0
+    waiting: int = 0
+    left_out: list[SkippedItem] = field(default_factory=list[SkippedItem])
+
+
+def plan_sync(
+    listings: Sequence[FolderListing],
+    indexed: Sequence[IndexedPhoto],
+    *,
+    built_ns: int,
+    max_bytes: int,
+    allow_missing: bool,
+    progress: Progress,
+) -> SyncPlan:
+    """Compare folders with the images of an index.
+
+    A photo without a recorded state, of an index that was built before states were recorded, is
+    taken to be unchanged if its file is not younger than the generation.
+
+    Args:
+        listings: The folders, none inside another.
+        indexed: All images of the index, removed ones included.
+        built_ns: Time when the generation was made, in nanoseconds since 1970.
+        max_bytes: Maximum size of a photo's file.
+        allow_missing: Whether all photos of a folder may be gone.
+        progress: Progress, advanced by the photos of the folders.
+
+    Raises:
+        MissingPhotosError: If all photos of a folder are gone and that is not allowed.
+    """
+    planner = _Planner(indexed, built_ns, max_bytes)
+    for listing in listings:
+        planner.match(listing, allow_missing=allow_missing)
+    progress.start(sum(len(listing.photos) for listing in listings), "photos compared")
+    for listing in listings:
+        for photo in listing.photos:
+            planner.compare(photo)
+            progress.advance()
+        planner.plan.left_out += listing.left_out
+    planner.remove_rest()
+    return planner.plan
+
+
+class _Planner:
+    """Collects a plan, see `plan_sync`."""
+
+    def __init__(self, indexed: Sequence[IndexedPhoto], built_ns: int, max_bytes: int) -> None:
+        self.plan = SyncPlan()
+        self._built_ns = built_ns
+        self._max_bytes = max_bytes
+        self._by_id = {photo.id: photo for photo in indexed if photo.is_live}
+        self._by_path = {photo.path: photo for photo in indexed if photo.is_live and photo.path}
+        # Live items come last, so that the encoding of one is preferred to that of a removed one.
+        known = sorted(indexed, key=lambda photo: photo.is_live)
+        self._by_digest = {photo.state.sha256: photo for photo in known if photo.state}
+        self._sizes = {photo.state.size for photo in known if photo.state}
+        self._matched: dict[str, IndexedPhoto] = {}  # by the path of the file now
+        self._rows: set[int] = set()  # of those
+        self._gone: dict[int, IndexedPhoto] = {}  # by row
+
+    def match(self, listing: FolderListing, *, allow_missing: bool) -> None:
+        """Find the item of each photo of a folder, and the items whose photos are gone."""
+        for photo in listing.photos:
+            path = str(photo.item.path)
+            item = self._by_path.get(path)
+            if item is None:
+                # The folder itself may have been moved, or be reached by another path.
+                item = self._by_id.get(photo.item.id)
+                if item is None or item.path is None or item.uri != photo.item.uri:
+                    continue
+                if lexists(item.path) or item.row in self._rows:
+                    continue
+            self._matched[path] = item
+            self._rows.add(item.row)
+            self._gone.pop(item.row, None)
+        held = [photo for photo in self._by_id.values() if listing.holds(photo)]
+        if held and not listing.photos and not allow_missing:
+            raise MissingPhotosError(
+                f"{listing.folder}: expected photos, found none, while the index has {len(held)} "
+                "of this folder; nothing was changed. If it is not merely unmounted, "
+                "--allow-empty removes them from the index"
+            )
+        for photo in held:
+            if photo.row not in self._rows and listing.has_read(photo):
+                self._gone[photo.row] = photo
+
+    def compare(self, photo: ListedPhoto) -> None:
+        """Plan what becomes of one photo of a folder."""
+        item = self._matched.get(str(photo.item.path))
+        details = details_of(photo.item)
+        state = FileState(photo.size, photo.mtime_ns, "", details)
+        if item is None:
+            self._add(photo, state)
+            return
+        known = item.state
+        same_file = str(photo.item.path) == item.path
+        if known is not None and known[:2] == state[:2]:
+            state = state._replace(sha256=known.sha256)
+        elif not photo.is_settled:
+            self.plan.waiting += 1
+            return
+        elif known is not None or photo.mtime_ns <= self._built_ns:
+            try:
+                state = state._replace(sha256=self._digest(photo))
+            except ImageTooLargeError:
+                pass  # the same as a damaged one: it is removed when it cannot be encoded
+            except ImageError as error:
+                self.plan.left_out.append(SkippedItem(photo.item.id, error.reason))
+                return
+        if state.sha256 and (known is None or known.sha256 == state.sha256):
+            if same_file and (known is None or known.details == details):
+                self.plan.unchanged += 1
+                if known != state:
+                    self.plan.recorded[item.row] = state
+                return
+            self._replace(photo, item, state, item.row, "changed" if same_file else "moved")
+            return
+        source = self._by_digest.get(state.sha256)
+        self._replace(photo, item, state, None if source is None else source.row, "changed")
+
+    def remove_rest(self) -> None:
+        """Plan the removal of what is gone and was not found under another name."""
+        self.plan.removed += self._gone.values()
+
+    def _add(self, photo: ListedPhoto, state: FileState) -> None:
+        if not photo.is_settled:
+            self.plan.waiting += 1
+            return
+        source: IndexedPhoto | None = None
+        if photo.size in self._sizes:
+            try:
+                state = state._replace(sha256=self._digest(photo))
+            except ImageError as error:
+                self.plan.left_out.append(SkippedItem(photo.item.id, error.reason))
+                return
+            source = self._by_digest.get(state.sha256)
+        moved = source is not None and self._gone.pop(source.row, None) is not None
+        removes = (source.row,) if source is not None and moved else ()
+        if source is not None and moved:
+            self._by_id.pop(source.id, None)
+        item = self._with_free_id(photo)
+        if item is not None:
+            row = None if source is None else source.row
+            kind = "moved" if moved else "added"
+            self.plan.changes.append(PhotoChange(kind, item, state, removes, row))
+
+    def _replace(
+        self,
+        photo: ListedPhoto,
+        old: IndexedPhoto,
+        state: FileState,
+        source: int | None,
+        kind: ChangeKind,
+    ) -> None:
+        """Plan the replacement of an item; its id stays unless the folder gives another one."""
+        item = replace(photo.item, id=old.id)
+        if old.state is not None and old.state.details != state.details:
+            self._by_id.pop(old.id, None)
+            item = self._with_free_id(photo) or item
+        self._by_id[item.id] = old
+        self.plan.changes.append(PhotoChange(kind, item, state, (old.row,), source))
+
+    def _with_free_id(self, photo: ListedPhoto) -> ImageItem | None:
+        """Return a photo with an id that no other item has; None if there is none."""
+        wanted = (photo.item.id, f"{photo.folder.name}/{photo.item.id}")
+        for item_id in wanted:
+            other = self._by_id.get(item_id)
+            if other is None or other.row in self._gone:
+                self._by_id[item_id] = IndexedPhoto(
+                    -1, item_id, photo.item.uri, str(photo.item.path), None, is_live=True
+                )
+                return replace(photo.item, id=item_id)
+        self.plan.left_out.append(SkippedItem(photo.item.id, _REASON_ID_TAKEN.format(*wanted)))
+        return None
+
+    def _digest(self, photo: ListedPhoto) -> str:
+        return sha256_of(photo.item.photo.read(self._max_bytes))

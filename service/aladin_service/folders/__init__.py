@@ -1,0 +1,1 @@
+"""Folders of photos that an index follows: passes over them, and watching."""

@@ -1,0 +1,245 @@
+"""Passes over folders of photos, after each of which a live index holds exactly their photos."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from aladin_index.changes.writer import ChangesWriter, OtherGenerationError
+from aladin_index.encode.item_changer import AddSettings
+from aladin_index.encode.item_encoders import check_regions
+from aladin_index.encode.source_items import ImageItem, PhotoPlaces
+from aladin_index.format.layout import MODEL, generation_folder
+from aladin_index.format.manifest import MANIFEST
+from aladin_index.format.records import SkippedItem
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.history import pending_changes
+from aladin_index.generations.reader import open_index
+from aladin_index.sync.apply import SyncReport, apply_plan
+from aladin_index.sync.listing import FolderListing, ListedPhoto, indexed_photos
+from aladin_index.sync.plan import MissingPhotosError, plan_sync
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.detectors.base import Detector
+from aladin_network.errors import DataError, InputError
+from aladin_network.types import NullProgress, Progress
+from aladin_training.data.folder import UNREADABLE_FOLDER, read_folder
+from aladin_training.data.folder_rules import FolderRules
+from aladin_training.data.records import SkippedPhoto
+
+# A pass is planned anew if other processes have changed the index meanwhile.
+_MOST_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderSettings:
+    """Folders of an index, and how they are read.
+
+    Attributes:
+        folders: The folders; none inside another.
+        exclude: Patterns of what is left out, see `FolderRules`.
+        photos_root: Folder that all photos have to be in, or None.
+        add: How photos are read and encoded.
+        allow_missing: Whether all photos of a folder may be removed from the index, because the
+            folder is empty or gone.
+        compact_at: Number of changes of the images from which a new generation is written, or None
+            for never.
+    """
+
+    folders: Sequence[Path]
+    exclude: tuple[str, ...] = ()
+    photos_root: Path | None = None
+    add: AddSettings = field(default_factory=AddSettings)
+    allow_missing: bool = False
+    compact_at: int | None = 20_000
+
+    def __post_init__(self) -> None:
+        """Check the folders.
+
+        Raises:
+            InputError: If there is no folder, or one is inside another.
+        """
+        if not self.folders:
+            raise InputError("expected at least one folder of photos, got none")
+        places = [Path(os.path.realpath(folder)) for folder in self.folders]
+        for number, place in enumerate(places):
+            for other, around in enumerate(places):
+                if other != number and place.is_relative_to(around):
+                    raise InputError(
+                        f"expected folders of which none is inside another, got "
+                        f"{self.folders[number]} in {self.folders[other]}"
+                    )
+
+
+class FolderSync:
+    """Brings an index into the state of folders, pass by pass; the network is loaded once.
+
+    Attributes:
+        warnings: What the last pass has left out without naming each file, and photos outside of
+            their folder.
+    """
+
+    def __init__(
+        self,
+        index: Path,
+        settings: FolderSettings,
+        *,
+        checkpoint: Checkpoint | None = None,
+        detector: Detector | None = None,
+        is_settled: Callable[[Path, int, int], bool] = lambda path, size, mtime_ns: True,  # noqa: ARG005
+    ) -> None:
+        """Store the arguments; nothing is opened yet.
+
+        Args:
+            index: Index folder, with a collection of images.
+            settings: The folders.
+            checkpoint: The index's own network, if it is loaded already, on its device.
+            detector: Detector, for a network that reads regions.
+            is_settled: Whether a file is complete, from its path, size and time in nanoseconds;
+                called for every photo of a pass.
+        """
+        self.warnings: list[str] = []
+        self._index = index
+        self._settings = settings
+        self._checkpoint = checkpoint
+        self._detector = detector
+        self._is_settled = is_settled
+
+    def run(self, progress: Progress | None = None, *, dry_run: bool = False) -> SyncReport:
+        """Make one pass.
+
+        Args:
+            progress: Progress, in photos compared and photos encoded.
+            dry_run: Change nothing; the report is what would be done, `encoded` apart.
+
+        Raises:
+            MissingPhotosError: If a folder is missing or empty while the index has photos of it;
+                nothing is changed.
+            InputError: If a folder is of another kind, or an item cannot be stored.
+            SearchIndexError: If there is no index, it has no images, or it cannot be written.
+        """
+        progress = progress or NullProgress()
+        if self._checkpoint is None:
+            self._checkpoint = load_checkpoint(self._index / MODEL)
+        check_regions(self._checkpoint.model, self._detector)
+        report = SyncReport()
+        for attempt in range(_MOST_ATTEMPTS):
+            report.conflicts.clear()
+            report.left_out.clear()
+            try:
+                self._pass(self._checkpoint, report, progress, dry_run=dry_run)
+            except OtherGenerationError:
+                if attempt == _MOST_ATTEMPTS - 1:
+                    raise
+                continue
+            if not report.conflicts:
+                break
+        if report.has_changes and not dry_run:
+            self._compact(progress)
+        return report
+
+    def _pass(
+        self, checkpoint: Checkpoint, report: SyncReport, progress: Progress, *, dry_run: bool
+    ) -> None:
+        settings = self._settings
+        self.warnings.clear()
+        listings = [self._list(folder) for folder in settings.folders]
+        with open_index(self._index, checkpoint=checkpoint) as index:
+            live = index.side("images")
+            manifest = generation_folder(self._index, index.generation) / MANIFEST
+            plan = plan_sync(
+                listings,
+                list(indexed_photos(live)),
+                built_ns=manifest.stat().st_mtime_ns,
+                max_bytes=settings.add.limits.max_bytes,
+                allow_missing=settings.allow_missing,
+                progress=progress,
+            )
+            report.unchanged, report.waiting = plan.unchanged, plan.waiting
+            report.left_out += plan.left_out
+            if dry_run:
+                for change in plan.changes:
+                    report.of(change.kind).append(change.item.id)
+                report.deleted += [photo.id for photo in plan.removed]
+                return
+            if not (plan.changes or plan.removed or plan.recorded):
+                return
+            with closing(ChangesWriter(self._index, checkpoint.model_id)) as writer:
+                apply_plan(
+                    writer, index, live, plan, report, settings.add, progress, self._detector
+                )
+
+    def _list(self, folder: Path) -> FolderListing:
+        """List a folder; a missing one is an empty one if that is allowed."""
+        settings = self._settings
+        folder = folder.absolute()
+        rules = FolderRules(settings.exclude)
+        places = PhotoPlaces(folder, settings.photos_root)
+        photos: list[ListedPhoto] = []
+        left_out: list[SkippedItem] = []
+        unread: list[str] = []
+
+        def skip(photo: SkippedPhoto) -> None:
+            left_out.append(SkippedItem(photo.name, photo.reason))
+            if photo.reason.startswith(UNREADABLE_FOLDER):
+                unread.append(photo.name)
+
+        if not folder.is_dir():
+            if settings.allow_missing and not folder.exists():
+                return FolderListing(folder=folder, photos=())
+            raise MissingPhotosError(
+                f"{folder}: expected a folder of photos, found "
+                f"{'a file' if folder.exists() else 'nothing'}; nothing was changed"
+            )
+        try:
+            for _, record in read_folder(folder, skip, rules):
+                if record.photo.length is not None:
+                    raise InputError(
+                        f"{folder}: expected a folder of photos, found the tar "
+                        f"{record.photo.path.name}; `aladin index add` reads tars"
+                    )
+                fault = places.fault(record.photo.path, record.uri)
+                if fault is not None:
+                    left_out.append(SkippedItem(record.id, fault))
+                    continue
+                path = record.photo.path
+                try:
+                    state = path.stat()
+                except FileNotFoundError:
+                    continue  # removed since its folder was listed
+                except OSError as error:
+                    reason = error.strerror or "cannot be read"
+                    left_out.append(SkippedItem(record.id, reason))
+                    unread.append(str(PurePosixPath(path.relative_to(folder))))
+                    continue
+                item = ImageItem(
+                    id=record.id,
+                    path=path,
+                    uri=record.uri,
+                    text=record.captions[0] if record.captions else None,
+                    metadata=record.metadata,
+                )
+                settled = self._is_settled(path, state.st_size, state.st_mtime_ns)
+                photos.append(ListedPhoto(item, folder, state.st_size, state.st_mtime_ns, settled))
+        except DataError as error:
+            raise MissingPhotosError(f"{error}; nothing was changed") from error
+        if rules.summary is not None:
+            self.warnings.append(f"not looked at: {rules.summary}")
+        if places.warning is not None:
+            self.warnings.append(f"warning: {places.warning}")
+        return FolderListing(folder=folder, photos=photos, left_out=left_out, unread=unread)
+
+    def _compact(self, progress: Progress) -> None:
+        """Write a new generation if there are many changes."""
+        limit = self._settings.compact_at
+        if limit is None:
+            return
+        changes = pending_changes(self._index).get("images")
+        if changes is None or sum(changes) < limit:
+            return
+        try:
+            compact_index(self._index, progress=progress)
+        except InputError:  # no item is left in a collection, and a generation needs one
+            return

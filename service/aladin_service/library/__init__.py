@@ -1,0 +1,1 @@
+"""Photo libraries of this user: models by name, indexes that follow folders of photos."""

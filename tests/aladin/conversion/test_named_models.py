@@ -1,0 +1,186 @@
+"""Models by name: folders and hub names are converted once, checkpoints are taken as they are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+
+import aladin_network.checkpoint
+import aladin_network.conversion.towers
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.conversion.named_models import named_model
+from aladin_network.errors import CheckpointError
+from aladin_network.files import atomic_folder
+from aladin_network.inference import encode_texts
+
+HUB_NAME = "someone/small-clip"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """Folder of the converted models, which does not exist yet."""
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def conversions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sources that were converted, in their order."""
+    convert, sources = aladin_network.conversion.towers.convert_towers, []
+
+    def counted(source: str, *arguments: object) -> object:
+        sources.append(source)
+        return convert(source, *arguments)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(aladin_network.conversion.towers, "convert_towers", counted)
+    return sources
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The hub's own cache, empty, and no network."""
+    folder = tmp_path / "hub"
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(folder))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    return folder
+
+
+def put_into_hub_cache(hub: Path, clip_folder: Path, revision: str = "main") -> None:
+    folder = hub / f"models--{HUB_NAME.replace('/', '--')}"
+    shutil.copytree(clip_folder, folder / "snapshots" / COMMIT)
+    (folder / "refs").mkdir()
+    (folder / "refs" / revision).write_text(COMMIT)
+
+
+def test_a_checkpoint_is_taken_as_it_is(tiny_checkpoint: Path, cache: Path) -> None:
+    assert named_model(str(tiny_checkpoint), lambda: cache) == tiny_checkpoint
+    assert not cache.exists()
+
+
+def test_a_folder_is_converted_once_and_anew_when_it_changes(
+    clip_folder: Path, cache: Path, tmp_path: Path, conversions: list[str]
+) -> None:
+    folder = Path(shutil.copytree(clip_folder, tmp_path / "my clip"))
+    first = named_model(str(folder), lambda: cache)
+    assert first.parent == cache and first.name.startswith("my-clip-")
+    checkpoint = load_checkpoint(first)
+    assert not checkpoint.alignment_trained
+    moved = folder.rename(tmp_path / "my-clip")
+    assert named_model(str(moved), lambda: cache) == first
+    assert len(conversions) == 1
+
+    description = moved / "preprocessor_config.json"
+    data = json.loads(description.read_text())
+    description.write_text(json.dumps(data | {"image_mean": [0.1, 0.2, 0.3]}))
+    second = named_model(str(moved), lambda: cache)
+    assert second != first and len(conversions) == 2
+    preprocessing = load_checkpoint(second).model.config.image_encoder.preprocessing
+    assert preprocessing is not None and preprocessing.mean == pytest.approx((0.1, 0.2, 0.3))
+
+
+def test_a_hub_name_works_offline_if_the_hubs_cache_has_it(
+    clip_folder: Path, cache: Path, offline: Path, conversions: list[str]
+) -> None:
+    put_into_hub_cache(offline, clip_folder)
+    first = named_model(HUB_NAME, lambda: cache)
+    assert first.name.startswith("someone--small-clip-")
+    provenance = json.loads(load_checkpoint(first).provenance.recipe)
+    assert provenance["converted_from"] == {"vision": HUB_NAME, "text": HUB_NAME}
+    local = named_model(str(clip_folder), lambda: cache)
+    ours, theirs = (load_checkpoint(each).model for each in (first, local))
+    texts = ["two dogs run"]
+    assert encode_texts(ours, texts).embedding.equal(encode_texts(theirs, texts).embedding)
+
+    shutil.rmtree(offline)  # what was converted needs neither the hub nor its cache
+    assert named_model(HUB_NAME, lambda: cache) == first
+    assert len(conversions) == 2
+
+
+def test_a_revision_is_another_model(clip_folder: Path, cache: Path, offline: Path) -> None:
+    put_into_hub_cache(offline, clip_folder, revision="v2")
+    assert named_model(f"{HUB_NAME}@v2", lambda: cache).is_dir()
+    with pytest.raises(CheckpointError, match="the hub cannot be reached"):
+        named_model(HUB_NAME, lambda: cache)
+
+
+def test_without_a_hub_one_line_names_the_ways_out(
+    cache: Path, offline: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not offline.exists()
+    caplog.set_level("WARNING")
+    with pytest.raises(CheckpointError) as caught:
+        named_model(HUB_NAME, lambda: cache)
+    message = str(caught.value)
+    assert message.startswith(f"{HUB_NAME}: no such folder, the hub cannot be reached")
+    for way in ("folder", "checkpoint", "HF_HOME", "HF_ENDPOINT"):
+        assert way in message
+    assert "\n" not in message
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("name", ["/nowhere/clip", "clip", "./a/b/c", "a/b/c@v1", "../x"])
+def test_what_is_no_hub_name_is_a_missing_folder(name: str, cache: Path) -> None:
+    with pytest.raises(CheckpointError, match="no such folder; expected a checkpoint"):
+        named_model(name, lambda: cache)
+    assert not cache.exists()
+
+
+def test_a_network_without_texts_is_refused(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "vit").mkdir()
+    config = {"model_type": "vit", "hidden_size": 8, "num_attention_heads": 2}
+    (tmp_path / "vit" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"expected a dual encoder .* the type 'vit'"):
+        named_model(str(tmp_path / "vit"), lambda: cache)
+
+
+def test_a_killed_conversion_leaves_nothing_half(
+    clip_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(path: Path, *_: object) -> None:
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(aladin_network.checkpoint, "write_tensors", killed)
+        with pytest.raises(KeyboardInterrupt):
+            named_model(str(clip_folder), lambda: cache)
+    assert [each.suffix for each in cache.iterdir()] == [".lock"]
+    # What a kill without any clean-up leaves is cleared by the next conversion.
+    key = next(cache.iterdir()).name.removeprefix(".").removesuffix(".lock")
+    leftover = cache / f".{key}.1.partial"
+    leftover.mkdir()
+    converted = named_model(str(clip_folder), lambda: cache)
+    assert converted.name == key
+    assert load_checkpoint(converted).model_id
+    assert not leftover.exists()
+
+
+def test_two_at_once_convert_once(
+    clip_folder: Path, cache: Path, conversions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = threading.Event()
+    found: list[Path] = []
+
+    def slow_folder(path: Path) -> object:
+        inside.set()
+        time.sleep(0.2)
+        return atomic_folder(path)
+
+    def convert() -> None:
+        found.append(named_model(str(clip_folder), lambda: cache))
+
+    monkeypatch.setattr(aladin_network.checkpoint, "atomic_folder", slow_folder)
+    threads = [threading.Thread(target=convert) for _ in range(2)]
+    threads[0].start()
+    assert inside.wait(60)
+    threads[1].start()
+    for thread in threads:
+        thread.join(60)
+    assert len(found) == 2 and found[0] == found[1]
+    assert len(conversions) == 1

@@ -1,0 +1,85 @@
+"""Whether a checkpoint's alignment was trained: as recorded, or derived from its recipe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aladin_network.checkpoint import Provenance, load_checkpoint, save_checkpoint
+from aladin_network.heads.trained import (
+    alignment_trained,
+    read_alignment_trained,
+    trains_alignment,
+)
+from aladin_network.model import AladinModel
+
+RECIPE: dict[str, Any] = {
+    "stage": [
+        {"name": "warm", "tasks": {"matching": {}}},
+        {"name": "teacher", "tasks": {"alignment_boosting:relative": {}}},
+        {"name": "student", "tasks": {"distillation": {}}},
+        {"name": "aside", "tasks": {"matching": {}}, "start": "warm"},
+        {"name": "again", "tasks": {"matching": {}}, "start": "teacher", "reset": ["alignment"]},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("stage", "before", "trained"),
+    [
+        ("warm", False, False),
+        ("warm", True, True),
+        ("teacher", False, True),
+        ("student", False, True),
+        ("aside", False, False),
+        ("aside", True, True),
+        ("again", True, False),
+        ("unknown", False, False),
+    ],
+)
+def test_a_stage_continues_what_an_earlier_one_trained(
+    stage: str, before: bool, trained: bool
+) -> None:
+    assert trains_alignment(RECIPE, stage, before=before) is trained
+
+
+def config(recipe: object, stage: str = "warm", **more: object) -> dict[str, Any]:
+    text = recipe if isinstance(recipe, str) else json.dumps(recipe)
+    return {"provenance": {"recipe": text, "stage": stage}} | more
+
+
+@pytest.mark.parametrize(
+    ("content", "trained"),
+    [
+        (config({"converted_from": {"vision": "clip", "text": "clip"}, "seed": 0}), False),
+        (config({"converted_from": {"file": "oscar.bin"}, "seed": 3}), False),
+        (config({"converted_from": {"file": "aladin.pth"}, "seed": None}), True),
+        (config(RECIPE), False),
+        (config(RECIPE, "student"), True),
+        # What the checkpoint of the start had is not known: it was searched with the alignment.
+        (config(RECIPE | {"start": {"checkpoint": "models/clip"}}), True),
+        (config(RECIPE, "student", alignment_trained=False), False),
+        (config("name = 'a recipe in TOML'"), True),
+        (config(""), True),
+        ({}, True),
+    ],
+)
+def test_older_checkpoints_tell_by_their_recipe(content: dict[str, Any], trained: bool) -> None:
+    assert alignment_trained(content) is trained
+
+
+def test_a_checkpoint_keeps_what_was_recorded(
+    build_tiny: Callable[..., AladinModel], tmp_path: Path
+) -> None:
+    model, provenance = build_tiny(), Provenance(recipe=json.dumps(RECIPE), stage="warm")
+    for recorded, expected in ((True, True), (False, False), (None, False)):
+        save_checkpoint(tmp_path / "c", model, None, provenance, recorded)
+        assert load_checkpoint(tmp_path / "c").alignment_trained is expected
+        assert read_alignment_trained(tmp_path / "c") is expected
+    # Without a record, an earlier version can read the file.
+    assert "alignment_trained" not in json.loads((tmp_path / "c" / "config.json").read_text())
+    assert read_alignment_trained(tmp_path / "nowhere")

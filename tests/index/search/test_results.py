@@ -1,0 +1,133 @@
+"""Answers as dataclasses and as JSON: the searcher validates nothing, readers of JSON do."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.results import (
+    SEARCH_ANSWER,
+    Evidence,
+    HitStages,
+    SearchAnswer,
+    SearchHit,
+    Stage,
+    TookMs,
+)
+from aladin_index.search.searcher import TwoStageSearcher
+from tests.index.searching import assert_typed
+
+BOX = (0.0, 0.25, 0.5, 1.0)
+
+
+@pytest.fixture
+def answer() -> SearchAnswer:
+    """An answer with one hit and its evidence."""
+    word = Evidence(token="dog", start=2, end=5, region=3, box=BOX, score=0.5, share=1.0)
+    hit = SearchHit(
+        id="photo 1",
+        rank=1,
+        score=0.75,
+        per_word=0.25,
+        stages=HitStages(match=Stage(rank=2, score=0.125), align=None),
+        uri="a.png",
+        text=None,
+        metadata={"year": 2020, "tags": ["a"], "length": float("nan")},
+        size_px=(4, 3),
+        evidence=[word],
+    )
+    return SearchAnswer(
+        hits=[hit],
+        reranked=True,
+        fusion=0.5,
+        candidates=8,
+        generation=3,
+        degraded=[],
+        took_ms=TookMs(decode=0.0, encode=1.5, retrieve=0.25, rerank=0.5, total=2.25),
+    )
+
+
+def test_the_json_has_every_field_in_order_and_no_nan(answer: SearchAnswer) -> None:
+    took_ms = '{"decode":0.0,"encode":1.5,"retrieve":0.25,"rerank":0.5,"total":2.25}'
+    word = (
+        '{"token":"dog","start":2,"end":5,"region":3,"box":[0.0,0.25,0.5,1.0],"score":0.5,'
+        '"share":1.0}'
+    )
+    hit = (
+        '{"id":"photo 1","rank":1,"score":0.75,"per_word":0.25,"probability":null,'
+        '"stages":{"match":{"rank":2,"score":0.125},"align":null},"uri":"a.png","text":null,'
+        '"metadata":{"year":2020,"tags":["a"],"length":null},"size_px":[4,3],'
+        f'"evidence":[{word}]}}'
+    )
+    assert SEARCH_ANSWER.dump_json(answer).decode() == (
+        f'{{"hits":[{hit}],"reranked":true,"fusion":0.5,"candidates":8,"generation":3,'
+        '"degraded":[],"match_probability":null,"no_match":null,"probabilities_reliable":null,'
+        f'"unreliable_because":null,"unknown_fields":[],"took_ms":{took_ms}}}'
+    )
+
+
+def test_json_is_read_as_the_answer_that_it_was_written_from(answer: SearchAnswer) -> None:
+    finite = replace(answer, hits=[replace(answer.hits[0], metadata={"year": 2020})])
+    assert SEARCH_ANSWER.validate_json(SEARCH_ANSWER.dump_json(finite)) == finite
+
+
+def test_fields_of_a_newer_service_are_ignored(answer: SearchAnswer) -> None:
+    fields = json.loads(SEARCH_ANSWER.dump_json(answer))
+    fields["new"] = fields["hits"][0]["new"] = 1
+    assert SEARCH_ANSWER.validate_python(fields).hits[0].id == "photo 1"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("hits", 0, "rank"), "first"),
+        (("hits", 0, "stages"), None),
+        (("hits", 0, "evidence", 0, "box"), [0, 1]),
+        (("took_ms",), {"total": 1}),
+        (("generation",), None),
+    ],
+)
+def test_json_of_something_else_is_rejected(
+    answer: SearchAnswer, path: tuple[Any, ...], value: object
+) -> None:
+    fields = json.loads(SEARCH_ANSWER.dump_json(answer))
+    part = fields
+    for name in path[:-1]:
+        part = part[name]
+    part[path[-1]] = value
+    with pytest.raises(ValidationError):
+        SEARCH_ANSWER.validate_json(json.dumps(fields))
+
+
+def test_answers_are_frozen_and_survive_pickling(answer: SearchAnswer) -> None:
+    with pytest.raises(FrozenInstanceError):
+        answer.hits[0].rank = 2  # pyright: ignore[reportAttributeAccessIssue]
+    whole = replace(answer, hits=[replace(answer.hits[0], metadata={})])
+    assert pickle.loads(pickle.dumps(whole)) == whole
+
+
+@pytest.mark.parametrize("explain", [False, True])
+def test_the_values_of_a_search_have_the_types_of_their_fields(
+    searcher: TwoStageSearcher, explain: bool
+) -> None:
+    """Nothing converts NumPy's numbers on the way out: the searcher itself has to."""
+    query = searcher.stored_query("text 0")
+    found = searcher.search(query, "images", SearchOptions(k=5, explain=explain))
+    assert len(found.hits) == 5
+    assert all((hit.evidence is not None) == explain for hit in found.hits)
+    assert_typed(found)
+
+
+def test_the_values_of_a_sorted_page_have_the_types_of_their_fields(
+    searcher: TwoStageSearcher,
+) -> None:
+    query = searcher.stored_query("photo 0")
+    found = searcher.search(query, "texts", SearchOptions(k=5, sort="length"))
+    assert len(found.hits) == 5
+    assert_typed(found)

@@ -1,0 +1,325 @@
+"""Passes over folders: what each leaves in the index, and which photos the network encodes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from aladin_index.build.builder import build_index
+from aladin_index.changes.database import changes_database
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.reader import open_index
+from aladin_index.settings import BuildSettings
+from aladin_index.sync.apply import SyncReport
+from aladin_index.sync.plan import MissingPhotosError
+from aladin_network.errors import InputError
+from aladin_service.folders.folder_sync import FolderSettings, FolderSync
+from aladin_service.item_sources import image_items
+
+
+class Encoding(NamedTuple):
+    """What an index has of a photo."""
+
+    text: str | None
+    embedding: list[float]
+    tokens: list[list[float]]
+
+
+def paint(path: Path, seed: int) -> None:
+    """Write a photo of 8 x 8 random pixels."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path, format="PNG")
+
+
+def build(model: Path, folder: Path, out: Path) -> Path:
+    """Build an index of a folder."""
+    build_index(model, out, image_items(folder, None), None, BuildSettings(readers=1))
+    return out
+
+
+def contents(index: Path) -> dict[str, Encoding]:
+    """Everything that an index has of its live photos, by id."""
+    with open_index(index) as opened:
+        live = opened.side("images")
+        ids = list(live.items.ids())
+        assert len({item_id for item_id, _ in ids}) == len(ids) == live.count
+        return {
+            item_id: Encoding(
+                live.items.by_rows([row])[0].text,
+                live.embedding(row).tolist(),
+                live.tokens(row).tolist(),
+            )
+            for item_id, row in ids
+        }
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder of six photos: ``a.png`` to ``d.png``, and two in ``old``."""
+    folder = tmp_path / "photos"
+    for seed, name in enumerate(["a.png", "b.png", "c.png", "d.png", "old/e.png", "old/f.png"]):
+        paint(folder / name, seed)
+    return folder
+
+
+@pytest.fixture
+def index(photos: Path, tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    return build(tiny_checkpoint, photos, tmp_path / "index")
+
+
+@pytest.fixture
+def same_as_built(
+    photos: Path, index: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> Callable[[], bool]:
+    """Compares the index with one that is built of the folder as it is now."""
+
+    def compare() -> bool:
+        fresh = build(tiny_checkpoint, photos, tmp_path / "fresh")
+        expected, found = contents(fresh), contents(index)
+        assert found.keys() == expected.keys()
+        for item_id, encoding in expected.items():
+            assert found[item_id].text == encoding.text
+            for ours, theirs in zip(found[item_id][1:], encoding[1:], strict=True):
+                # Batches of other sizes round differently.
+                np.testing.assert_allclose(np.array(ours), np.array(theirs), atol=2e-3)
+        shutil.rmtree(fresh)
+        return True
+
+    return compare
+
+
+def one_pass(index: Path, *folders: Path, allow_missing: bool = False) -> SyncReport:
+    settings = FolderSettings(folders=folders, allow_missing=allow_missing)
+    return FolderSync(index, settings).run()
+
+
+def test_a_pass_makes_the_index_hold_the_photos_of_the_folder(
+    index: Path, photos: Path, same_as_built: Callable[[], bool]
+) -> None:
+    first = one_pass(index, photos)
+    assert (first.unchanged, first.encoded, first.has_changes) == (6, 0, False)
+
+    paint(photos / "new" / "g.png", 10)
+    paint(photos / "a.png", 11)
+    os.utime(photos / "b.png", ns=(1, 1))  # touched
+    (photos / "c.png").unlink()
+    (photos / "d.png").rename(photos / "new" / "h.png")
+    (photos / "old").rename(photos / "older")
+    report = one_pass(index, photos)
+    assert report.added == ["new/g.png"]
+    assert report.changed == ["a.png"]
+    assert sorted(report.moved) == ["new/h.png", "older/e.png", "older/f.png"]
+    assert report.deleted == ["c.png"]
+    assert (report.unchanged, report.encoded, report.left_out) == (1, 2, [])
+    assert same_as_built()
+    again = one_pass(index, photos)
+    assert (again.unchanged, again.encoded, again.has_changes) == (6, 0, False)
+
+
+def test_photos_that_change_places_keep_their_encodings(
+    index: Path, photos: Path, same_as_built: Callable[[], bool]
+) -> None:
+    one_pass(index, photos)
+    (photos / "a.png").rename(photos / "x.png")
+    (photos / "b.png").rename(photos / "a.png")
+    (photos / "x.png").rename(photos / "b.png")
+    os.utime(photos / "a.png", ns=(2, 2))  # both were written within one tick of the clock
+    os.utime(photos / "b.png", ns=(3, 3))
+    shutil.copy2(photos / "c.png", photos / "copy.png")
+    report = one_pass(index, photos)
+    assert (sorted(report.changed), report.added) == (["a.png", "b.png"], ["copy.png"])
+    assert (report.encoded, report.unchanged) == (0, 4)
+    assert same_as_built()
+
+
+def test_a_photo_that_comes_back_is_not_encoded_again(
+    index: Path, photos: Path, same_as_built: Callable[[], bool]
+) -> None:
+    one_pass(index, photos)
+    (photos / "old").rename(photos.parent / "elsewhere")
+    assert sorted(one_pass(index, photos).deleted) == ["old/e.png", "old/f.png"]
+    (photos.parent / "elsewhere").rename(photos / "old")
+    report = one_pass(index, photos)
+    assert (sorted(report.added), report.encoded) == (["old/e.png", "old/f.png"], 0)
+    assert same_as_built()
+
+
+def test_captions_beside_a_photo_are_followed(
+    index: Path, photos: Path, same_as_built: Callable[[], bool]
+) -> None:
+    one_pass(index, photos)
+    (photos / "a.txt").write_text("a red dog\n", encoding="utf-8")
+    (photos / "b.json").write_text('{"year": 2020}', encoding="utf-8")
+    report = one_pass(index, photos)
+    assert (report.changed, report.encoded) == (["a.png", "b.png"], 0)
+    assert contents(index)["a.png"].text == "a red dog"
+    assert same_as_built()
+    assert not one_pass(index, photos).has_changes
+
+
+def test_states_outlive_a_compaction(
+    index: Path, photos: Path, same_as_built: Callable[[], bool]
+) -> None:
+    paint(photos / "g.png", 10)
+    one_pass(index, photos)
+    compact_index(index)
+    os.utime(photos / "b.png", ns=(1, 1))
+    (photos / "a.png").rename(photos / "first.png")
+    (photos / "g.png").rename(photos / "last.png")
+    report = one_pass(index, photos)
+    assert (sorted(report.moved), report.encoded) == (["first.png", "last.png"], 0)
+    assert same_as_built()
+
+
+def test_many_changes_are_compacted(
+    index: Path, photos: Path, same_as_built: Callable[[], bool]
+) -> None:
+    settings = FolderSettings(folders=[photos], compact_at=3)
+    paint(photos / "g.png", 10)
+    FolderSync(index, settings).run()
+    paint(photos / "h.png", 11)
+    (photos / "a.png").unlink()
+    FolderSync(index, settings).run()
+    with open_index(index) as opened:
+        assert (opened.generation, opened.side("images").changes) == (2, None)
+    assert same_as_built()
+
+
+def test_an_empty_or_missing_folder_changes_nothing(index: Path, photos: Path) -> None:
+    before = contents(index)
+    photos.rename(photos.parent / "unmounted")
+    with pytest.raises(MissingPhotosError, match="expected a folder of photos, found nothing"):
+        one_pass(index, photos)
+    photos.mkdir()
+    with pytest.raises(MissingPhotosError, match=r"the index has 6 of this folder.*--allow-empty"):
+        one_pass(index, photos)
+    assert contents(index) == before
+    assert len(one_pass(index, photos, allow_missing=True).deleted) == 6
+    assert contents(index) == {}
+    photos.rmdir()
+    (photos.parent / "unmounted").rename(photos)
+    report = one_pass(index, photos)
+    assert len(report.added) == 6
+    assert contents(index).keys() == before.keys()
+
+
+def test_a_subfolder_that_cannot_be_read_keeps_its_photos(
+    index: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+
+    def broken(folder: Path) -> object:
+        if Path(folder).name == "old":
+            raise OSError(5, "Input/output error")
+        return scandir(folder)
+
+    (photos / "a.png").unlink()
+    monkeypatch.setattr(os, "scandir", broken)
+    report = one_pass(index, photos)
+    assert report.deleted == ["a.png"]
+    reason = "a folder that cannot be read (Input/output error)"
+    assert report.left_out == [("old", reason)]
+    assert {"old/e.png", "old/f.png"} < contents(index).keys()
+
+
+def test_a_photo_that_becomes_unusable_is_named_and_removed(index: Path, photos: Path) -> None:
+    (photos / "a.png").write_bytes(b"not a photo")
+    (photos / "z.png").write_bytes(b"nor this")
+    report = one_pass(index, photos)
+    assert [item_id for item_id, _ in report.left_out] == ["a.png", "z.png"]
+    assert (report.deleted, report.added, report.encoded) == (["a.png"], [], 0)
+    assert "a.png" not in contents(index)
+    paint(photos / "a.png", 0)
+    assert one_pass(index, photos).added == ["a.png"]
+
+
+def test_other_items_are_left_alone(index: Path, photos: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    paint(other / "a.png", 20)
+    paint(other / "i.png", 21)
+    report = one_pass(index, other)
+    assert (sorted(report.added), report.deleted) == (["i.png", "other/a.png"], [])
+    assert len(contents(index)) == 8
+    (other / "a.png").unlink()
+    assert one_pass(index, photos, other).deleted == ["other/a.png"]
+    with pytest.raises(InputError, match="none is inside another"):
+        one_pass(index, photos, photos / "old")
+
+
+def test_a_folder_that_was_moved_as_a_whole_keeps_its_encodings(index: Path, photos: Path) -> None:
+    before = contents(index)
+    one_pass(index, photos)
+    moved = photos.rename(photos.parent / "library")
+    report = one_pass(index, moved)
+    assert (len(report.moved), report.encoded, report.deleted) == (6, 0, [])
+    assert contents(index) == before
+
+
+def test_a_file_younger_than_an_index_without_states_is_encoded_again(
+    index: Path, photos: Path, same_as_built: Callable[[], bool]
+) -> None:
+    paint(photos / "a.png", 11)
+    future_ns = 10**19 // 5
+    os.utime(photos / "a.png", ns=(future_ns, future_ns))
+    report = one_pass(index, photos)
+    assert (report.changed, report.encoded, report.unchanged) == (["a.png"], 1, 5)
+    assert same_as_built()
+
+
+def test_a_dry_run_changes_nothing(index: Path, photos: Path) -> None:
+    paint(photos / "g.png", 10)
+    (photos / "a.png").unlink()
+    report = FolderSync(index, FolderSettings(folders=[photos])).run(dry_run=True)
+    assert (report.added, report.deleted) == (["g.png"], ["a.png"])
+    assert not changes_database(index, 1, "images").exists()
+
+
+def test_a_pass_starts_over_if_another_generation_went_live(
+    index: Path,
+    photos: Path,
+    same_as_built: Callable[[], bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one_pass(index, photos)
+    paint(photos / "g.png", 10)
+    (photos / "a.png").rename(photos / "first.png")
+    revise = ChangesWriter.revise
+    calls: list[int] = []
+
+    def compacting(self: ChangesWriter, *args: object) -> list[str]:
+        calls.append(1)
+        if len(calls) == 2:  # between the moved photo and the new one
+            compact_index(index)
+        return revise(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ChangesWriter, "revise", compacting)
+    report = one_pass(index, photos)
+    assert (report.moved, report.added) == (["first.png"], ["g.png"])
+    assert same_as_built()
+
+
+def test_an_index_of_an_earlier_version_is_followed(
+    index: Path, photos: Path, same_as_built: Callable[[], bool]
+) -> None:
+    """Its tables have no column for the states of files."""
+    paint(photos / "g.png", 10)
+    one_pass(index, photos)
+    with closing(sqlite3.connect(changes_database(index, 1, "images"))) as connection:
+        connection.execute("ALTER TABLE items DROP COLUMN file_state")
+        connection.execute("DROP TABLE file_states")
+    report = one_pass(index, photos)
+    assert (report.unchanged, report.changed) == (6, ["g.png"])  # younger than the generation
+    (photos / "b.png").rename(photos / "z.png")
+    assert one_pass(index, photos).moved == ["z.png"]
+    assert same_as_built()

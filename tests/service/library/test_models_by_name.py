@@ -1,0 +1,149 @@
+"""A model by name in the commands and in Python, and searches without a trained alignment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+import aladin_search
+from aladin_service.cli import app
+from tests.service.conftest import make_photo
+
+Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of four photos."""
+    folder = tmp_path_factory.mktemp("photos")
+    for number in range(4):
+        make_photo(number).save(folder / f"{number}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of converted models for all tests of this file."""
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(autouse=True)
+def models_dir(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep converted models out of the user's cache."""
+    monkeypatch.setenv("ALADIN_MODELS_DIR", str(models))
+
+
+@pytest.fixture(scope="module")
+def index(
+    clip_folder: Path, photos: Path, models: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """An index built by the command line with a folder of transformers for a model."""
+    out = tmp_path_factory.mktemp("index") / "index"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALADIN_MODELS_DIR", str(models))
+        built = aladin("index", "build", "--model", clip_folder, "--images", photos, "--out", out)
+    assert built.exit_code == 0, built.stderr
+    assert built.stdout == f"{out}: generation 1, 4 images\n"
+    return out
+
+
+def aladin(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_the_second_build_finds_the_converted_model(
+    index: Path, clip_folder: Path, photos: Path, models: Path, tmp_path: Path
+) -> None:
+    [converted] = [each for each in models.iterdir() if each.is_dir()]
+    written = (converted / "config.json").stat().st_mtime_ns
+    with aladin_search.build(photos, model=clip_folder, out=tmp_path / "again") as again:
+        assert not again.alignment_trained
+        theirs = [hit.id for hit in again.search("a red circle", k=4)]
+    assert (converted / "config.json").stat().st_mtime_ns == written
+    with aladin_search.open(index) as opened:
+        assert [hit.id for hit in opened.search("a red circle", k=4)] == theirs
+
+
+def test_prepare_takes_the_name(clip_folder: Path, photos: Path, tmp_path: Path) -> None:
+    words = ["prepare", tmp_path / "index", "--photos", photos, "--model", clip_folder]
+    prepared = aladin(*words)
+    assert prepared.exit_code == 0, prepared.stderr
+    assert prepared.stdout == f"{tmp_path / 'index'}: generation 1, 4 images\n"
+
+
+@pytest.mark.parametrize("words", [["index", "build"], ["prepare", "new"]])
+def test_a_missing_model_is_one_line_and_leaves_nothing(
+    words: list[str], photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = "--photos" if words[0] == "prepare" else "--images"
+    out = [] if words[0] == "prepare" else ["--out", "new"]
+    result = aladin(*words, source, photos, "--model", "./no/such/model", *out)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: no/such/model: no such folder; expected a checkpoint")
+    assert len(result.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_searches_say_once_that_the_alignment_was_not_trained(index: Path) -> None:
+    found = aladin("search", index, "a red circle", "--json")
+    answer = json.loads(found.stdout)
+    assert (answer["reranked"], answer["fusion"], answer["degraded"]) == (False, None, [])
+    assert [hit["stages"]["align"] for hit in answer["hits"]] == [None] * 4
+    scores = [hit["score"] for hit in answer["hits"]]
+    assert scores == [hit["stages"]["match"]["score"] for hit in answer["hits"]]
+    assert found.stderr.splitlines() == [
+        "the alignment of this index's model was not trained: hits are ordered by their embeddings,"
+        " without re-ranking and without evidence"
+    ]
+    info = json.loads(aladin("index", "info", index, "--json").stdout)
+    assert info["alignment_trained"] is False
+
+
+def test_evidence_is_refused_with_its_reason(index: Path, tmp_path: Path) -> None:
+    explained = aladin("search", index, "a red circle", "--explain")
+    assert explained.stdout.splitlines()[-1] == (
+        "--explain was not applied: the alignment of the index's model was not trained"
+    )
+    words = ["search", index, "a red circle", "--explain", "--out", tmp_path / "why.png"]
+    drawn = aladin(*words)
+    assert drawn.exit_code == 2
+    assert "was not trained, so there is no evidence to draw" in drawn.stderr
+    assert not (tmp_path / "why.png").exists()
+
+
+def test_a_fusion_that_is_asked_for_runs_the_second_stage(index: Path) -> None:
+    found = aladin("search", index, "a red circle", "--fusion", 1, "--json")
+    answer = json.loads(found.stdout)
+    assert (answer["reranked"], answer["fusion"]) == (True, 1.0)
+    scores = [hit["score"] for hit in answer["hits"]]
+    assert scores == [hit["stages"]["align"]["score"] for hit in answer["hits"]]
+    assert found.stderr == ""
+
+
+@pytest.mark.anyio
+async def test_the_service_says_so_and_has_no_evidence(index: Path, service: Service) -> None:
+    async with service(index) as client:
+        assert (await client.get("/v1/index")).json()["alignment_trained"] is False
+        asked = {"text": "a red circle", "explain": True}
+        answer = (await client.post("/v1/search/images", json=asked)).json()
+        assert (answer["degraded"], answer["reranked"]) == (["explain"], False)
+        assert [hit["evidence"] for hit in answer["hits"]] == [None] * 4
+        pair = {"text": "a red circle", "id": answer["hits"][0]["id"]}
+        for path in ("/v1/explain", "/v1/explain.png"):
+            refused = await client.get(path, params=pair)
+            assert refused.status_code == 422
+            message = refused.json()["error"]["message"]
+            assert "the alignment of this index's model was not trained" in message
+
+
+@pytest.mark.anyio
+async def test_a_trained_alignment_is_announced(service: Service) -> None:
+    async with service() as client:
+        assert (await client.get("/v1/index")).json()["alignment_trained"] is True
