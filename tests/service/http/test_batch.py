@@ -21,8 +21,8 @@ from aladin_network.errors import (
     IndexNotReadyError,
     OverloadedError,
 )
-from aladin_service.http.app import create_app
 from aladin_service.http import turns
+from aladin_service.http.app import create_app
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings

@@ -172,6 +172,8 @@ async def read_rerank_body(request: Request, service: Service) -> _Asked:
 
 
 def _validate(fields: dict[str, Any], listed: object) -> _Asked:
+    if fields.get("query") is None:
+        raise InputError("query: expected a text, or an object with one of text, image and id")
     body = RerankBody.model_validate(fields, strict=True)
     query = read_document(body.query, "query", items=True)
     return _Asked(body, query, read_documents(listed, "documents", items=True))
@@ -184,7 +186,7 @@ router = APIRouter(tags=["rerank"])
 
 @router.post(
     "/v1/rerank",
-    summary="Re-rank documents",
+    summary="Order documents by relevance",
     response_model=RerankAnswer,
     response_model_exclude_none=True,
     openapi_extra=json_request_docs(_SCHEMA),
