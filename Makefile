@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/aladin_index/kernel/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-cluster test-torch check bench wheel image docker-check lock
+.PHONY: help demo test test-browser test-clients test-cluster test-torch check bench wheel image docker-check lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,6 +20,9 @@ test: $(VENV)/.installed-dev ## run the default tests: no network, no weights, n
 
 test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; skipped where there is none
 	$(BIN)/python -m pytest -m browser tests/browser tests/benchmarks/service/test_page.py
+
+test-clients: $(VENV)/.installed-clients ## run the tests of the doors with the real client packages, offline
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m clients
 
 test-cluster: $(VENV)/.installed-cluster ## run the tests against a real Milvus server, two Ray nodes and Redis, all on this machine
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster
@@ -37,7 +40,7 @@ test-torch: ## run the core tests with the oldest and the newest torch that are 
 		OMP_NUM_THREADS=1 "$$venv/bin/python" -m pytest -q $(TORCH_TESTS); \
 	done
 
-check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contracts, rules of the tree
+check: $(VENV)/.installed-clients ## formatting, lint, strict types, import contracts, rules of the tree
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
@@ -92,6 +95,10 @@ $(VENV)/.installed-dev: $(INSTALLED_FROM) | $(BIN)/python
 $(VENV)/.installed-release: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,release]'
 	@touch $@ $(VENV)/.installed-cpu
+
+$(VENV)/.installed-clients: $(INSTALLED_FROM) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev,clients]'
+	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-cpu
 
 $(VENV)/.installed-cluster: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev,cluster-test]'

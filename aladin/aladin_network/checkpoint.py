@@ -160,6 +160,26 @@ def save_checkpoint(
         alignment_trained: Whether the alignment was trained, or None to derive it from the
             provenance, see `aladin_network.heads.trained`.
     """
+    with atomic_folder(folder) as partial:
+        write_checkpoint(partial, model, fusion, provenance, alignment_trained)
+
+
+def write_checkpoint(
+    folder: Path,
+    model: AladinModel,
+    fusion: Fusion | None = None,
+    provenance: Provenance | None = None,
+    alignment_trained: bool | None = None,
+) -> None:
+    """Write the files of a checkpoint into an existing folder, beside what is in it.
+
+    Args:
+        folder: Existing folder.
+        model: See `save_checkpoint`, as for the other arguments.
+        fusion: See `save_checkpoint`.
+        provenance: See `save_checkpoint`.
+        alignment_trained: See `save_checkpoint`.
+    """
     config = _ConfigFile(
         schema_version=SCHEMA_VERSION,
         model=model.config,
@@ -171,10 +191,9 @@ def save_checkpoint(
     if alignment_trained is None:
         del content["alignment_trained"]  # earlier versions refuse a key that they do not know
     weights = {name: _compact(value) for name, value in model.state_dict().items()}
-    with atomic_folder(folder) as partial:
-        write_json(partial / _CONFIG, content)
-        write_tensors(partial / _WEIGHTS, weights)
-        model.text.encoder.tokenizer.save(str(partial / _TOKENIZER))
+    write_json(folder / _CONFIG, content)
+    write_tensors(folder / _WEIGHTS, weights)
+    model.text.encoder.tokenizer.save(str(folder / _TOKENIZER))
 
 
 def load_checkpoint(

@@ -17,6 +17,7 @@ from aladin_service.commands import (
     convert,
     demo,
     evaluate,
+    export,
     help,
     index,
     key,
@@ -83,6 +84,7 @@ app.command("compare")(train.compare)
 app.command("evaluate")(evaluate.evaluate)
 app.command("calibrate")(evaluate.calibrate)
 app.add_typer(convert.app, name="convert")
+app.add_typer(export.app, name="export")
 app.add_typer(index.app, name="index")
 app.add_typer(regions.app, name="regions")
 app.command("search")(search.search)

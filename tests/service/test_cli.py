@@ -24,6 +24,7 @@ COMMANDS = [
     ["index", "verify"],
     ["convert", "oscar"],
     ["convert", "aladin"],
+    ["export", "sentence-transformers"],
     ["search"],
     ["serve"],
     ["key", "add"],

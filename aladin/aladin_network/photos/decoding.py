@@ -296,7 +296,7 @@ def _decode(opened: OpenedPhoto) -> DecodedPhoto:
     if orientation in _UPRIGHT:
         upright = picture.transpose(_UPRIGHT[orientation])
         picture.close()  # its pixels are not needed beside those of the other
-    photo = _to_rgb(upright)
+    photo = to_rgb(upright)
     # Encoders would write some of the metadata out again: comments and the colour profile.
     photo.info.clear()
     width, height = opened.size_px
@@ -304,7 +304,8 @@ def _decode(opened: OpenedPhoto) -> DecodedPhoto:
     return DecodedPhoto(photo, size_px, metadata)
 
 
-def _to_rgb(picture: Image.Image) -> Image.Image:
+def to_rgb(picture: Image.Image) -> Image.Image:
+    """Convert a picture of any mode to 8-bit RGB as `decode_image` does; transparency is white."""
     if picture.mode.startswith(("I", "F")):  # 16-bit grey; converting would clip, so scale
         return _scaled_to_rgb(picture)
     if picture.has_transparency_data:

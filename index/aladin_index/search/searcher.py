@@ -314,28 +314,30 @@ def _hits(
     items: list[StoredItem],
     evidence: list[list[Evidence]] | None,
 ) -> list[SearchHit]:
-    hits: list[SearchHit] = []
-    words = None if ranking.align is None else search.word_counts(ranking.rows)
-    for place, (item, kept) in enumerate(zip(items, verdict.kept.tolist(), strict=True)):
-        match = Stage(rank=int(ranking.match_ranks[place]), score=float(ranking.match[place]))
-        width_px, height_px = item.width_px, item.height_px
-        align, per_word = None, None
-        if ranking.align is not None and ranking.align_ranks is not None and words is not None:
-            align = Stage(rank=int(ranking.align_ranks[place]), score=float(ranking.align[place]))
-            per_word = align.score / max(int(words[place]), 1)
-        hits.append(
-            SearchHit(
-                id=item.id,
-                rank=search.options.offset + kept + 1,
-                score=float(ranking.scores[place]),
-                per_word=per_word,
-                probability=verdict.probabilities[place],
-                stages=HitStages(match=match, align=align),
-                uri=item.uri,
-                text=item.text,
-                metadata=item.metadata,
-                size_px=None if width_px is None or height_px is None else (width_px, height_px),
-                evidence=None if evidence is None else evidence[place],
-            )
+    # Arrays are converted as a whole: one by one, their elements take several times as long.
+    firsts = zip(ranking.match_ranks.tolist(), ranking.match.tolist(), strict=True)
+    match = [Stage(rank=rank, score=score) for rank, score in firsts]
+    align: list[Stage] | list[None] = [None] * len(items)
+    per_word: list[float] | list[None] = [None] * len(items)
+    if ranking.align is not None and ranking.align_ranks is not None:
+        seconds = zip(ranking.align_ranks.tolist(), ranking.align.tolist(), strict=True)
+        align = [Stage(rank=rank, score=score) for rank, score in seconds]
+        words = search.word_counts(ranking.rows).tolist()
+        per_word = [each.score / max(count, 1) for each, count in zip(align, words, strict=True)]
+    places = zip(items, verdict.kept.tolist(), ranking.scores.tolist(), strict=True)
+    return [
+        SearchHit(
+            id=item.id,
+            rank=search.options.offset + kept + 1,
+            score=score,
+            per_word=per_word[place],
+            probability=verdict.probabilities[place],
+            stages=HitStages(match=match[place], align=align[place]),
+            uri=item.uri,
+            text=item.text,
+            metadata=item.metadata,
+            size_px=(item.width_px, item.height_px) if item.width_px and item.height_px else None,
+            evidence=None if evidence is None else evidence[place],
         )
-    return hits
+        for place, (item, kept, score) in enumerate(places)
+    ]

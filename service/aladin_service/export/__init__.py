@@ -1,0 +1,1 @@
+"""Checkpoints as folders for other programs: sentence-transformers, and a hub."""
