@@ -19,6 +19,7 @@ from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration
 from aladin_service.http.app import create_app
+from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.processes import ProcessWorkers
@@ -262,6 +263,29 @@ async def test_the_query_and_the_documents_share_the_pixels(
         response = await client.post("/v1/rerank", json=body)
     assert response.status_code == 413
     assert "more than 7000 pixels together" in response.json()["message"]
+
+
+async def test_keys_and_rates(service: Service, tmp_path: Path) -> None:
+    keys_file = tmp_path / "keys.json"
+    reader = add_key(keys_file, "reader", ["read"], requests_per_s=0.001, burst=8)
+    writer = add_key(keys_file, "writer", ["write"])
+    body, inputs = {"query": "a", "documents": ["a"] * 4}, {"input": ["a dog"] * 5}
+    statuses: list[tuple[int, dict[str, Any]]] = []
+    async with service(keys_file=keys_file) as client:
+        for key in ("wrong", writer, reader, reader):
+            headers = {"X-API-Key": key}
+            response = await client.post("/v2/rerank", json=body, headers=headers)
+            statuses.append((response.status_code, response.json()))
+        limited = await client.post("/v1/embeddings", json=inputs, headers={"X-API-Key": reader})
+        unknown = await client.post("/v1/embeddings", json=inputs, headers={"X-API-Key": "wrong"})
+    assert [status for status, _ in statuses] == [401, 403, 200, 200]
+    assert statuses[0][1]["message"] == "invalid API key"
+    assert "requires the scope 'read'" in statuses[1][1]["message"]
+    assert (limited.status_code, limited.json()["error"]["code"]) == (429, "rate_limited")
+    assert int(limited.headers["retry-after"]) > 0
+    error = unknown.json()["error"]
+    assert (unknown.status_code, error["type"]) == (401, "authentication_error")
+    assert error["code"] == "unauthorized"
 
 
 @pytest.mark.slow
