@@ -83,7 +83,11 @@ async def test_every_closed_route_refuses_who_has_no_key_or_a_wrong_one(
     async with door(host="0.0.0.0", keys_file=keys_file) as client:
         for headers in wrong:
             answer = await client.request(row.method, path, headers=headers)
-            assert (answer.status_code, code_of(answer)) == (401, "unauthorized")
+            assert answer.status_code == 401
+            if path.endswith("/rerank"):  # Cohere's errors have no code
+                assert answer.json()["message"]
+            else:
+                assert code_of(answer) == "unauthorized"
             assert answer.headers["WWW-Authenticate"] == "Bearer"
             for secret in keys.values():
                 assert secret not in answer.text
