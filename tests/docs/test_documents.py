@@ -26,6 +26,7 @@ DOCUMENTS = [
     "docs/SEARCH.md",
     "docs/doors/embeddings.md",
     "docs/doors/rerank.md",
+    "docs/doors/mcp.md",
     "service/SERVING.md",
     "training/BACKBONES.md",
     "training/FLICKR8K.md",

@@ -29,6 +29,7 @@ COMMANDS = [
     ["export", "sentence-transformers"],
     ["search"],
     ["serve"],
+    ["mcp"],
     ["key", "add"],
     ["key", "list"],
     ["key", "remove"],
@@ -64,6 +65,7 @@ def test_help_answers_within_a_second() -> None:
         "index",
         "search",
         "serve",
+        "mcp",
         "key",
     ):
         assert command in result.stdout
