@@ -25,6 +25,7 @@ COMMANDS = [
     ["convert", "oscar"],
     ["convert", "aladin"],
     ["export", "sentence-transformers"],
+    ["export", "hub"],
     ["search"],
     ["serve"],
     ["key", "add"],
