@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -45,7 +46,10 @@ class SyncReport:
         encoded: Number of photos that went through the network.
         unchanged: Number of photos that stay as they were.
         waiting: Number of photos left for a later pass, as their files may still be growing.
+        remaining: Number of photos left for a later pass, as this one has encoded enough or was
+            stopped.
         left_out: Files that cannot be used, with the reason.
+        unusable: Those among them that were read in this pass and are no photos.
         conflicts: Ids that others took during the pass; a further pass is needed.
     """
 
@@ -56,7 +60,11 @@ class SyncReport:
     encoded: int = 0
     unchanged: int = 0
     waiting: int = 0
+    remaining: int = 0
     left_out: list[SkippedItem] = field(default_factory=list[SkippedItem])
+    unusable: list[tuple[PhotoChange, SkippedItem]] = field(
+        default_factory=list[tuple[PhotoChange, SkippedItem]]
+    )
     conflicts: list[str] = field(default_factory=list[str])
 
     @property
@@ -77,7 +85,10 @@ def apply_plan(
     report: SyncReport,
     settings: AddSettings,
     progress: Progress,
+    *,
     regions: RegionSource | None = None,
+    most_encoded: int | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> None:
     """Bring an index into the state of a plan.
 
@@ -93,15 +104,23 @@ def apply_plan(
         settings: How photos are read and encoded.
         progress: Progress, advanced by the photos that are encoded.
         regions: Detector, for a network that reads regions.
+        most_encoded: Number of photos after which the rest is left for a later pass, or None.
+        is_stopped: Whether to leave the rest of the plan, asked between the steps.
 
     Raises:
         OtherGenerationError: If another generation went live; the rest of the plan is void.
-        InputError: If an item cannot be stored, or `regions` and the network do not go together.
+        InputError: If `regions` and the network do not go together, or too many distinct metadata
+            fields would have an index for filters.
         SearchIndexError: If the index cannot be written.
     """
-    for change in plan.changes:
-        check_item(change.item, "images", settings.metadata)
     generation = index.generation
+    storable: list[PhotoChange] = []
+    for change in plan.changes:
+        try:
+            check_item(change.item, "images", settings.metadata)
+            storable.append(change)
+        except InputError as error:
+            report.left_out.append(SkippedItem(change.item.id, str(error)))
     if plan.recorded:
         states = {row: state.text for row, state in plan.recorded.items()}
         writer.revise("images", Revision(generation=generation, file_states=states))
@@ -109,12 +128,15 @@ def apply_plan(
         rows = [photo.row for photo in gone]
         writer.revise("images", Revision(generation=generation, removed=rows))
         report.deleted += [photo.id for photo in gone]
-    copied = [change for change in plan.changes if change.source is not None]
+    copied = [change for change in storable if change.source is not None]
     for changes in _batches(copied, _COPIED_AT_A_TIME):
+        if is_stopped():
+            return
         revision = _copies(generation, live, changes, exif=settings.exif)
         _note(report, changes, writer.revise("images", revision))
-    encoded = [change for change in plan.changes if change.source is None]
-    if encoded:
+    encoded = [change for change in storable if change.source is None]
+    report.remaining = len(encoded)
+    if encoded and not is_stopped():
         progress.start(len(encoded), "photos")
         encoder = _Digesting(
             item_encoder(
@@ -128,8 +150,11 @@ def apply_plan(
         for batch in prepared_batches(encoder, ahead, settings.readers, seconds):
             changes = list(islice(rest, len(batch)))
             _encode(writer, generation, encoder, changes, batch, report)
+            report.remaining -= len(batch)
             progress.advance(len(batch))
             progress.note(**seconds.notes())
+            if is_stopped() or report.encoded >= (most_encoded or math.inf):
+                return
 
 
 def _encode(
@@ -143,10 +168,11 @@ def _encode(
     """Encode the photos of one batch and apply their changes in one step."""
     pairs = list(zip(changes, batch, strict=True))
     usable = [(change, each) for change, each in pairs if isinstance(each, Prepared)]
-    report.left_out += [each for _, each in pairs if isinstance(each, SkippedItem)]
+    unusable = [(change, each) for change, each in pairs if isinstance(each, SkippedItem)]
+    report.left_out += [each for _, each in unusable]
+    report.unusable += unusable
     # A photo whose file was replaced by one that cannot be used is gone.
     removed = [row for change in changes for row in change.removes]
-    unusable = [change for change, each in pairs if isinstance(each, SkippedItem)]
     new = None
     if usable:
         prepared = [each for _, each in usable]
@@ -166,7 +192,7 @@ def _encode(
         taken = writer.revise("images", revision)
         _note(report, [change for change, _ in usable], taken)
     report.encoded += len(usable)
-    report.deleted += [change.item.id for change in unusable if change.removes]
+    report.deleted += [change.item.id for change, _ in unusable if change.removes]
 
 
 def _note(report: SyncReport, changes: Sequence[PhotoChange], taken: Sequence[str]) -> None:

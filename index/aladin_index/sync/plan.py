@@ -90,19 +90,17 @@ def plan_sync(
         built_ns: Time when the generation was made, in nanoseconds since 1970.
         max_bytes: Maximum size of a photo's file.
         allow_missing: Whether all photos of a folder may be gone.
-        progress: Progress, advanced by the photos of the folders.
+        progress: Progress, started and advanced by the files that have to be read.
 
     Raises:
         MissingPhotosError: If all photos of a folder are gone and that is not allowed.
     """
-    planner = _Planner(indexed, built_ns, max_bytes)
+    planner = _Planner(indexed, built_ns, max_bytes, progress)
     for listing in listings:
         planner.match(listing, allow_missing=allow_missing)
-    progress.start(sum(len(listing.photos) for listing in listings), "photos compared")
     for listing in listings:
         for photo in listing.photos:
             planner.compare(photo)
-            progress.advance()
         planner.plan.left_out += listing.left_out
     planner.remove_rest()
     return planner.plan
@@ -111,8 +109,16 @@ def plan_sync(
 class _Planner:
     """Collects a plan, see `plan_sync`."""
 
-    def __init__(self, indexed: Sequence[IndexedPhoto], built_ns: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        indexed: Sequence[IndexedPhoto],
+        built_ns: int,
+        max_bytes: int,
+        progress: Progress,
+    ) -> None:
         self.plan = SyncPlan()
+        self._progress = progress
+        self._files_read = 0
         self._built_ns = built_ns
         self._max_bytes = max_bytes
         self._by_id = {photo.id: photo for photo in indexed if photo.is_live}
@@ -121,6 +127,7 @@ class _Planner:
         known = sorted(indexed, key=lambda photo: photo.is_live)
         self._by_digest = {photo.state.sha256: photo for photo in known if photo.state}
         self._sizes = {photo.state.size for photo in known if photo.state}
+        self._times = {photo.state[:2] for photo in known if photo.state}
         self._matched: dict[str, IndexedPhoto] = {}  # by the path of the file now
         self._rows: set[int] = set()  # of those
         self._gone: dict[int, IndexedPhoto] = {}  # by row
@@ -190,7 +197,9 @@ class _Planner:
         self.plan.removed += self._gone.values()
 
     def _add(self, photo: ListedPhoto, state: FileState) -> None:
-        if not photo.is_settled:
+        # The same size and time, to the nanosecond, are those of a complete file that was moved.
+        may_be_moved = (photo.size, photo.mtime_ns) in self._times
+        if not (photo.is_settled or may_be_moved):
             self.plan.waiting += 1
             return
         source: IndexedPhoto | None = None
@@ -201,6 +210,9 @@ class _Planner:
                 self.plan.left_out.append(SkippedItem(photo.item.id, error.reason))
                 return
             source = self._by_digest.get(state.sha256)
+        if source is None and not photo.is_settled:
+            self.plan.waiting += 1
+            return
         moved = source is not None and self._gone.pop(source.row, None) is not None
         removes = (source.row,) if source is not None and moved else ()
         if source is not None and moved:
@@ -241,4 +253,8 @@ class _Planner:
         return None
 
     def _digest(self, photo: ListedPhoto) -> str:
+        if self._files_read == 0:
+            self._progress.start(None, "files compared")
+        self._files_read += 1
+        self._progress.advance()
         return sha256_of(photo.item.photo.read(self._max_bytes))

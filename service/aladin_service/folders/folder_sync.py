@@ -46,6 +46,8 @@ class FolderSettings:
             folder is empty or gone.
         compact_at: Number of changes of the images from which a new generation is written, or None
             for never.
+        most_encoded: Number of photos after which a pass ends, so that others' changes need not
+            wait for many new photos, or None for no limit.
     """
 
     folders: Sequence[Path]
@@ -54,6 +56,7 @@ class FolderSettings:
     add: AddSettings = field(default_factory=AddSettings)
     allow_missing: bool = False
     compact_at: int | None = 20_000
+    most_encoded: int | None = None
 
     def __post_init__(self) -> None:
         """Check the folders.
@@ -106,18 +109,32 @@ class FolderSync:
         self._checkpoint = checkpoint
         self._detector = detector
         self._is_settled = is_settled
+        # Files that are no photos, with their size and time: they are not read again in each pass.
+        self._unusable: dict[Path, tuple[int, int, str]] = {}
 
-    def run(self, progress: Progress | None = None, *, dry_run: bool = False) -> SyncReport:
+    def forget_unusable(self) -> None:
+        """Read files again that were no photos, although they look the same."""
+        self._unusable.clear()
+
+    def run(
+        self,
+        progress: Progress | None = None,
+        *,
+        dry_run: bool = False,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> SyncReport:
         """Make one pass.
 
         Args:
-            progress: Progress, in photos compared and photos encoded.
+            progress: Progress, in files compared by content and photos encoded.
             dry_run: Change nothing; the report is what would be done, `encoded` apart.
+            is_stopped: Whether to end the pass early, asked between the batches.
 
         Raises:
             MissingPhotosError: If a folder is missing or empty while the index has photos of it;
                 nothing is changed.
-            InputError: If a folder is of another kind, or an item cannot be stored.
+            InputError: If a folder is of another kind, or too many distinct metadata fields would
+                have an index for filters.
             SearchIndexError: If there is no index, it has no images, or it cannot be written.
         """
         progress = progress or NullProgress()
@@ -129,19 +146,28 @@ class FolderSync:
             report.conflicts.clear()
             report.left_out.clear()
             try:
-                self._pass(self._checkpoint, report, progress, dry_run=dry_run)
+                self._pass(self._checkpoint, report, progress, is_stopped, dry_run=dry_run)
             except OtherGenerationError:
                 if attempt == _MOST_ATTEMPTS - 1:
                     raise
                 continue
-            if not report.conflicts:
+            if not report.conflicts or is_stopped():
                 break
-        if report.has_changes and not dry_run:
+        for change, skipped in report.unusable:
+            state = change.state
+            self._unusable[change.item.path] = (state.size, state.mtime_ns, skipped.reason)
+        if report.has_changes and not dry_run and not is_stopped():
             self._compact(progress)
         return report
 
     def _pass(
-        self, checkpoint: Checkpoint, report: SyncReport, progress: Progress, *, dry_run: bool
+        self,
+        checkpoint: Checkpoint,
+        report: SyncReport,
+        progress: Progress,
+        is_stopped: Callable[[], bool],
+        *,
+        dry_run: bool,
     ) -> None:
         settings = self._settings
         self.warnings.clear()
@@ -168,7 +194,16 @@ class FolderSync:
                 return
             with closing(ChangesWriter(self._index, checkpoint.model_id)) as writer:
                 apply_plan(
-                    writer, index, live, plan, report, settings.add, progress, self._detector
+                    writer,
+                    index,
+                    live,
+                    plan,
+                    report,
+                    settings.add,
+                    progress,
+                    regions=self._detector,
+                    most_encoded=settings.most_encoded,
+                    is_stopped=is_stopped,
                 )
 
     def _list(self, folder: Path) -> FolderListing:
@@ -213,6 +248,9 @@ class FolderSync:
                     reason = error.strerror or "cannot be read"
                     left_out.append(SkippedItem(record.id, reason))
                     unread.append(str(PurePosixPath(path.relative_to(folder))))
+                    continue
+                if self._unusable.get(path, ())[:2] == (state.st_size, state.st_mtime_ns):
+                    left_out.append(SkippedItem(record.id, self._unusable[path][2]))
                     continue
                 item = ImageItem(
                     id=record.id,

@@ -17,6 +17,7 @@ from PIL import Image
 from aladin_index.build.builder import build_index
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.item_changer import AddSettings
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import open_index
 from aladin_index.settings import BuildSettings
@@ -275,6 +276,66 @@ def test_a_file_younger_than_an_index_without_states_is_encoded_again(
     report = one_pass(index, photos)
     assert (report.changed, report.encoded, report.unchanged) == (["a.png"], 1, 5)
     assert same_as_built()
+
+
+def test_a_file_that_may_still_grow_is_left_for_later(index: Path, photos: Path) -> None:
+    one_pass(index, photos)
+    growing = {"a.png", "g.png", "moved.png"}
+    folder_sync = FolderSync(
+        index,
+        FolderSettings(folders=[photos]),
+        is_settled=lambda path, size, mtime_ns: path.name not in growing,  # noqa: ARG005
+    )
+    before = contents(index)
+    paint(photos / "a.png", 10)
+    paint(photos / "g.png", 11)
+    report = folder_sync.run()
+    assert (report.waiting, report.has_changes, contents(index) == before) == (2, False, True)
+    # A rename leaves size and time as they are, so the file is complete.
+    (photos / "b.png").rename(photos / "moved.png")
+    report = folder_sync.run()
+    assert (report.waiting, report.moved, report.encoded) == (2, ["moved.png"], 0)
+    growing.clear()
+    report = folder_sync.run()
+    assert (report.waiting, report.changed, report.added) == (0, ["a.png"], ["g.png"])
+
+
+def test_a_pass_may_end_early_and_the_next_goes_on(
+    index: Path, photos: Path, same_as_built: Callable[[], bool]
+) -> None:
+    for number in range(5):
+        paint(photos / f"new-{number}.png", 10 + number)
+    settings = FolderSettings(folders=[photos], add=AddSettings(batch_size=2), most_encoded=2)
+    folder_sync = FolderSync(index, settings)
+    reports = [folder_sync.run() for _ in range(3)]
+    assert [(report.encoded, report.remaining) for report in reports] == [(2, 3), (2, 1), (1, 0)]
+    paint(photos / "last.png", 20)
+    report = folder_sync.run(is_stopped=lambda: True)
+    assert (report.encoded, report.remaining) == (0, 1)
+    assert folder_sync.run().added == ["last.png"]
+    assert same_as_built()
+
+
+def test_a_file_that_is_no_photo_is_read_once(index: Path, photos: Path) -> None:
+    folder_sync = FolderSync(index, FolderSettings(folders=[photos]))
+    (photos / "bad.png").write_bytes(b"no photo")
+    first, second = folder_sync.run(), folder_sync.run()
+    assert first.left_out == second.left_out
+    assert (len(first.unusable), len(second.unusable)) == (1, 0)
+    folder_sync.forget_unusable()
+    assert len(folder_sync.run().unusable) == 1
+    paint(photos / "bad.png", 10)
+    assert folder_sync.run().added == ["bad.png"]
+
+
+def test_metadata_that_cannot_be_stored_leave_one_photo_out(index: Path, photos: Path) -> None:
+    paint(photos / "g.png", 10)
+    (photos / "g.json").write_text('{"long": "' + 70_000 * "x" + '"}', encoding="utf-8")
+    paint(photos / "h.png", 11)
+    report = one_pass(index, photos)
+    assert report.added == ["h.png"]
+    assert [item_id for item_id, _ in report.left_out] == ["g.png"]
+    assert "at most 65536 bytes" in report.left_out[0].reason
 
 
 def test_a_dry_run_changes_nothing(index: Path, photos: Path) -> None:

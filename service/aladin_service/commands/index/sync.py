@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,27 +33,49 @@ from aladin_service.commands.options import (
 from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
+    from aladin_index.format.records import SkippedItem
     from aladin_index.sync.apply import SyncReport
-    from aladin_service.folders.folder_sync import FolderSync
+    from aladin_service.folders.watching import FolderWatch
+
+
+FoldersArgument = Annotated[
+    list[Path], typer.Argument(metavar="FOLDER...", help="Folders of photos, all of them.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing; print what would be done.")
+]
+AllowEmptyOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-empty",
+        help="Remove all photos of a folder from the index if it is missing or has none. "
+        "Without the option that is an error, since the folder may not be mounted.",
+    ),
+]
+WatchOption = Annotated[
+    bool,
+    typer.Option("--watch", help="Go on, and take over each change within seconds, until ^C."),
+]
+PollOption = Annotated[
+    float | None,
+    typer.Option(
+        "--poll",
+        min=0.1,
+        metavar="SECONDS",
+        help="With --watch: look at the files at this interval instead of waiting for events "
+        "of the system. [default: events; every 10 s on file systems of a network]",
+    ),
+]
 
 
 def sync(
     index: IndexArgument,
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="Folders of photos, all of them.")
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; print what would be done.")
-    ] = False,
-    allow_empty: Annotated[
-        bool,
-        typer.Option(
-            "--allow-empty",
-            help="Remove all photos of a folder from the index if it is missing or has none. "
-            "Without the option that is an error, since the folder may not be mounted.",
-        ),
-    ] = False,
+    folders: FoldersArgument,
+    dry_run: DryRunOption = False,
+    allow_empty: AllowEmptyOption = False,
     exclude: ExcludeOption = None,
+    watch: WatchOption = False,
+    poll: PollOption = None,
     photos_root: PhotosRootOption = None,
     max_pixels: MaxPixelsOption = None,
     exif: ExifOption = True,
@@ -70,14 +95,23 @@ def sync(
 
     A file is compared by its size and time, then by its content. A kill loses nothing: the next
     pass goes on from there. A subfolder that cannot be read keeps its photos in the index.
+
+    With --watch, a line is printed for each pass that changed something. A new file is taken once
+    it has stopped growing. A folder that is unmounted changes nothing, and is followed again when
+    it is back. SIGINT and SIGTERM end the command after the batch at hand.
     """
     from aladin_index.encode.item_changer import AddSettings
     from aladin_index.format.layout import MODEL, live_generation
     from aladin_network.checkpoint import load_checkpoint
     from aladin_network.errors import InputError
     from aladin_service.folders.folder_sync import FolderSettings, FolderSync
+    from aladin_service.folders.watching import FolderWatch, WatchSettings
     from aladin_service.settings import engine_options
 
+    if watch and (dry_run or allow_empty):
+        raise InputError("--watch: expected neither --dry-run nor --allow-empty with it")
+    if poll is not None and not watch:
+        raise InputError("--poll: expected --watch with it")
     if engine_options(index) is not None:
         raise InputError(f"{index}: expected an index in files, got one in a vector database")
     live_generation(index)  # raises if there is no index
@@ -96,21 +130,66 @@ def sync(
     on = network_device(device)
     checkpoint = load_checkpoint(index / MODEL, on)
     finder = detector_for(checkpoint.model.image.encoder, detector, on)
+    if watch:
+        folder_watch = FolderWatch(
+            index,
+            settings,
+            WatchSettings(poll_s=poll),
+            checkpoint=checkpoint,
+            detector=finder,
+            on_pass=_PassLines(index, as_json=as_json),
+            show_progress=stderr_progress,
+        )
+        _watch(folder_watch)
+        return
     folder_sync = FolderSync(index, settings, checkpoint=checkpoint, detector=finder)
-    _one_pass(folder_sync, index, dry_run=dry_run, as_json=as_json)
-
-
-def _one_pass(folder_sync: FolderSync, index: Path, *, dry_run: bool, as_json: bool) -> None:
     with stderr_progress() as progress:
         report = folder_sync.run(progress, dry_run=dry_run)
-    for item_id, reason in report.left_out:
-        typer.echo(f"left out {item_id}: {reason}", err=True)
     for warning in folder_sync.warnings:
         typer.echo(warning, err=True)
-    if as_json:
-        typer.echo(json.dumps(_facts(report), ensure_ascii=False))
-    else:
-        typer.echo(f"{index}: images: {_summary(report)}{' (dry run)' if dry_run else ''}")
+    _PassLines(index, " (dry run)" if dry_run else "", as_json=as_json)(report)
+
+
+class _PassLines:
+    """Prints passes: the first complete one, those with changes, and files newly left out."""
+
+    def __init__(self, index: Path, note: str = "", *, as_json: bool) -> None:
+        self._index = index
+        self._note = note
+        self._as_json = as_json
+        self._is_first = True
+        self._left_out: set[SkippedItem] = set()
+
+    def __call__(self, report: SyncReport) -> None:
+        """Print a pass; a file that is left out is named once."""
+        for item_id, reason in report.left_out:
+            if (item_id, reason) not in self._left_out:
+                typer.echo(f"left out {item_id}: {reason}", err=True)
+        self._left_out = set(report.left_out)
+        if not report.has_changes and (not self._is_first or report.waiting):
+            return
+        self._is_first = False
+        if self._as_json:
+            typer.echo(json.dumps(_facts(report), ensure_ascii=False))
+        else:
+            typer.echo(f"{self._index}: images: {_summary(report)}{self._note}")
+
+
+def _watch(folder_watch: FolderWatch) -> None:
+    """Watch until SIGINT or SIGTERM; a second one ends the process at once."""
+    stop = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del frame
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        folder_watch.run(stop)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _summary(report: SyncReport) -> str:
