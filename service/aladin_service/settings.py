@@ -177,6 +177,7 @@ class ServiceSettings(BaseSettings):
         exif: Adds to the metadata of uploaded photos when, with which camera and where they were
             taken, as their EXIF data tell; off for privacy.
         read_only: Rejects additions and deletions.
+        mcp: Answers the Model Context Protocol at /mcp, if the extra `mcp` is installed.
         log_format: Format of the log on stderr: `text` or `json`.
         traces: Sends OpenTelemetry traces to a collector on this machine; the variables
             OTEL_EXPORTER_OTLP_... name another one and enable traces by themselves.
@@ -240,6 +241,7 @@ class ServiceSettings(BaseSettings):
     models_dir: Path | None = None
     exif: bool = True
     read_only: bool = False
+    mcp: bool = True
     log_format: Literal["text", "json"] = "text"
     traces: bool = False
     keys_file: Path | None = None

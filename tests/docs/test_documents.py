@@ -24,6 +24,7 @@ DOCUMENTS = [
     "docs/PLAN.md",
     "docs/PYTHON.md",
     "docs/SEARCH.md",
+    "docs/doors/mcp.md",
     "service/SERVING.md",
     "training/BACKBONES.md",
     "training/FLICKR8K.md",

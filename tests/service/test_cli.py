@@ -30,6 +30,7 @@ COMMANDS = [
     ["export", "hub"],
     ["search"],
     ["serve"],
+    ["mcp"],
     ["key", "add"],
     ["key", "list"],
     ["key", "remove"],
@@ -65,6 +66,7 @@ def test_help_answers_within_a_second() -> None:
         "index",
         "search",
         "serve",
+        "mcp",
         "key",
     ):
         assert command in result.stdout

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from aladin_service.http.access.control import AccessControl, AnswerHeaders
 from aladin_service.http.access.policy import AccessPolicy, make_policy
+from aladin_service.http.agents import agents_answered
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import BodyLimit, OverloadGate, RequestContext
 from aladin_service.http.openapi import (
@@ -27,6 +28,7 @@ from aladin_service.http.routes import (
     items,
     knn_service,
     listing,
+    mcp,
     page,
     pictures,
     search,
@@ -65,10 +67,12 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        app.state.service = ServiceState(workers, settings, metrics, PhotoFetcher(settings), policy)
+        service = ServiceState(workers, settings, metrics, PhotoFetcher(settings), policy)
+        app.state.service = service
         await workers.start()
         try:
-            yield
+            async with agents_answered(app, service):
+                yield
         finally:
             await workers.stop()
             if policy.rates is not None:
@@ -111,6 +115,7 @@ def create_app(
         index.router,
         health.router,
         page.router,
+        mcp.router,
     ):
         app.include_router(router)
     complete_document(app)

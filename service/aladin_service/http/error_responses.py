@@ -40,6 +40,7 @@ from aladin_network.errors import (
     UnknownItemError,
     WorkerDiedError,
 )
+from aladin_service.failures import cut_message, describe_faults
 from aladin_service.http.errors import (
     AccessError,
     BodyTimeoutError,
@@ -60,12 +61,6 @@ from aladin_service.photos.photo_fetcher import ImageUrlFailedError, ImageUrlRef
 
 _LOG = logging.getLogger(__name__)
 
-# Number of faults that are described individually.
-MAX_FAULTS = 10
-_MAX_NAME_CHARS = 100
-_MAX_MESSAGE_CHARS = 2000
-# Messages start with what was sent and end with what is expected: both ends are kept.
-_MESSAGE_END_CHARS = 500
 # pydantic describes all faults of a validation error, so many faults are counted only.
 _MAX_COUNTED = 1000
 
@@ -74,6 +69,8 @@ HUNG_UP = 499
 
 # Matches where an absolute path begins: not inside a word, an address or a relative path.
 _PATH_START = re.compile(r"(?<![\w./:~-])/(?=[^\s/])")
+# A realm, because the scheme requires a parameter.
+_CHALLENGE = 'Bearer realm="aladin-search"'
 _PLACE_IN_FILE = re.compile(r"@\d+$")
 
 # Errors raised by the framework itself.
@@ -105,35 +102,6 @@ _DESCRIPTIONS = {
     "a worker ended, or the key file is missing",
     507: "the disk is full or not writable; no part of the request was applied",
 }
-
-
-def describe_faults(faults: Sequence[Any]) -> str:
-    """Describe which fields are wrong and why, from a pydantic validation error's faults.
-
-    The first `MAX_FAULTS` are described, the others are counted.
-    """
-    described: list[str] = []
-    for fault in faults[:MAX_FAULTS]:
-        parts = (str(part) for part in fault["loc"] if part not in ("query", "path"))
-        where = ".".join(_cut(part, _MAX_NAME_CHARS) for part in parts)
-        what = str(fault["msg"]).removeprefix("Value error, ")
-        if fault["type"] == "extra_forbidden":
-            what = "unknown field"
-        described.append(f"{where}: {what}" if where else what)
-    if len(faults) > MAX_FAULTS:
-        described.append(f"and {len(faults) - MAX_FAULTS} more")
-    return "; ".join(described)
-
-
-def cut_message(message: str) -> str:
-    """Shorten a message that repeats a long value; its beginning and end are kept."""
-    return _cut(message, _MAX_MESSAGE_CHARS, _MESSAGE_END_CHARS)
-
-
-def _cut(text: str, most: int, end: int = 0) -> str:
-    if len(text) <= most:
-        return text
-    return f"{text[: most - end - 1]}…{text[len(text) - end :]}"
 
 
 def without_paths(reason: str) -> str:
@@ -257,22 +225,35 @@ def error_response(error: Exception, request_id: str) -> ErrorResponse:
 def part_error(error: Exception, request_id: str) -> ErrorResponse:
     """Build the answer that a part of a request would receive as a request of its own."""
     failure = failure_of(error)
-    foreseen = isinstance(error, AladinError) and failure.status != 500
-    message = (
-        str(error) if foreseen else "internal error; see the service's log for this request id"
-    )
-    if isinstance(error, IndexWriteError):
-        message = error.reason  # without the path, which is nobody's business
-    if isinstance(error, EngineUnavailableError):  # nor is where the engine is
-        message = "the vector database is unavailable; retry later"
     headers: dict[str, str] = {}
     if isinstance(error, _RETRIED):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
     if isinstance(error, BodyTimeoutError):
         headers["Connection"] = "close"
+    challenge = _challenge(error)
+    if challenge is not None:
+        headers["WWW-Authenticate"] = challenge
+    return ErrorResponse(failure, message_of(error), request_id, headers)
+
+
+def _challenge(error: Exception) -> str | None:
+    """Return the challenge of RFC 6750 for a request whose key does not suffice, or None."""
     if isinstance(error, UnauthorizedError):
-        headers["WWW-Authenticate"] = "Bearer"
-    return ErrorResponse(failure, message, request_id, headers)
+        return f'{_CHALLENGE}, error="invalid_token"' if error.has_key else _CHALLENGE
+    if isinstance(error, MissingScopeError):
+        return f'{_CHALLENGE}, error="insufficient_scope", scope="{error.scope}"'
+    return None
+
+
+def message_of(error: Exception) -> str:
+    """Return what a client is told of an error: nothing internal, and no paths."""
+    if isinstance(error, IndexWriteError):
+        return error.reason  # without the path, which is nobody's business
+    if isinstance(error, EngineUnavailableError):  # nor is where the engine is
+        return "the vector database is unavailable; retry later"
+    if isinstance(error, AladinError) and failure_of(error).status != 500:
+        return str(error)
+    return "internal error; see the service's log for this request id"
 
 
 def unknown_route_response(

@@ -14,7 +14,15 @@ class AccessError(AladinError):
 
 
 class UnauthorizedError(AccessError):
-    """A key is required, and the request has none or an unknown one."""
+    """A key is required, and the request has none or an unknown one.
+
+    Attributes:
+        has_key: Whether the request has a key, or something in its place.
+    """
+
+    def __init__(self, message: str, *, has_key: bool = True) -> None:
+        super().__init__(message)
+        self.has_key = has_key
 
 
 class KeysMissingError(AccessError):
