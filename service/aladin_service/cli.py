@@ -22,6 +22,7 @@ from aladin_service.commands import (
     help,
     index,
     key,
+    mcp,
     regions,
     search,
     serve,
@@ -91,6 +92,7 @@ app.add_typer(regions.app, name="regions")
 app.command("search")(search.search)
 app.command("prepare")(demo.prepare)
 app.command("serve")(serve.serve)
+app.command("mcp")(mcp.mcp)
 app.add_typer(key.app, name="key")
 app.command("help")(help.help_)
 

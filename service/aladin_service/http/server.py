@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 import uvicorn
@@ -20,13 +21,14 @@ from starlette.types import ASGIApp
 from aladin_index.format.layout import location_of
 from aladin_network.errors import ConfigError, EngineUnavailableError, IndexNotReadyError
 from aladin_network.types import DeviceName, FirstStageName
-from aladin_service.http.access.policy import make_policy
+from aladin_service.http.access.policy import closed_policy, make_policy
 from aladin_service.http.access.proxies import ForwardedClient, TrustedProxies
 from aladin_service.http.app import create_app
 from aladin_service.http.connections import PROBE_PLACES, bounded_protocol
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import open_tracing
+from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings, read_settings
 from aladin_service.work.crashing_generations import is_fault
 from aladin_service.work.process_setup import (
@@ -158,18 +160,14 @@ def serve_index(
             service.
         CheckpointError: If its model cannot be loaded.
     """
-    given = {
-        "read_only": read_only or None,
-        "keys_file": keys,
-        "allow_anonymous": allow_anonymous or None,
-        "detector": detector,
-        "photos_root": photos_root,
-    }
-    settings = read_settings(worker_count).model_copy(
-        update={name: value for name, value in given.items() if value is not None}
+    settings = _settings(
+        worker_count,
+        read_only=read_only or None,
+        keys_file=keys,
+        allow_anonymous=allow_anonymous or None,
+        detector=detector,
+        photos_root=photos_root,
     )
-    if settings.photos_root is not None and not settings.photos_root.is_dir():
-        raise ConfigError(f"photos_root: expected a folder, got {settings.photos_root}")
     metrics = Metrics()
     policy = make_policy(settings, host, metrics=metrics)
     proxies = TrustedProxies.from_environment()
@@ -194,6 +192,45 @@ def serve_index(
         # From here on the application closes its workers, unless a thread is still busy.
         unserved.pop_all()
         GracefulServer(config, partial(_drain, app)).serve_until_stopped(listener)
+
+
+def open_alone(
+    path: Path,
+    *,
+    device: DeviceName = "cpu",
+    first_stage: FirstStageName = "faiss",
+    warm: bool = False,
+    detector: str | None = None,
+    photos_root: Path | None = None,
+) -> ServiceState:
+    """Open one index for a single client of this process, without HTTP.
+
+    Arguments and errors are those of `serve_index`.
+
+    Returns:
+        The state of a service whose workers are threads, which are not started yet.
+    """
+    settings = _settings(1, detector=detector, photos_root=photos_root)
+    metrics = Metrics()
+    torch.set_num_threads(1)
+    silence_decoders()
+    plan = WorkerPlan(
+        index=path, settings=settings, device=device, first_stage=first_stage, warm=warm
+    )
+    with ExitStack() as unserved:
+        workers = _make_workers(plan, metrics, unserved, wait=False)
+        unserved.pop_all()
+    return ServiceState(workers, settings, metrics, PhotoFetcher(settings), closed_policy())
+
+
+def _settings(worker_count: int | None, **given: Any) -> ServiceSettings:
+    """Read the settings; those given here, except None, take precedence."""
+    settings = read_settings(worker_count).model_copy(
+        update={name: value for name, value in given.items() if value is not None}
+    )
+    if settings.photos_root is not None and not settings.photos_root.is_dir():
+        raise ConfigError(f"photos_root: expected a folder, got {settings.photos_root}")
+    return settings
 
 
 def _log_address(listener: socket.socket) -> None:
