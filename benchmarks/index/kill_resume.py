@@ -111,7 +111,7 @@ class KilledBuilds:
 
     def __init__(self, folder: Path, photos: int, seed: int) -> None:
         """Create the collection, and the indexes of uninterrupted builds."""
-        # The forked processes find these modules imported: the times of the kills are a build's own.
+        # Forked processes find these modules imported: the times of kills are a build's own.
         assert dict(IMAGE_ENCODERS) and dict(TEXT_ENCODERS)
         self._folder = folder
         self._random = random.Random(seed)
