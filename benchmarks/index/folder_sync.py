@@ -330,7 +330,9 @@ def _note(figures: Figures, followed: FollowedFolder) -> None:
 
 def _listed(service: ServiceProcess) -> str:
     """Return the newest items that a service lists."""
-    return service.ask("GET", "/items/images?limit=100")[1].decode()
+    status, answer = service.ask("GET", "/v1/items/images?limit=100")
+    assert status == 200, answer
+    return answer.decode()
 
 
 def main() -> None:
