@@ -22,6 +22,8 @@ from aladin_service.commands import (
     help,
     index,
     key,
+    mcp,
+    photos,
     regions,
     search,
     serve,
@@ -78,6 +80,7 @@ app = CommandApp(
         "help_option_names": ["-h", "--help"],
     },
 )
+app.command("photos")(photos.photos)
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("mine")(train.mine)
@@ -91,6 +94,7 @@ app.add_typer(regions.app, name="regions")
 app.command("search")(search.search)
 app.command("prepare")(demo.prepare)
 app.command("serve")(serve.serve)
+app.command("mcp")(mcp.mcp)
 app.add_typer(key.app, name="key")
 app.command("help")(help.help_)
 

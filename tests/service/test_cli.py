@@ -27,8 +27,10 @@ COMMANDS = [
     ["convert", "oscar"],
     ["convert", "aladin"],
     ["export", "sentence-transformers"],
+    ["export", "hub"],
     ["search"],
     ["serve"],
+    ["mcp"],
     ["key", "add"],
     ["key", "list"],
     ["key", "remove"],
@@ -64,6 +66,7 @@ def test_help_answers_within_a_second() -> None:
         "index",
         "search",
         "serve",
+        "mcp",
         "key",
     ):
         assert command in result.stdout
