@@ -29,7 +29,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from aladin_network.config import STRICT, ModelConfig, dump_config, parse_config
-from aladin_network.encoders.bert_text import AbsentImageEncoder, BertTextEncoder, reads_config
+from aladin_network.encoders.bert_text import BertTextEncoder
+from aladin_network.encoders.clip_text import ClipTextEncoder
+from aladin_network.encoders.text_only import AbsentImageEncoder
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, recover_folder, write_json
 from aladin_network.heads.trained import alignment_trained as is_alignment_trained
@@ -89,6 +91,7 @@ def check_readable(path: Path) -> None:
 _CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 # Weights of the image encoder itself, without the layers behind it.
 _IMAGE_ENCODER = "image.encoder."
+_TEXT_ONLY = (BertTextEncoder, ClipTextEncoder)
 # Required files of a checkpoint; copying a checkpoint means copying these.
 CHECKPOINT_FILES = (_CONFIG, _WEIGHTS, _TOKENIZER)
 
@@ -237,8 +240,9 @@ def load_checkpoint(
 def load_text_checkpoint(folder: Path) -> Checkpoint:
     """Load a checkpoint in order to encode texts, as quickly as it can be.
 
-    A network whose texts are read by a BERT is loaded without the transformers library and without
-    its image encoder, which then raises ConfigError if it is used; any other one is loaded whole.
+    A network whose texts are read by a BERT or by CLIP's text tower is loaded without the
+    transformers library and without its image encoder, which then raises ConfigError if it is used;
+    any other one is loaded whole.
 
     Args:
         folder: Folder written by `save_checkpoint`.
@@ -250,22 +254,18 @@ def load_text_checkpoint(folder: Path) -> Checkpoint:
         CheckpointError: If `load_checkpoint` raises it.
     """
     config = _read_config(folder)
-    if not reads_config(config.model.text_encoder) or config.model.image_tower.trunk is None:
+    text = config.model.text_encoder
+    quick = next((kind for kind in _TEXT_ONLY if kind.reads(text)), None)
+    if quick is None:
         return load_checkpoint(folder)
     try:
         tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
-        text_encoder = BertTextEncoder(config.model.text_encoder, tokenizer)
         with safe_open(folder / _WEIGHTS, "pt") as file:
             names = [name for name in file.keys() if not name.startswith(_IMAGE_ENCODER)]  # noqa: SIM118
-            weights = {name: file.get_tensor(name) for name in names}
-        positions = weights.get("image.positions")
-        image_encoder = AbsentImageEncoder(
-            config.model.image_encoder,
-            dim=weights["image.trunk.projection.weight"].shape[1],
-            num_tokens=None if positions is None else positions.shape[0],
-        )
-        model = AladinModel(config.model, image_encoder, text_encoder)
-        _fill(model, weights, folder / _WEIGHTS)
+            weights = {name: file.get_tensor(name).float() for name in names}
+        image_encoder = AbsentImageEncoder.beside(weights, config.model.image_encoder)
+        model = AladinModel(config.model, image_encoder, quick(text, tokenizer))
+        _fill(model, weights, folder / _WEIGHTS, assign=True)
     except Exception:  # whatever is wrong or unknown: the other way tells, or manages
         return load_checkpoint(folder)
     return _loaded(config, model.eval(), folder)
@@ -324,7 +324,9 @@ def _reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-def _fill(model: AladinModel, weights: dict[str, torch.Tensor], path: Path) -> None:
+def _fill(
+    model: AladinModel, weights: dict[str, torch.Tensor], path: Path, *, assign: bool = False
+) -> None:
     expected = model.state_dict()
     missing, unknown = sorted(expected.keys() - weights), sorted(weights.keys() - expected.keys())
     if missing or unknown:
@@ -333,7 +335,7 @@ def _fill(model: AladinModel, weights: dict[str, torch.Tensor], path: Path) -> N
         if value.shape != expected[name].shape:
             shapes = f"expected {tuple(expected[name].shape)}, got {tuple(value.shape)}"
             raise CheckpointError(f"{path}: tensor {name}: {shapes}")
-    model.load_state_dict(weights)
+    model.load_state_dict(weights, assign=assign)
 
 
 def _compact(value: torch.Tensor) -> torch.Tensor:

@@ -10,11 +10,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
 
+from benchmarks.service.page_answers import match_nothing, refuse
 from benchmarks.service.search_page import SearchPage
 
 _SEARCHES = "**/v1/search/**"
@@ -70,8 +71,15 @@ def _returned(page: SearchPage, asked: Asked) -> None:
     page.page.locator("#words").fill("")
     page.page.locator("#words").press("Enter")
     expect(page.page.locator("#history")).to_be_visible()
-    page.page.locator("#filter-toggle").click()
-    expect(page.page.locator("#filter-form")).to_be_visible()
+    if _has_filter(page):
+        page.page.locator("#filter-toggle").click()
+        expect(page.page.locator("#filter-form")).to_be_visible()
+
+
+def _has_filter(page: SearchPage) -> bool:
+    """Whether the page offers a filter: the items of some indexes have no metadata."""
+    expect(page.page.locator("#index-info")).not_to_be_empty()
+    return page.page.locator("#filter-toggle").is_visible()
 
 
 def _opened(page: SearchPage, asked: Asked) -> None:
@@ -88,6 +96,12 @@ def _photo_gone(page: SearchPage, asked: Asked) -> None:
 
 def _photos(page: SearchPage, asked: Asked) -> None:
     page.open().find(asked.words)
+    page.expect_photos()
+
+
+def _ordered(page: SearchPage, asked: Asked) -> None:
+    page.open(urlencode({"text": asked.words, "sort": "-number"}))
+    expect(page.page.locator("#sort")).to_be_visible()
     page.expect_photos()
 
 
@@ -125,21 +139,22 @@ def _compared(page: SearchPage, asked: Asked) -> None:
 def _panels(page: SearchPage, asked: Asked) -> None:
     _photos(page, asked)
     page.show_details()
-    page.filter_by({})
+    if _has_filter(page):
+        page.filter_by({})
     page.page.locator("#options-toggle").click()
     expect(page.page.locator("#options")).to_be_visible()
 
 
 def _no_match(page: SearchPage, asked: Asked) -> None:
-    page.page.route(_SEARCHES, _without_a_match)
+    page.page.route(_SEARCHES, match_nothing)
     page.open().find(asked.words)
     expect(page.page.locator("#no-match")).to_be_visible()
     page.expect_photos()
 
 
 def _nothing_found(page: SearchPage, asked: Asked) -> None:
-    page.open().find(asked.words)
-    page.filter_by(_NOTHING)
+    page.open(urlencode({"text": asked.words, "filter": json.dumps(_NOTHING)}))
+    expect(page.status).to_contain_text("metadata field")
 
 
 def _photo_refused(page: SearchPage, asked: Asked) -> None:
@@ -184,39 +199,12 @@ def _api(page: SearchPage, asked: Asked) -> None:
     expect(page.page.locator("#search_images table").first).to_be_visible()
 
 
-def _without_a_match(route: Route) -> None:
-    """Respond like the service if no hit is likely enough."""
-    answer = route.fetch()
-    changed = answer.json() | {
-        "match_probability": 0.04,
-        "no_match": True,
-        "probabilities_reliable": True,
-        "unreliable_because": None,
-    }
-    route.fulfill(response=answer, json=changed)
-
-
-def refuse(
-    status: int, code: str, headers: dict[str, str] | None = None
-) -> Callable[[Route], None]:
-    """Return a handler that answers a request with an error in the service's format."""
-    error = {"code": code, "message": "this is how it is refused", "request_id": "none"}
-
-    def answer(route: Route) -> None:
-        route.fulfill(
-            status=status,
-            headers={"Content-Type": "application/json", **(headers or {})},
-            body=json.dumps({"error": error}),
-        )
-
-    return answer
-
-
 STATES: dict[str, PageState] = {
     "start": PageState(_start),
     "returned": PageState(_returned),
     "opened": PageState(_opened),
     "photos": PageState(_photos),
+    "ordered": PageState(_ordered),
     "texts": PageState(_texts),
     "evidence": PageState(_evidence),
     "evidence-in-detail": PageState(_evidence_in_detail),

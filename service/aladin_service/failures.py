@@ -1,6 +1,9 @@
-"""Exit codes and one-line messages of the command line's errors."""
+"""Messages of errors in one line, and the exit codes of the command line."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 from aladin_network.errors import (
     AladinError,
@@ -19,6 +22,13 @@ from aladin_service.client_errors import (
     NotFoundError,
     RefusedInputError,
 )
+
+# Number of faults of a request that are described individually.
+MAX_FAULTS = 10
+_MAX_NAME_CHARS = 100
+_MAX_MESSAGE_CHARS = 2000
+# Messages start with what was sent and end with what is expected: both ends are kept.
+_MESSAGE_END_CHARS = 500
 
 JOB_FAILED = 1
 USER_MISTAKE = 2
@@ -54,3 +64,34 @@ def one_line(error: Exception) -> str:
     if isinstance(error, (AladinError, OSError)) and message:
         return message
     return f"{type(error).__name__}: {message} (use --debug for a traceback)"
+
+
+def describe_faults(faults: Sequence[Any]) -> str:
+    """Describe which fields are wrong and why, from a pydantic validation error's faults.
+
+    The first `MAX_FAULTS` are described, the others are counted.
+    """
+    described: list[str] = []
+    for fault in faults[:MAX_FAULTS]:
+        place = fault["loc"]
+        if len(place) > 1 and place[0] in ("query", "path"):
+            place = place[1:]  # the framework's name for a part of an address
+        where = ".".join(_cut(str(part), _MAX_NAME_CHARS) for part in place)
+        what = str(fault["msg"]).removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            what = "unknown field"
+        described.append(f"{where}: {what}" if where else what)
+    if len(faults) > MAX_FAULTS:
+        described.append(f"and {len(faults) - MAX_FAULTS} more")
+    return "; ".join(described)
+
+
+def cut_message(message: str) -> str:
+    """Shorten a message that repeats a long value; its beginning and end are kept."""
+    return _cut(message, _MAX_MESSAGE_CHARS, _MESSAGE_END_CHARS)
+
+
+def _cut(text: str, most: int, end: int = 0) -> str:
+    if len(text) <= most:
+        return text
+    return f"{text[: most - end - 1]}…{text[len(text) - end :]}"

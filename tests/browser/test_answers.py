@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from benchmarks.service.page_states import refuse
+from benchmarks.service.page_answers import refuse
 from benchmarks.service.search_page import Answer, SearchPage, data_of
 
 pytestmark = pytest.mark.browser

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from benchmarks.service.page_states import refuse
+from benchmarks.service.page_answers import refuse
 from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser
@@ -25,7 +25,7 @@ _SEARCHES = "**/v1/search/**"
 
 def said_of(answer: httpx.Response) -> str:
     """The message of an error, as a sentence of the page."""
-    message = str(answer.json()["error"]["message"])
+    message = str(answer.json()["error"]["message"]).removeprefix("image: ")
     return message[0].upper() + message[1:]
 
 

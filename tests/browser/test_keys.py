@@ -51,10 +51,12 @@ def give(page: SearchPage, key: str) -> None:
 def test_with_its_key_all_is_shown(locked: SearchPage, secret: str) -> None:
     expect(locked.page.locator("#key")).to_be_focused()
     expect(locked.error).to_be_hidden()  # that one is missing is no fault yet
+    expect(locked.page.locator("#filter-toggle")).to_be_hidden()  # nothing can be chosen
 
     give(locked, secret)
     expect(locked.page.locator("#key-form")).to_be_hidden()
     expect(locked.page.locator("#index-info")).not_to_be_empty()
+    expect(locked.page.locator("#filter-toggle")).to_be_visible()
 
     locked.find(WORDS)
     locked.expect_photos()  # which no <img> can ask for

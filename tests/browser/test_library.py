@@ -82,6 +82,27 @@ def test_the_newest_come_first_and_all_can_be_reached(page: SearchPage, api: htt
     expect(page.listed.first).to_have_attribute("data-id", newest[-1])
 
 
+def test_a_list_that_takes_long_is_announced(page: SearchPage) -> None:
+    page.page.route("**/v1/items/**", lambda _: None)  # the answer never comes
+    page.open()
+    expect(page.status).to_have_text("Loading…")
+
+
+def test_without_metadata_there_is_no_filter(page: SearchPage) -> None:
+    page.page.route(
+        "**/v1/index/fields", lambda route: route.fulfill(json={"images": [], "texts": []})
+    )
+    page.open()
+    expect(page.page.get_by_role("group", name="What to find")).to_be_visible()
+    expect(page.page.locator("#filter-toggle")).to_be_hidden()
+    expect(page.page.locator("#sort option")).to_have_text(["Newest first", "Oldest first"])
+
+    page.open("filter=" + json.dumps({"number": 3}))
+
+    expect(page.listed).to_have_count(1)
+    expect(page.page.locator("#filter-toggle")).to_be_visible()
+
+
 def test_examples_are_texts_of_the_index(page: SearchPage, api: httpx.Client) -> None:
     texts = api.get("/v1/items/texts?limit=100").json()["items"]
     page.open()

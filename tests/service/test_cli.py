@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from aladin_service import cli
 from aladin_service.cli import app
 
 ALADIN = Path(sys.executable).with_name("aladin")
@@ -25,12 +27,26 @@ COMMANDS = [
     ["convert", "oscar"],
     ["convert", "aladin"],
     ["export", "sentence-transformers"],
+    ["export", "hub"],
     ["search"],
     ["serve"],
+    ["mcp"],
     ["key", "add"],
     ["key", "list"],
     ["key", "remove"],
 ]
+
+
+def test_the_interpreter_has_no_objects_to_search_for_cycles_at_exit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cli, "app", lambda: sys.exit(3))
+    try:
+        with pytest.raises(SystemExit):
+            cli.main()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_help_answers_within_a_second() -> None:
@@ -50,6 +66,7 @@ def test_help_answers_within_a_second() -> None:
         "index",
         "search",
         "serve",
+        "mcp",
         "key",
     ):
         assert command in result.stdout
@@ -59,6 +76,7 @@ def test_help_of_every_command_needs_no_torch_and_says_what_goes_in_and_comes_ou
     script = f"""
 import sys
 from typer.testing import CliRunner
+from aladin_service import cli
 from aladin_service.cli import app
 for command in {COMMANDS!r}:
     text = CliRunner().invoke(app, [*command, "--help"]).stdout

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from aladin_service.http.access.control import AccessControl, AnswerHeaders
 from aladin_service.http.access.policy import AccessPolicy, make_policy
+from aladin_service.http.agents import agents_answered
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import BodyLimit, OverloadGate, RequestContext
 from aladin_service.http.openapi import (
@@ -21,14 +22,17 @@ from aladin_service.http.openapi import (
 )
 from aladin_service.http.routes import (
     batch,
+    embeddings,
     evidence,
     health,
     index,
     items,
     knn_service,
     listing,
+    mcp,
     page,
     pictures,
+    rerank,
     search,
 )
 from aladin_service.http.shared_state import ServiceState
@@ -37,6 +41,22 @@ from aladin_service.observe.tracing import Tracing
 from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
+
+_ROUTERS = (
+    search.router,
+    batch.router,
+    evidence.router,
+    rerank.router,
+    embeddings.router,
+    knn_service.router,
+    listing.router,
+    items.router,
+    pictures.router,
+    index.router,
+    health.router,
+    page.router,
+    mcp.router,
+)
 
 
 def create_app(
@@ -65,10 +85,12 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        app.state.service = ServiceState(workers, settings, metrics, PhotoFetcher(settings), policy)
+        service = ServiceState(workers, settings, metrics, PhotoFetcher(settings), policy)
+        app.state.service = service
         await workers.start()
         try:
-            yield
+            async with agents_answered(app, service):
+                yield
         finally:
             await workers.stop()
             if policy.rates is not None:
@@ -100,18 +122,7 @@ def create_app(
     app.add_middleware(AccessControl, policy=policy)
     app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
     app.add_middleware(AnswerHeaders, policy=policy)
-    for router in (
-        search.router,
-        batch.router,
-        evidence.router,
-        knn_service.router,
-        listing.router,
-        items.router,
-        pictures.router,
-        index.router,
-        health.router,
-        page.router,
-    ):
+    for router in _ROUTERS:
         app.include_router(router)
     complete_document(app)
     describe_access(app, policy)

@@ -23,7 +23,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from aladin_network.errors import InputError
-from aladin_service.http.error_responses import MAX_FAULTS
+from aladin_service.failures import MAX_FAULTS
 from aladin_service.http.errors import ContentTypeError, JsonTooLargeError
 from aladin_service.http.shared_state import ServiceState
 

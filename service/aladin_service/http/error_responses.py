@@ -40,6 +40,8 @@ from aladin_network.errors import (
     UnknownItemError,
     WorkerDiedError,
 )
+from aladin_service.failures import cut_message, describe_faults
+from aladin_service.http.conventions import conventional_body
 from aladin_service.http.errors import (
     AccessError,
     BodyTimeoutError,
@@ -52,6 +54,7 @@ from aladin_service.http.errors import (
     ReadOnlyError,
     UnauthorizedError,
     UnknownHostError,
+    UnknownModelError,
     WorkersMissingError,
 )
 from aladin_service.observe.logs import CURRENT_REQUEST
@@ -60,12 +63,6 @@ from aladin_service.photos.photo_fetcher import ImageUrlFailedError, ImageUrlRef
 
 _LOG = logging.getLogger(__name__)
 
-# Number of faults that are described individually.
-MAX_FAULTS = 10
-_MAX_NAME_CHARS = 100
-_MAX_MESSAGE_CHARS = 2000
-# Messages start with what was sent and end with what is expected: both ends are kept.
-_MESSAGE_END_CHARS = 500
 # pydantic describes all faults of a validation error, so many faults are counted only.
 _MAX_COUNTED = 1000
 
@@ -74,6 +71,8 @@ HUNG_UP = 499
 
 # Matches where an absolute path begins: not inside a word, an address or a relative path.
 _PATH_START = re.compile(r"(?<![\w./:~-])/(?=[^\s/])")
+# A realm, because the scheme requires a parameter.
+_CHALLENGE = 'Bearer realm="aladin-search"'
 _PLACE_IN_FILE = re.compile(r"@\d+$")
 
 # Errors raised by the framework itself.
@@ -93,7 +92,7 @@ _DESCRIPTIONS = {
     401: "missing or invalid API key",
     403: "the key lacks the scope, the page's origin or the photo's URL is not allowed, or the "
     "service is read-only",
-    404: "unknown id, or no such collection in the index",
+    404: "unknown id or model, or no such collection in the index",
     408: "the body was not received in time",
     409: "an item with this id already exists",
     413: "the body, photo, number of pixels or regions exceed the limit",
@@ -105,35 +104,6 @@ _DESCRIPTIONS = {
     "a worker ended, or the key file is missing",
     507: "the disk is full or not writable; no part of the request was applied",
 }
-
-
-def describe_faults(faults: Sequence[Any]) -> str:
-    """Describe which fields are wrong and why, from a pydantic validation error's faults.
-
-    The first `MAX_FAULTS` are described, the others are counted.
-    """
-    described: list[str] = []
-    for fault in faults[:MAX_FAULTS]:
-        parts = (str(part) for part in fault["loc"] if part not in ("query", "path"))
-        where = ".".join(_cut(part, _MAX_NAME_CHARS) for part in parts)
-        what = str(fault["msg"]).removeprefix("Value error, ")
-        if fault["type"] == "extra_forbidden":
-            what = "unknown field"
-        described.append(f"{where}: {what}" if where else what)
-    if len(faults) > MAX_FAULTS:
-        described.append(f"and {len(faults) - MAX_FAULTS} more")
-    return "; ".join(described)
-
-
-def cut_message(message: str) -> str:
-    """Shorten a message that repeats a long value; its beginning and end are kept."""
-    return _cut(message, _MAX_MESSAGE_CHARS, _MESSAGE_END_CHARS)
-
-
-def _cut(text: str, most: int, end: int = 0) -> str:
-    if len(text) <= most:
-        return text
-    return f"{text[: most - end - 1]}…{text[len(text) - end :]}"
 
 
 def without_paths(reason: str) -> str:
@@ -173,6 +143,7 @@ FAILURES: dict[type[BaseException], Failure] = {
     UnknownItemError: Failure(404, "unknown_id"),
     NoSuchTargetError: Failure(404, "no_such_target"),
     PhotoGoneError: Failure(404, "photo_gone"),
+    UnknownModelError: Failure(404, "model_not_found"),
     BodyTimeoutError: Failure(408, "body_timeout"),
     DuplicateItemError: Failure(409, "duplicate_id"),
     BodyTooLargeError: Failure(413, "body_too_large"),
@@ -220,7 +191,7 @@ class ErrorBody(BaseModel):
 
 
 class ErrorResponse(JSONResponse):
-    """A response with an `ErrorBody`.
+    """A response with an `ErrorBody`, or in the shape of the convention that its route follows.
 
     Attributes:
         code: Code of the error.
@@ -232,8 +203,12 @@ class ErrorResponse(JSONResponse):
         """Write the body."""
         self.code = failure.code
         message = cut_message(message)
-        detail = ErrorDetail(code=failure.code, message=message, request_id=request_id)
-        body = ErrorBody(error=detail).model_dump()
+        record = CURRENT_REQUEST.get()
+        path = "" if record is None else record.path
+        body = conventional_body(path, failure.status, failure.code, message, request_id)
+        if body is None:
+            detail = ErrorDetail(code=failure.code, message=message, request_id=request_id)
+            body = ErrorBody(error=detail).model_dump()
         super().__init__(body, status_code=failure.status, headers=headers)
 
 
@@ -242,11 +217,11 @@ def failure_of(error: Exception) -> Failure:
     return next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
 
 
-def error_docs(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def error_docs(
+    *statuses: int, body: type[BaseModel] = ErrorBody
+) -> dict[int | str, dict[str, Any]]:
     """Describe the errors that a route may return, for the OpenAPI page."""
-    return {
-        status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in statuses
-    }
+    return {status: {"model": body, "description": _DESCRIPTIONS[status]} for status in statuses}
 
 
 def error_response(error: Exception, request_id: str) -> ErrorResponse:
@@ -257,22 +232,35 @@ def error_response(error: Exception, request_id: str) -> ErrorResponse:
 def part_error(error: Exception, request_id: str) -> ErrorResponse:
     """Build the answer that a part of a request would receive as a request of its own."""
     failure = failure_of(error)
-    foreseen = isinstance(error, AladinError) and failure.status != 500
-    message = (
-        str(error) if foreseen else "internal error; see the service's log for this request id"
-    )
-    if isinstance(error, IndexWriteError):
-        message = error.reason  # without the path, which is nobody's business
-    if isinstance(error, EngineUnavailableError):  # nor is where the engine is
-        message = "the vector database is unavailable; retry later"
     headers: dict[str, str] = {}
     if isinstance(error, _RETRIED):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
     if isinstance(error, BodyTimeoutError):
         headers["Connection"] = "close"
+    challenge = _challenge(error)
+    if challenge is not None:
+        headers["WWW-Authenticate"] = challenge
+    return ErrorResponse(failure, message_of(error), request_id, headers)
+
+
+def _challenge(error: Exception) -> str | None:
+    """Return the challenge of RFC 6750 for a request whose key does not suffice, or None."""
     if isinstance(error, UnauthorizedError):
-        headers["WWW-Authenticate"] = "Bearer"
-    return ErrorResponse(failure, message, request_id, headers)
+        return f'{_CHALLENGE}, error="invalid_token"' if error.has_key else _CHALLENGE
+    if isinstance(error, MissingScopeError):
+        return f'{_CHALLENGE}, error="insufficient_scope", scope="{error.scope}"'
+    return None
+
+
+def message_of(error: Exception) -> str:
+    """Return what a client is told of an error: nothing internal, and no paths."""
+    if isinstance(error, IndexWriteError):
+        return error.reason  # without the path, which is nobody's business
+    if isinstance(error, EngineUnavailableError):  # nor is where the engine is
+        return "the vector database is unavailable; retry later"
+    if isinstance(error, AladinError) and failure_of(error).status != 500:
+        return str(error)
+    return "internal error; see the service's log for this request id"
 
 
 def unknown_route_response(

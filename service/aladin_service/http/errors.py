@@ -14,7 +14,15 @@ class AccessError(AladinError):
 
 
 class UnauthorizedError(AccessError):
-    """A key is required, and the request has none or an unknown one."""
+    """A key is required, and the request has none or an unknown one.
+
+    Attributes:
+        has_key: Whether the request has a key, or something in its place.
+    """
+
+    def __init__(self, message: str, *, has_key: bool = True) -> None:
+        super().__init__(message)
+        self.has_key = has_key
 
 
 class KeysMissingError(AccessError):
@@ -132,3 +140,16 @@ class WorkersMissingError(AladinError):
 
     def __init__(self, alive: int, wanted: int) -> None:
         super().__init__(f"{alive} of {wanted} workers are available")
+
+
+class UnknownModelError(AladinError):
+    """A request names a model that this service does not have."""
+
+    def __init__(self, name: str, served: str) -> None:
+        """Name the models.
+
+        Args:
+            name: Requested model.
+            served: Name of the model of the live index.
+        """
+        super().__init__(f"model: {name!r} is not served here; expected {served!r} or 'aladin'")

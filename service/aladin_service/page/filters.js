@@ -58,11 +58,15 @@ export async function showFilter({ filter, target }) {
   showRows(filter);
   showInForce(filter, inForce);
   at("filter-clear").hidden = !inForce;
-  fields = (await indexFacts).fields?.[target] ?? [];
+  const known = (await indexFacts).fields;
+  fields = known?.[target] ?? [];
+  const isUseless = known !== null && fields.length === 0 && !inForce; // no item has metadata
+  toggle.hidden = isUseless;
+  if (isUseless) showForm(false);
   if (json.value !== (inForce ? JSON.stringify(filter) : "")) return; // the reader went on
-  const known = rowsOf(filter);
-  const mayChoose = known !== null && (known.join === "and" || known.rows.length === 1);
-  showFacets(at("facets"), fields, mayChoose ? known.rows : null, (all) => apply(filterOf(all, "and")));
+  const stated = rowsOf(filter);
+  const mayChoose = stated !== null && (stated.join === "and" || stated.rows.length === 1);
+  showFacets(at("facets"), fields, mayChoose ? stated.rows : null, (all) => apply(filterOf(all, "and")));
   const names = [...new Set(fields.map(({ name }) => name))];
   at("filter-fields").replaceChildren(...names.map((value) => make("option", { value })));
   // Without choices, the conditions are all there is.

@@ -12,6 +12,7 @@ import { showOrder } from "./order.js";
 import { listItems } from "./service.js";
 
 const PAGE = 60;
+const LOADING_AFTER_MS = 150; // a faster list needs no such state
 const MONTH = new Intl.DateTimeFormat("en", { month: "long", year: "numeric", timeZone: "UTC" });
 const UNDATED = "Without a date";
 
@@ -30,7 +31,8 @@ export async function showLibrary(search, act, signal) {
     const hasDates = target === "images" && known.some(({ name }) => name === DATE_FIELD);
     const dated = hasDates && sort === null && order !== "added";
     const list = { key, hits: [], search, dated, after: null, month: null };
-    const page = await nextPage(list, signal);
+    const waiting = setTimeout(() => (at("status").textContent = "Loading…"), LOADING_AFTER_MS);
+    const page = await nextPage(list, signal).finally(() => clearTimeout(waiting));
     if (page === null) return null;
     shown = list;
     library.replaceChildren();

@@ -42,9 +42,10 @@ function title(error) {
   return "Something went wrong.";
 }
 
-// The service's messages start in lower case and have no full stop.
+// The service's messages start in lower case, some with the name of the field, and have no full stop.
 function sentence(message) {
-  const capital = message.charAt(0).toUpperCase() + message.slice(1);
+  const text = message.replace(/^image: /, "");
+  const capital = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?]$/.test(capital) ? capital : `${capital}.`;
 }
 

@@ -83,6 +83,13 @@ NEEDED = (
     Needed("POST", "/v1/explain", "read"),
     Needed("GET", "/v1/explain.png", "read"),
     Needed("POST", "/v1/explain.png", "read"),
+    Needed("POST", "/v1/rerank", "read"),
+    Needed("POST", "/v2/rerank", "read"),
+    Needed("POST", "/rerank", "read"),
+    Needed("POST", "/v1/embeddings", "read"),
+    Needed("GET", "/v1/models", "read"),
+    Needed("GET", "/v1/models/{model:path}", "read"),
+    Needed("POST", "/mcp", "read"),
     Needed("POST", "/knn-service", "read"),
     Needed("POST", "/metadata", "read"),
     Needed("GET", "/indices-list", "read"),
@@ -198,7 +205,7 @@ class AccessControl:
         state["key"] = key
         if needed.scope not in (policy.anonymous if key is None else key.scopes):
             if key is None and policy.keys is not None:
-                raise UnauthorizedError("an API key is required")
+                raise UnauthorizedError("an API key is required", has_key=False)
             raise MissingScopeError(needed.scope, None if key is None else key.name)
         if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
             raise UnknownHostError(headers.get("host", ""))

@@ -22,7 +22,10 @@ from starlette.types import Scope
 
 from aladin_network.errors import ConfigError
 
-_REQUEST_HEADERS = "Authorization, Content-Type, X-API-Key, X-Request-ID"
+_REQUEST_HEADERS = (
+    "Authorization, Content-Type, X-API-Key, X-Request-ID, "
+    "MCP-Protocol-Version, Mcp-Method, Mcp-Name"
+)
 _ANSWER_HEADERS = "Retry-After, X-Request-ID"
 # How long a browser may cache the permission; revoking an origin takes effect after this time.
 _MAX_AGE_S = 600

@@ -210,6 +210,19 @@ def make_policy(
     )
 
 
+def closed_policy() -> AccessPolicy:
+    """Make the rules of a service that no request reaches."""
+    return AccessPolicy(
+        keys=None,
+        anonymous=frozenset(),
+        clients=None,
+        wrong_keys=ClientBuckets(_WRONG_KEYS_PER_S, _WRONG_KEYS_BURST),
+        rates=None,
+        hosts=frozenset(),
+        origins=frozenset(),
+    )
+
+
 def _describe(settings: ServiceSettings, anonymous: frozenset[Scope]) -> str:
     """Return a log line about the keys and the scopes of requests without one."""
     keys = "no keys configured" if settings.keys_file is None else f"keys {settings.keys_file}"

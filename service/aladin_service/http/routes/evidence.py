@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from aladin_service.client.answers import MappedRegion, MappedWord, WordMapsAnswer
+from aladin_service.evidence.pairs import WordMaps
 from aladin_service.http.bodies import request_docs
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.routes.pictures import (
@@ -53,7 +54,11 @@ async def map_evidence_of_photo(
 
 
 async def _map(request: Request, service: ServiceState, job: MapEvidence) -> WordMapsAnswer:
-    maps = await until_disconnect(request, service.workers.call(job))
+    return maps_answer(await until_disconnect(request, service.workers.call(job)))
+
+
+def maps_answer(maps: WordMaps) -> WordMapsAnswer:
+    """Convert a worker's comparison of a pair into the answer."""
     return WordMapsAnswer(
         text=maps.text,
         match=maps.match,

@@ -57,13 +57,22 @@ async def get_photo(
     if_none_match: _IfNoneMatch = None,
 ) -> Response:
     """Return an item's photo, upright and without metadata: its file, or with `size` a JPEG."""
-    largest = service.settings.max_photo_size_px
-    if size is not None and size > largest:
-        raise InputError(f"size: at most {largest} px, got {size}")
+    check_size(service, size)
     known = _known_versions(if_none_match)
     job = ReadPhoto(item_id, size, known)
     read = await until_disconnect(request, service.workers.call(job))
     return _answer_version(read.version, read.photo)
+
+
+def check_size(service: ServiceState, size: int | None) -> None:
+    """Check the size of a photo that is asked for.
+
+    Raises:
+        InputError: If it is larger than the settings allow.
+    """
+    largest = service.settings.max_photo_size_px
+    if size is not None and size > largest:
+        raise InputError(f"size: at most {largest} px, got {size}")
 
 
 class ExplainBody(StrictBody):

@@ -63,6 +63,8 @@ async def test_a_key_opens_what_it_is_for_and_nothing_else(
                 assert answer.status_code in (200, 201)
             else:
                 assert (answer.status_code, code_of(answer)) == (403, "missing_scope")
+                challenge = answer.headers["WWW-Authenticate"]
+                assert challenge.endswith(f'error="insufficient_scope", scope="{needed}"')
                 assert repr(needed) in answer.text
                 assert repr(name) in answer.text
 
@@ -83,8 +85,16 @@ async def test_every_closed_route_refuses_who_has_no_key_or_a_wrong_one(
     async with door(host="0.0.0.0", keys_file=keys_file) as client:
         for headers in wrong:
             answer = await client.request(row.method, path, headers=headers)
-            assert (answer.status_code, code_of(answer)) == (401, "unauthorized")
-            assert answer.headers["WWW-Authenticate"] == "Bearer"
+            assert answer.status_code == 401
+            if row.path.startswith(("/v1/embeddings", "/v1/models")):  # in OpenAI's shape
+                assert answer.json()["error"]["code"] == "unauthorized"
+            elif row.path.endswith("/rerank"):  # in Cohere's, which has no code
+                assert answer.json()["message"]
+            else:
+                assert code_of(answer) == "unauthorized"
+            challenge = 'Bearer realm="aladin-search"'
+            wrong_key = f'{challenge}, error="invalid_token"'
+            assert answer.headers["WWW-Authenticate"] == (wrong_key if headers else challenge)
             for secret in keys.values():
                 assert secret not in answer.text
     assert workers.done == []

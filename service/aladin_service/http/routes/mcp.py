@@ -1,0 +1,41 @@
+"""The Model Context Protocol over HTTP: the tools of agents, see `aladin_service.mcp`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from fastapi import APIRouter, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.types import Message
+
+from aladin_service.http.errors import JsonTooLargeError
+from aladin_service.http.shared_state import Service, until_disconnect
+
+router = APIRouter()
+
+# Answers a request with this body by messages of ASGI; the application sets it at its start.
+AnswerAgent = Callable[[Request, bytes], Awaitable[list[Message]]]
+
+
+# Not in the document: the protocol describes its tools itself. Without sessions there is nothing to
+# GET or to DELETE.
+@router.post("/mcp", include_in_schema=False)
+async def answer_agent(request: Request, service: Service) -> Response:
+    """Answer one message of an agent."""
+    answer = cast(AnswerAgent | None, request.app.state.answer_agent)
+    if answer is None:
+        raise HTTPException(404, "Not Found")
+    body = await request.body()
+    most = service.settings.max_json_bytes
+    if len(body) > most:
+        raise JsonTooLargeError(f"{most} bytes of JSON")
+    return _response(await until_disconnect(request, answer(request, body)))
+
+
+def _response(messages: list[Message]) -> Response:
+    start, *rest = messages
+    body = b"".join(message.get("body", b"") for message in rest)
+    response = Response(body, status_code=start["status"])
+    response.raw_headers = list(start.get("headers", ()))
+    return response

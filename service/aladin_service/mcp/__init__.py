@@ -1,0 +1,1 @@
+"""Model Context Protocol: the index as tools of an agent, over stdio and streamable HTTP."""

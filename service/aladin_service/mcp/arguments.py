@@ -1,0 +1,169 @@
+"""Arguments of the tools; their JSON schemas are what a model reads before it calls one.
+
+Numbers written as texts are accepted, because models write them. Unknown arguments are errors: a
+mistyped filter must not be ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from aladin_index.search.options import SearchOptions
+
+# Larger pages fill the context of a model; further hits are on the next page.
+MAX_K = 50
+DEFAULT_K = 10
+MAX_OFFSET = 10_000
+# A thumbnail is some thousand bytes of base64.
+MAX_THUMBNAILS = 12
+THUMBNAIL_PX = 192
+DEFAULT_PHOTO_PX = 512
+# Larger pictures are scaled down by the providers of models.
+MAX_PHOTO_PX = 1568
+MAX_ID_CHARS = 4096
+
+ItemKind = Literal["photos", "texts"]
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Page(_Arguments):
+    """Which hits of a search are returned, and how."""
+
+    k: Annotated[int, Field(ge=1, le=MAX_K, description="Number of hits.")] = DEFAULT_K
+    offset: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=MAX_OFFSET,
+            description="Hits to skip. For the next page, repeat the call with the `next_offset` of"
+            " the answer and everything else unchanged.",
+        ),
+    ] = 0
+    filter: Annotated[
+        dict[str, Any] | None,
+        Field(
+            description="Metadata that every hit must have. A field takes a value, a list of values"
+            " of which one has to match, or comparisons: eq, ne, gt, gte, lt, lte, in, nin, exists."
+            ' Combined by and, or (lists of filters) and not: {"or": [{"city": "Pisa"}, {"year":'
+            ' {"gte": 2020}}]}. index_info lists the fields. Use it for what is in the metadata,'
+            " and the query for what is visible.",
+        ),
+    ] = None
+    sort: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=256,
+            description="Metadata field that orders the hits of this page, such as taken_at, or"
+            " -taken_at for the largest first. Hits are still found by relevance.",
+        ),
+    ] = None
+
+    def options(self) -> SearchOptions:
+        """Return the options of the search."""
+        return SearchOptions(k=self.k, offset=self.offset, filter=self.filter or {}, sort=self.sort)
+
+
+Thumbnails = Annotated[
+    bool,
+    Field(
+        description=f"Whether to return small pictures of the first {MAX_THUMBNAILS} photos, in the"
+        " order of the hits. They cost context; ask for them when you need to see the photos."
+    ),
+]
+
+
+class SearchPhotosArguments(_Page):
+    """Words to search for among the photos, and the page of hits."""
+
+    query: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description="What the photo shows, as a short caption in plain words: objects, colours,"
+            ' actions, places, where things are ("two dogs playing in the snow", "a red car left of'
+            ' a tree"). No operators, no file names, no dates: those go into `filter`.',
+        ),
+    ]
+    min_probability: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=1,
+            description="Least probability of a hit, for an index with probabilities (index_info)."
+            " Less likely hits are left out of their page.",
+        ),
+    ] = None
+    include_thumbnails: Thumbnails = False
+
+    def options(self) -> SearchOptions:
+        """Return the options of the search."""
+        return replace(super().options(), min_probability=self.min_probability)
+
+
+class SearchTextsArguments(_Page):
+    """Words to search for among the texts, and the page of hits."""
+
+    query: Annotated[
+        str, Field(min_length=1, description="What the text says, in plain words of its own.")
+    ]
+
+
+class SimilarArguments(_Page):
+    """An item of the index, and the page of hits."""
+
+    id: Annotated[
+        str, Field(max_length=MAX_ID_CHARS, description="Id of a photo or a text of the index.")
+    ]
+    find: Annotated[
+        ItemKind, Field(description="Whether to find photos or texts that fit the item.")
+    ] = "photos"
+    include_thumbnails: Thumbnails = False
+
+
+class ExplainArguments(_Arguments):
+    """A photo of the index, and the words that it is compared with."""
+
+    photo_id: Annotated[str, Field(max_length=MAX_ID_CHARS, description="Id of a photo.")]
+    query: Annotated[
+        str | None, Field(min_length=1, description="Words, such as the query of a search.")
+    ] = None
+    text_id: Annotated[
+        str | None,
+        Field(max_length=MAX_ID_CHARS, description="Id of a text of the index, instead of words."),
+    ] = None
+    include_image: Annotated[
+        bool, Field(description="Whether to return the photo with the boxes drawn on it.")
+    ] = True
+
+    @model_validator(mode="after")
+    def _one_text(self) -> ExplainArguments:
+        if (self.query is None) == (self.text_id is None):
+            got = "none" if self.query is None else "both"
+            raise ValueError(f"expected exactly one of query and text_id, got {got}")
+        return self
+
+
+class PhotoArguments(_Arguments):
+    """A photo of the index, and its size."""
+
+    id: Annotated[str, Field(max_length=MAX_ID_CHARS, description="Id of a photo.")]
+    size_px: Annotated[
+        int,
+        Field(
+            ge=64,
+            le=MAX_PHOTO_PX,
+            description="Longest side in pixels. The default shows what there is; larger shows"
+            " small things and writing, and costs more context.",
+        ),
+    ] = DEFAULT_PHOTO_PX
+
+
+class NoArguments(_Arguments):
+    """No arguments."""

@@ -1,0 +1,254 @@
+"""The official SDK's client with the server, over stdio and over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from aladin_service.http.app import create_app
+from aladin_service.keys_file import add_key
+from aladin_service.mcp.tools import BY_NAME
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.worker import WorkerPlan
+from aladin_service.work.workers import ThreadWorkers
+
+mcp = pytest.importorskip("mcp")
+
+pytestmark = [pytest.mark.anyio, pytest.mark.clients]
+
+Connect = Callable[[], AbstractAsyncContextManager[Any]]
+Serve = Callable[..., AbstractContextManager[str]]
+
+
+def stdio(*words: str, **variables: str) -> Any:
+    """Start `aladin mcp` as an agent program does."""
+    return mcp.StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "aladin_service", "mcp", *words],
+        env=dict(os.environ) | {"ALADIN_QUERY_PRECISION": "float32"} | variables,
+    )
+
+
+@asynccontextmanager
+async def connected(server: Any, mode: str = "auto") -> AsyncGenerator[Any]:
+    """Connect the SDK's client to a server."""
+    async with mcp.Client(server, mode=mode, read_timeout_seconds=60) as client:
+        yield client
+
+
+@pytest.fixture(params=["index", "url", "http", "http-legacy"])
+def connect(request: pytest.FixtureRequest, index_folder: Path) -> Connect:
+    """Connects by each of the ways to the index of `index_folder`."""
+    if request.param == "index":
+        return lambda: connected(stdio(str(index_folder)), "legacy")
+    url: str = request.getfixturevalue("url")
+    if request.param == "url":
+        return lambda: connected(stdio("--url", url))
+    mode = "legacy" if request.param == "http-legacy" else "auto"
+    return lambda: connected(f"{url}/mcp", mode)
+
+
+def texts(result: Any) -> str:
+    """The texts of a result, as a model reads them."""
+    return "\n".join(block.text for block in result.content if block.type == "text")
+
+
+def pictures(result: Any) -> list[Image.Image]:
+    """The pictures of a result, decoded."""
+    found: list[Image.Image] = []
+    for block in result.content:
+        if block.type == "image":
+            picture = Image.open(io.BytesIO(base64.b64decode(block.data)))
+            assert block.mime_type == f"image/{(picture.format or '').lower()}"
+            found.append(picture)
+    return found
+
+
+async def test_an_agent_finds_looks_and_checks(connect: Connect, url: str) -> None:
+    async with connect() as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == set(BY_NAME)
+        for tool in tools.values():
+            assert tool.annotations.read_only_hint
+            assert not tool.annotations.open_world_hint
+            assert tool.output_schema["type"] == "object"
+        assert tools["search_photos"].input_schema["required"] == ["query"]
+        assert tools["search_photos"].input_schema["properties"]["k"]["maximum"] == 50
+
+        info = (await client.call_tool("index_info", {})).structured_content
+        assert (info["photos"]["count"], info["texts"]["count"]) == (6, 12)
+
+        body = {"text": "a red dog runs", "k": 3}
+        expected = httpx.post(f"{url}/v1/search/images", json=body).json()["hits"]
+        arguments = {"query": "a red dog runs", "k": 3, "include_thumbnails": True}
+        found = await client.call_tool("search_photos", arguments)
+        assert not found.is_error
+        hits = found.structured_content["hits"]
+        assert [hit["id"] for hit in hits] == [hit["id"] for hit in expected]
+        for hit, other in zip(hits, expected, strict=True):
+            assert hit["score"] == pytest.approx(other["score"], abs=1e-6)
+            assert hit["id"] in texts(found)
+        assert len(pictures(found)) == 3
+        assert found.structured_content["next_offset"] == 3
+
+        best = hits[0]["id"]
+        explained = await client.call_tool("explain", {"photo_id": best, "query": "a red dog runs"})
+        words = explained.structured_content["words"]
+        assert [word["word"] for word in words] == ["a", "red", "dog", "runs"]
+        assert len(pictures(explained)) == 1
+
+        shown = await client.call_tool("get_photo", {"id": best})
+        assert shown.structured_content["id"] == best
+        assert len(pictures(shown)) == 1
+        similar = await client.call_tool("similar", {"id": best, "k": 2})
+        assert best not in [hit["id"] for hit in similar.structured_content["hits"]]
+
+
+async def test_a_model_is_told_what_is_wrong(connect: Connect) -> None:
+    async with connect() as client:
+        for name, arguments, message in (
+            ("search_photos", {"query": "a dog", "k": 10**6}, "k: Input should be less than"),
+            ("search_photos", {}, "query: Field required"),
+            ("search_photos", {"query": "a dog", "colour": "red"}, "colour: unknown field"),
+            ("search_photos", {"query": "x" * 2001}, "the text has 2001 characters, at most 2000"),
+            ("get_photo", {"id": "nobody"}, "no item 'nobody' among the images of this index"),
+            ("similar", {"id": "nobody"}, "no item 'nobody' among the images and texts"),
+            ("get_photo", {"id": "plain", "size_px": 10**6}, "size_px: Input should be less"),
+        ):
+            result = await client.call_tool(name, arguments)
+            assert result.is_error
+            assert texts(result).startswith(message)
+        with pytest.raises(mcp.MCPError, match="unknown tool 'delete_everything'"):
+            await client.call_tool("delete_everything", {})
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """A file of keys, and the keys in it."""
+    file = tmp_path / "keys.json"
+    given = {
+        "reader": add_key(file, "reader", scopes=["read"]),
+        "writer": add_key(file, "writer", scopes=["write"]),
+        "slow": add_key(file, "slow", scopes=["read"], requests_per_s=0.001, burst=8),
+    }
+    return file, given
+
+
+def application(index: Path, **settings: Any) -> Any:
+    """The service of an index, in threads."""
+    given, metrics = ServiceSettings(**settings), Metrics()
+    workers = ThreadWorkers(WorkerPlan(index=index, settings=given).make(), given, metrics)
+    return create_app(workers, given, metrics)
+
+
+CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "search_photos", "arguments": {"query": "a dog"}},
+}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+async def test_a_key_with_the_scope_is_needed(
+    index_folder: Path, serve_in_thread: Serve, keys: tuple[Path, dict[str, str]]
+) -> None:
+    file, secrets = keys
+    with serve_in_thread(application(index_folder, keys_file=file)) as url:
+        challenge = 'Bearer realm="aladin-search"'
+        for key, status, expected in (
+            (None, 401, challenge),
+            ("wrong", 401, f'{challenge}, error="invalid_token"'),
+            (secrets["writer"], 403, f'{challenge}, error="insufficient_scope", scope="read"'),
+        ):
+            headers = ACCEPT if key is None else ACCEPT | {"Authorization": f"Bearer {key}"}
+            refused = httpx.post(f"{url}/mcp", json=CALL, headers=headers)
+            assert refused.status_code == status
+            assert refused.headers["WWW-Authenticate"] == expected
+            assert refused.json()["error"]["message"]
+        headers = ACCEPT | {"Authorization": f"Bearer {secrets['reader']}"}
+        answered = httpx.post(f"{url}/mcp", json=CALL, headers=headers)
+        assert answered.status_code == 200
+        assert answered.headers["Content-Type"] == "application/json"
+        assert answered.headers["X-Request-ID"]
+        assert answered.json()["result"]["structuredContent"]["hits"]
+
+        async with connected(stdio("--url", url, ALADIN_API_KEY=secrets["reader"])) as client:
+            assert not (await client.call_tool("search_photos", {"query": "a dog"})).is_error
+        async with connected(stdio("--url", url, ALADIN_API_KEY="wrong")) as client:
+            assert len((await client.list_tools()).tools) == len(BY_NAME)
+            result = await client.call_tool("search_photos", {"query": "a dog"})
+            assert (result.is_error, texts(result)) == (True, "invalid API key")
+
+
+async def test_each_picture_counts_as_a_request(
+    index_folder: Path, serve_in_thread: Serve, keys: tuple[Path, dict[str, str]]
+) -> None:
+    file, secrets = keys
+    headers = ACCEPT | {"Authorization": f"Bearer {secrets['slow']}"}
+    params = {"name": "search_photos", "arguments": {"query": "a dog", "include_thumbnails": True}}
+    with serve_in_thread(application(index_folder, keys_file=file)) as url:
+
+        def ask() -> httpx.Response:
+            return httpx.post(
+                f"{url}/mcp", json=CALL | {"params": params}, headers=headers, timeout=60
+            )
+
+        # One search and six pictures of a burst of eight.
+        assert not ask().json()["result"]["isError"]
+        second = ask().json()["result"]
+        assert second["isError"]
+        assert second["content"][0]["text"].startswith("rate limit exceeded; retry in")
+        assert ask().status_code == 429
+
+
+async def test_the_service_s_rules_hold_for_agents(
+    index_folder: Path, serve_in_thread: Serve
+) -> None:
+    with serve_in_thread(application(index_folder, max_json_bytes=1024)) as url:
+        for method in ("GET", "DELETE"):
+            refused = httpx.request(method, f"{url}/mcp", headers=ACCEPT)
+            assert (refused.status_code, refused.headers["Allow"]) == (405, "POST")
+        foreign = httpx.post(f"{url}/mcp", json=CALL, headers=ACCEPT | {"Origin": "http://x.org"})
+        assert (foreign.status_code, foreign.json()["error"]["code"]) == (403, "cross_site")
+        large = httpx.post(f"{url}/mcp", content=b" " * 1025, headers=ACCEPT)
+        assert (large.status_code, large.json()["error"]["code"]) == (413, "body_too_large")
+        for body in (b"", b"{", b"[]", b"null", b'{"jsonrpc": "2.0"}', b"\xff", b"[" * 1000):
+            broken = httpx.post(
+                f"{url}/mcp", content=body, headers=ACCEPT | {"Content-Type": "application/json"}
+            )
+            assert broken.status_code == 400
+            assert broken.json()["jsonrpc"] == "2.0"
+        metrics = httpx.get(f"{url}/metrics").text
+        assert 'route="/mcp"' in metrics
+    with serve_in_thread(application(index_folder, mcp=False)) as url:
+        absent = httpx.post(f"{url}/mcp", json=CALL, headers=ACCEPT)
+        assert (absent.status_code, absent.json()["error"]["code"]) == (404, "unknown_route")
+
+
+def test_the_guide_s_program_finds_photos(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    guide = Path(__file__).parents[3] / "docs" / "doors" / "mcp.md"
+    (program,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    exec(program.replace("http://127.0.0.1:8000", url), {})
+    body = {"text": "two dogs in the snow", "k": 3}
+    hits = httpx.post(f"{url}/v1/search/images", json=body).json()["hits"]
+    assert capsys.readouterr().out.strip() == str([hit["id"] for hit in hits])
+
+
+def test_stdout_has_messages_only_and_the_command_ends_with_stdin(index_folder: Path) -> None:
+    command = [sys.executable, "-m", "aladin_service", "mcp", str(index_folder)]
+    ended = subprocess.run(command, input="", capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout) == (0, "")
