@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
+import json
 import os
 import re
 import subprocess
@@ -154,7 +156,7 @@ def application(index: Path, **settings: Any) -> Any:
     return create_app(workers, given, metrics)
 
 
-CALL = {
+CALL: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "tools/call",
@@ -237,6 +239,47 @@ async def test_the_service_s_rules_hold_for_agents(
     with serve_in_thread(application(index_folder, mcp=False)) as url:
         absent = httpx.post(f"{url}/mcp", json=CALL, headers=ACCEPT)
         assert (absent.status_code, absent.json()["error"]["code"]) == (404, "unknown_route")
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+async def test_a_call_whose_client_hangs_up_is_cancelled(version: str) -> None:
+    from aladin_service.mcp.server import HttpServer
+
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def search(self, *_: object) -> None:
+            begun.set()
+            try:
+                await asyncio.Future()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+
+    access: Any = Slow()
+    server = HttpServer(access, 10_000)
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    call = CALL | {"params": CALL["params"] | {"_meta": meta}}
+    headers = ACCEPT | {
+        "Content-Type": "application/json",
+        "MCP-Protocol-Version": version,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "search_photos",
+    }
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": raw}
+    await server.start()
+    asking = asyncio.create_task(server.answer(scope, json.dumps(call).encode()))
+    async with asyncio.timeout(20):
+        await begun.wait()
+        asking.cancel()
+        await cancelled.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await server.stop()
 
 
 def test_the_guide_s_program_finds_photos(url: str, capsys: pytest.CaptureFixture[str]) -> None:
