@@ -19,6 +19,7 @@ import httpx
 import pytest
 from PIL import Image
 
+from aladin_service.http.agents import ServedIndex
 from aladin_service.http.app import create_app
 from aladin_service.keys_file import add_key
 from aladin_service.mcp.tools import BY_NAME
@@ -194,6 +195,27 @@ async def test_a_key_with_the_scope_is_needed(
             assert len((await client.list_tools()).tools) == len(BY_NAME)
             result = await client.call_tool("search_photos", {"query": "a dog"})
             assert (result.is_error, texts(result)) == (True, "invalid API key")
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_call_runs_nothing_but_its_tool(
+    index_folder: Path, serve_in_thread: Serve, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    done: list[str] = []
+    for name in ("index", "search"):
+        whole = getattr(ServedIndex, name)
+
+        def noted(*given: Any, name: str = name, whole: Any = whole) -> Any:
+            done.append(name)
+            return whole(*given)
+
+        monkeypatch.setattr(ServedIndex, name, noted)
+    with serve_in_thread(application(index_folder)) as url:
+        async with connected(f"{url}/mcp", mode) as client:
+            await client.list_tools()
+            assert done == ["index"]
+            await client.call_tool("search_photos", {"query": "a dog"})
+            assert done == ["index", "search"]
 
 
 async def test_each_picture_counts_as_a_request(
