@@ -24,6 +24,8 @@ DOCUMENTS = [
     "docs/PLAN.md",
     "docs/PYTHON.md",
     "docs/SEARCH.md",
+    "docs/doors/embeddings.md",
+    "docs/doors/rerank.md",
     "docs/doors/mcp.md",
     "service/SERVING.md",
     "training/BACKBONES.md",

@@ -27,6 +27,7 @@ COMMANDS = [
     ["convert", "oscar"],
     ["convert", "aladin"],
     ["export", "sentence-transformers"],
+    ["export", "hub"],
     ["search"],
     ["serve"],
     ["mcp"],

@@ -1,8 +1,9 @@
 """Models by name: a checkpoint, a folder of the transformers library, or a name of the hub.
 
-A dual encoder is converted once, to a checkpoint in a cache; later calls return that. The key of a
-folder is the content of its files, so that a changed folder is converted anew; that of a hub name
-is the name with its revision. Torch is imported only if something has to be converted.
+On the hub, a name may stand for a model of transformers or for a checkpoint. A dual encoder is
+converted once, to a checkpoint in a cache; later calls return that. The key of a folder is the
+content of its files, so that a changed folder is converted anew; that of a hub name is the name
+with its revision. Torch is imported only if something has to be converted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from aladin_network.errors import CheckpointError
+from aladin_network.files import atomic_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,6 +34,9 @@ DEFAULT_MODEL = "openai/clip-vit-base-patch32"
 # Part of every key: to be raised if the conversion of the same files changes.
 _VERSION = 1
 _CONFIG = "config.json"
+# Files of a checkpoint: names that `aladin_network.checkpoint` gives, which imports torch.
+_CHECKPOINT = (_CONFIG, "model.safetensors", "tokenizer.json")
+_CALIBRATION = "calibration.json"
 # Of a model's files, those that the conversion reads; weights in other forms are not downloaded.
 _DESCRIPTIONS = ("*.json", "*.txt", "*.model")
 _WEIGHTS, _OLD_WEIGHTS = "*.safetensors", "*.bin"
@@ -66,8 +71,8 @@ def named_model(name: str, cache_folder: Callable[[], Path]) -> Path:
 
     Args:
         name: Folder of a checkpoint; folder of a dual encoder as transformers saves it; or name of
-            one on the hub, such as ``openai/clip-vit-base-patch32``, with ``@REVISION`` for another
-            revision than the newest.
+            either on the hub, such as ``openai/clip-vit-base-patch32``, with ``@REVISION`` for
+            another revision than the newest.
         cache_folder: Returns the folder of converted models, which is created if it does not
             exist; called only if `name` is no checkpoint.
 
@@ -167,6 +172,9 @@ def _convert(source: _Source, out: Path) -> None:
     folder, known_as = source.folder, None
     if folder is None:
         folder, known_as = _downloaded(source), source.name
+        if _is_checkpoint(folder):
+            _link(folder, out)
+            return
     # Imported now, because a missing model is to be reported before torch is loaded.
     from aladin_network.conversion.towers import TowersOptions, convert_towers
     from aladin_network.encoders.dual_encoder import is_dual_encoder
@@ -180,6 +188,23 @@ def _convert(source: _Source, out: Path) -> None:
         )
     # The checkpoint is complete or not there: its writer renames a finished folder.
     convert_towers(str(folder), out, TowersOptions(known_as=known_as))
+
+
+def _is_checkpoint(folder: Path) -> bool:
+    return "schema_version" in _read_config(folder)
+
+
+def _link(folder: Path, out: Path) -> None:
+    """Take a checkpoint over from the hub's cache, without a copy where the disk allows that."""
+    with atomic_folder(out) as partial:
+        for name in (*_CHECKPOINT, _CALIBRATION):
+            file = (folder / name).resolve()  # the hub's cache keeps links to files
+            if not file.exists():
+                continue
+            try:
+                (partial / name).hardlink_to(file)
+            except OSError:
+                shutil.copyfile(file, partial / name)
 
 
 def _downloaded(source: _Source) -> Path:

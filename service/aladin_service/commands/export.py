@@ -8,12 +8,13 @@ from typing import Annotated, Literal
 import typer
 
 from aladin_service.commands.help_style import CommandApp
+from aladin_service.library.places import model_folder
 
 app = CommandApp(
     help="Export checkpoints for other programs.",
 )
 CheckpointArgument = Annotated[
-    Path, typer.Argument(metavar="CHECKPOINT", help="Folder of the checkpoint.")
+    Path, typer.Argument(metavar="CHECKPOINT", help="Folder of the checkpoint, or a model by name.")
 ]
 OutOption = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Folder to write; must be new.")
@@ -43,5 +44,84 @@ def sentence_transformers(
     """
     from aladin_service.export.sentence_transformers import export_sentence_transformers
 
-    export_sentence_transformers(checkpoint, out, kind)
+    export_sentence_transformers(model_folder(checkpoint), out, kind)
+    typer.echo(str(out))
+
+
+@app.command("hub")
+def hub(
+    checkpoint: CheckpointArgument,
+    out: OutOption,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="OWNER/NAME",
+            help="Name on the hub. [default: that of DIR]",
+            show_default=False,
+        ),
+    ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(
+            "--index",
+            metavar="INDEX",
+            help="Index of CHECKPOINT whose evaluations the card shows.",
+        ),
+    ] = None,
+    license: Annotated[
+        str,
+        typer.Option("--license", metavar="ID", help="Identifier of the licence, as on the hub."),
+    ] = "unknown",
+    license_name: Annotated[
+        str | None,
+        typer.Option("--license-name", help="Name of a licence without identifier (ID other)."),
+    ] = None,
+    license_link: Annotated[
+        str | None, typer.Option("--license-link", help="Where the licence can be read.")
+    ] = None,
+    language: Annotated[
+        list[str] | None,
+        typer.Option("--language", metavar="CODE", help="Language of the texts; repeatable."),
+    ] = None,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dataset", metavar="NAME", help="Training data by its name on the hub; repeatable."
+        ),
+    ] = None,
+    base_model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--base-model",
+            metavar="NAME",
+            help="Network that training started from, by its name on the hub; repeatable. "
+            "[default: those that CHECKPOINT names]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write a folder for a model hub: the checkpoint, and a model card.
+
+    In: CHECKPOINT, and the evaluations that aladin evaluate --index stored with INDEX. Out: in the
+    folder --out, the files of the checkpoint and README.md with the hub's metadata: licence, data
+    sets, networks that it started from, and figures as model-index. Only recorded figures are
+    shown: those of the validation split in the checkpoint, and those of INDEX. The metadata are
+    checked without the network. The folder is printed on stdout; --model of the other commands
+    takes it, and its name on the hub once it is there.
+    """
+    from aladin_service.export.hub import export_hub
+    from aladin_service.export.model_card import CardOptions
+
+    options = CardOptions(
+        name=name or out.absolute().name,
+        license=license,
+        license_name=license_name,
+        license_link=license_link,
+        languages=tuple(language or ()),
+        datasets=tuple(dataset or ()),
+        base_models=None if base_model is None else tuple(base_model),
+    )
+    figures = export_hub(model_folder(checkpoint), out, options, index)
+    typer.echo(f"{len(figures)} figures on the card", err=True)
     typer.echo(str(out))

@@ -30,7 +30,7 @@ import torch
 from aladin_index.engines.guard import EngineCall
 from aladin_network.errors import AladinError
 from aladin_service.observe.logs import LogSetup, log_to_stderr
-from aladin_service.search.job import Answered
+from aladin_service.search.job import WorkAnswer
 from aladin_service.work.hot_swap import LiveState
 from aladin_service.work.messages import (
     Attempting,
@@ -192,10 +192,10 @@ class _WorkerProcess:
         number = batch.message.number
         self._wire.send(Begun(number))
 
-        answers: list[tuple[int, Answered | Exception]] = []
+        answers: list[tuple[int, WorkAnswer | Exception]] = []
         due_s = math.inf
 
-        def emit(place: int, answer: Answered | Exception) -> None:
+        def emit(place: int, answer: WorkAnswer | Exception) -> None:
             nonlocal answers, due_s
             self._report_if_new()
             if isinstance(answer, Exception):

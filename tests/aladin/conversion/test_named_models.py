@@ -13,7 +13,7 @@ import pytest
 
 import aladin_network.checkpoint
 import aladin_network.conversion.towers
-from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint, read_model_id
 from aladin_network.conversion.named_models import named_model
 from aladin_network.errors import CheckpointError
 from aladin_network.files import atomic_folder
@@ -184,3 +184,15 @@ def test_two_at_once_convert_once(
         thread.join(60)
     assert len(found) == 2 and found[0] == found[1]
     assert len(conversions) == 1
+
+
+def test_a_checkpoint_on_the_hub_is_taken_as_it_is(
+    tiny_checkpoint: Path, cache: Path, offline: Path, conversions: list[str]
+) -> None:
+    put_into_hub_cache(offline, tiny_checkpoint)
+    (offline / "models--someone--small-clip" / "snapshots" / COMMIT / "README.md").write_text("#")
+    found = named_model(HUB_NAME, lambda: cache)
+    assert sorted(each.name for each in found.iterdir()) == sorted(CHECKPOINT_FILES)
+    assert load_checkpoint(found).model_id == read_model_id(tiny_checkpoint)
+    assert named_model(HUB_NAME, lambda: cache) == found
+    assert conversions == []
