@@ -21,7 +21,6 @@ encoded_twice    photos that were encoded a second time after a kill, over all k
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import random
 import shutil
@@ -341,12 +340,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=_KILLS, help="processes to kill")
     parser.add_argument("--seed", type=int, default=0, help="seed of the changes and the kills")
     options = parser.parse_args()
-    if options.quick:
-        sizes = _QUICK_PHOTOS, _QUICK_OF_EACH_KIND, _QUICK_KILLS
-    else:
-        sizes = _PHOTOS, _OF_EACH_KIND, options.kills
+    quick = _QUICK_PHOTOS, _QUICK_OF_EACH_KIND, _QUICK_KILLS
+    sizes = quick if options.quick else (_PHOTOS, _OF_EACH_KIND, options.kills)
     figures = measure(*sizes, options.seed, serve=not options.quick)
-    print_figures(json.loads(json.dumps(vars(figures))), as_json=options.json)
+    print_figures(vars(figures), as_json=options.json)
 
 
 if __name__ == "__main__":
