@@ -137,7 +137,7 @@ def sync(
             WatchSettings(poll_s=poll),
             checkpoint=checkpoint,
             detector=finder,
-            on_pass=_PassLines(index, as_json=as_json),
+            on_pass=PassLines(str(index), as_json=as_json),
             show_progress=stderr_progress,
         )
         _watch(folder_watch)
@@ -147,16 +147,27 @@ def sync(
         report = folder_sync.run(progress, dry_run=dry_run)
     for warning in folder_sync.warnings:
         typer.echo(warning, err=True)
-    _PassLines(index, " (dry run)" if dry_run else "", as_json=as_json)(report)
+    PassLines(str(index), " (dry run)" if dry_run else "", as_json=as_json)(report)
 
 
-class _PassLines:
+class PassLines:
     """Prints passes: the first complete one, those with changes, and files newly left out."""
 
-    def __init__(self, index: Path, note: str = "", *, as_json: bool) -> None:
-        self._index = index
+    def __init__(
+        self, name: str, note: str = "", *, as_json: bool = False, stderr: bool = False
+    ) -> None:
+        """Start before the first pass.
+
+        Args:
+            name: Name of the index in each line.
+            note: End of each line.
+            as_json: Whether to print JSON.
+            stderr: Whether to print everything on stderr.
+        """
+        self._name = name
         self._note = note
         self._as_json = as_json
+        self._stderr = stderr
         self._is_first = True
         self._left_out: set[SkippedItem] = set()
 
@@ -170,9 +181,10 @@ class _PassLines:
             return
         self._is_first = False
         if self._as_json:
-            typer.echo(json.dumps(_facts(report), ensure_ascii=False))
+            typer.echo(json.dumps(_facts(report), ensure_ascii=False), err=self._stderr)
         else:
-            typer.echo(f"{self._index}: images: {_summary(report)}{self._note}")
+            line = f"{self._name}: images: {_summary(report)}{self._note}"
+            typer.echo(line, err=self._stderr)
 
 
 def _watch(folder_watch: FolderWatch) -> None:

@@ -54,7 +54,7 @@ def test_a_day_in_the_life_of_an_index(index: Path, more: Path, tmp_path: Path) 
         "index", "add", index, "--images", more, "--texts", more, "--on_duplicate", "replace"
     )
     assert "images: 0 added, 2 replaced, 0 already there" in says
-    assert "texts: 1 added, 1 replaced, 0 skipped" in says
+    assert "texts: 1 added, 1 replaced, 0 already there" in says
     assert hits(index) == before | {"new": "new", "plain": "other"}
 
     assert "'nobody'" in run(
