@@ -157,6 +157,9 @@ class ServiceSettings(BaseSettings):
             if it alone exceeds a worker's share.
         max_batch_queries: Maximum number of queries in one request.
         max_items: Maximum number of items added by one request.
+        max_documents: Maximum number of documents that one request re-ranks or encodes.
+        max_document_pixels: Maximum number of pixels of all photos together that one request
+            re-ranks or encodes.
         slow_queries: Number of slowest queries of about the last hour that are kept in memory for
             readers of the metrics; 0 disables it.
         engine_url: Address of the vector database of an index that is stored in one. Unset: the
@@ -174,6 +177,8 @@ class ServiceSettings(BaseSettings):
             uploaded photos are always served. Unset: photos are served wherever they are.
         models_dir: Folder of the models that were converted when a command first named them. Unset:
             the user's cache folder.
+        libraries_dir: Folder of the indexes that `aladin photos` keeps. Unset: the user's data
+            folder.
         exif: Adds to the metadata of uploaded photos when, with which camera and where they were
             taken, as their EXIF data tell; off for privacy.
         read_only: Rejects additions and deletions.
@@ -230,6 +235,8 @@ class ServiceSettings(BaseSettings):
     decode_memory_bytes: int = Field(default_factory=_decode_memory_bytes, ge=2**20)
     max_batch_queries: int = Field(default=256, ge=1)
     max_items: int = Field(default=100, ge=1)
+    max_documents: int = Field(default=1000, ge=1)
+    max_document_pixels: int = Field(default=256_000_000, ge=1)
     slow_queries: int = Field(default=20, ge=0, le=1000)
     engine_url: str | None = None
     engine_token: SecretStr | None = None
@@ -239,6 +246,7 @@ class ServiceSettings(BaseSettings):
     detector: str | None = None
     photos_root: Path | None = None
     models_dir: Path | None = None
+    libraries_dir: Path | None = None
     exif: bool = True
     read_only: bool = False
     mcp: bool = True

@@ -121,6 +121,26 @@ class TokenizedTextEncoder(Freezable, ABC):
             if word
         ]
 
+    def shortened(self, text: str, max_tokens: int) -> str:
+        """Return the beginning of a text that has no more than a number of tokens.
+
+        Args:
+            text: Text of any length.
+            max_tokens: Number of tokens with the special ones; at least one word piece is kept.
+        """
+        encoding = self.tokenizer.encode(text)
+        if len(encoding.ids) <= max_tokens:
+            return text
+        ends = [
+            end
+            for (_, end), special in zip(
+                encoding.offsets, encoding.special_tokens_mask, strict=True
+            )
+            if not special
+        ]
+        kept = max(1, max_tokens - (len(encoding.ids) - len(ends)))
+        return text[: ends[min(kept, len(ends)) - 1]] if ends else text
+
     def _check_vocabulary(self, rows: int) -> None:
         """Refuse a tokenizer with more entries than the network has embeddings."""
         if self.tokenizer.get_vocab_size() > rows:

@@ -113,7 +113,7 @@ class TwoStageSearcher:
             EngineUnavailableError: If the first stage does not answer.
         """
         began_s = time.monotonic()
-        search = self._validate(query, target, options, received_s or began_s)
+        search = self.validate(query, target, options, received_s or began_s)
         found = retrieve(search)
         retrieved_s = time.monotonic()
         ranked = rerank(search, found, self._clock)
@@ -122,10 +122,10 @@ class TwoStageSearcher:
         times = _Times(received_s or began_s, began_s, retrieved_s, ranked_s)
         return self._present(search, found, ranked, verdict, times)
 
-    def _validate(
+    def validate(
         self, query: EncodedQuery, target: Target, options: SearchOptions, received_s: float
     ) -> ValidSearch:
-        """Check a query and its options, and collect what the stages need."""
+        """Check a query and its options, and collect what the stages need; see `search`."""
         options.check()
         modality = query.modality or MODALITY_OF[target]
         is_crossing = modality != MODALITY_OF[target]
@@ -255,13 +255,19 @@ class TwoStageSearcher:
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
 
 
-def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
+def judge(
+    search: ValidSearch,
+    found: Found,
+    ranked: RankedPage,
+    hit_words: NDArray[np.int64] | None = None,
+) -> Verdict:
     """Estimate how likely the hits of a page are right.
 
     Args:
         search: The search.
         found: Result of the first stage, with the pool that hits are judged against.
         ranked: The page; without alignment scores of the pool, the matching scores judge alone.
+        hit_words: (hits,) `ValidSearch.word_counts` of the hits, or None to look them up.
     """
     calibration, pool, page = search.calibration, found.pool, ranked.ranking
     # Without the second stage, the lengths of the texts found for an image are not known.
@@ -270,7 +276,9 @@ def judge(search: ValidSearch, found: Found, ranked: RankedPage) -> Verdict:
         return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
     words = search.word_counts(pool.rows)  # the query's, or for a photo those of the texts
     candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
-    hits = CandidateScores(page.rows, page.match, page.align, search.word_counts(page.rows))
+    if hit_words is None:
+        hit_words = search.word_counts(page.rows)
+    hits = CandidateScores(page.rows, page.match, page.align, hit_words)
     typed = len((search.query.text or "").split()) or None
     judgement = calibration.of(search.direction, typed).judge(candidates, hits)
     unreliable_because = calibration.unreliable_because(

@@ -22,6 +22,7 @@ from aladin_service.http.openapi import (
 )
 from aladin_service.http.routes import (
     batch,
+    embeddings,
     evidence,
     health,
     index,
@@ -31,6 +32,7 @@ from aladin_service.http.routes import (
     mcp,
     page,
     pictures,
+    rerank,
     search,
 )
 from aladin_service.http.shared_state import ServiceState
@@ -39,6 +41,22 @@ from aladin_service.observe.tracing import Tracing
 from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
+
+_ROUTERS = (
+    search.router,
+    batch.router,
+    evidence.router,
+    rerank.router,
+    embeddings.router,
+    knn_service.router,
+    listing.router,
+    items.router,
+    pictures.router,
+    index.router,
+    health.router,
+    page.router,
+    mcp.router,
+)
 
 
 def create_app(
@@ -104,19 +122,7 @@ def create_app(
     app.add_middleware(AccessControl, policy=policy)
     app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
     app.add_middleware(AnswerHeaders, policy=policy)
-    for router in (
-        search.router,
-        batch.router,
-        evidence.router,
-        knn_service.router,
-        listing.router,
-        items.router,
-        pictures.router,
-        index.router,
-        health.router,
-        page.router,
-        mcp.router,
-    ):
+    for router in _ROUTERS:
         app.include_router(router)
     complete_document(app)
     describe_access(app, policy)

@@ -41,6 +41,7 @@ from aladin_network.errors import (
     WorkerDiedError,
 )
 from aladin_service.failures import cut_message, describe_faults
+from aladin_service.http.conventions import conventional_body
 from aladin_service.http.errors import (
     AccessError,
     BodyTimeoutError,
@@ -53,6 +54,7 @@ from aladin_service.http.errors import (
     ReadOnlyError,
     UnauthorizedError,
     UnknownHostError,
+    UnknownModelError,
     WorkersMissingError,
 )
 from aladin_service.observe.logs import CURRENT_REQUEST
@@ -90,7 +92,7 @@ _DESCRIPTIONS = {
     401: "missing or invalid API key",
     403: "the key lacks the scope, the page's origin or the photo's URL is not allowed, or the "
     "service is read-only",
-    404: "unknown id, or no such collection in the index",
+    404: "unknown id or model, or no such collection in the index",
     408: "the body was not received in time",
     409: "an item with this id already exists",
     413: "the body, photo, number of pixels or regions exceed the limit",
@@ -141,6 +143,7 @@ FAILURES: dict[type[BaseException], Failure] = {
     UnknownItemError: Failure(404, "unknown_id"),
     NoSuchTargetError: Failure(404, "no_such_target"),
     PhotoGoneError: Failure(404, "photo_gone"),
+    UnknownModelError: Failure(404, "model_not_found"),
     BodyTimeoutError: Failure(408, "body_timeout"),
     DuplicateItemError: Failure(409, "duplicate_id"),
     BodyTooLargeError: Failure(413, "body_too_large"),
@@ -188,7 +191,7 @@ class ErrorBody(BaseModel):
 
 
 class ErrorResponse(JSONResponse):
-    """A response with an `ErrorBody`.
+    """A response with an `ErrorBody`, or in the shape of the convention that its route follows.
 
     Attributes:
         code: Code of the error.
@@ -200,8 +203,12 @@ class ErrorResponse(JSONResponse):
         """Write the body."""
         self.code = failure.code
         message = cut_message(message)
-        detail = ErrorDetail(code=failure.code, message=message, request_id=request_id)
-        body = ErrorBody(error=detail).model_dump()
+        record = CURRENT_REQUEST.get()
+        path = "" if record is None else record.path
+        body = conventional_body(path, failure.status, failure.code, message, request_id)
+        if body is None:
+            detail = ErrorDetail(code=failure.code, message=message, request_id=request_id)
+            body = ErrorBody(error=detail).model_dump()
         super().__init__(body, status_code=failure.status, headers=headers)
 
 
@@ -210,11 +217,11 @@ def failure_of(error: Exception) -> Failure:
     return next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
 
 
-def error_docs(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def error_docs(
+    *statuses: int, body: type[BaseModel] = ErrorBody
+) -> dict[int | str, dict[str, Any]]:
     """Describe the errors that a route may return, for the OpenAPI page."""
-    return {
-        status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in statuses
-    }
+    return {status: {"model": body, "description": _DESCRIPTIONS[status]} for status in statuses}
 
 
 def error_response(error: Exception, request_id: str) -> ErrorResponse:

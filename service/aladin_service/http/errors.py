@@ -140,3 +140,16 @@ class WorkersMissingError(AladinError):
 
     def __init__(self, alive: int, wanted: int) -> None:
         super().__init__(f"{alive} of {wanted} workers are available")
+
+
+class UnknownModelError(AladinError):
+    """A request names a model that this service does not have."""
+
+    def __init__(self, name: str, served: str) -> None:
+        """Name the models.
+
+        Args:
+            name: Requested model.
+            served: Name of the model of the live index.
+        """
+        super().__init__(f"model: {name!r} is not served here; expected {served!r} or 'aladin'")

@@ -92,7 +92,7 @@ class RequestContext:
         given = dict(scope["headers"]).get(b"x-request-id", b"")
         request_id = given.decode() if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
-        record = RequestRecord(request_id)
+        record = RequestRecord(request_id, scope["path"])
         before = CURRENT_REQUEST.set(record)
         trace = None if self._tracing is None else self._tracing.begin(scope)
         if trace is not None:
@@ -186,6 +186,8 @@ def _fields(
         fields["request_bytes"] = declared
     if record.error_code is not None:
         fields["error"] = record.error_code
+    if record.documents:
+        fields["documents"] = record.documents
     if record.failed_parts:
         fields["failed_parts"] = record.failed_parts
     if record.searches:

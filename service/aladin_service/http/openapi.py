@@ -30,6 +30,8 @@ OPENAPI_TAGS = [
     {"name": "items", "description": "Photos and texts of the index: reading, adding, deleting."},
     {"name": "index", "description": "The index as a whole: its contents, history and quality."},
     {"name": "health", "description": "Probes and metrics for those who operate the service."},
+    {"name": "rerank", "description": "Re-ranking, for the clients of Cohere, Jina and vLLM."},
+    {"name": "openai", "description": "Embeddings and models, for the clients of OpenAI."},
     {"name": "clip-retrieval", "description": "Routes for the clients of clip-retrieval."},
 ]
 

@@ -56,18 +56,22 @@ class RequestRecord:
 
     Attributes:
         request_id: Request ID, also sent as a header of the response.
+        path: Path of the request, which decides the shape of its errors.
         trace_id: ID of the request's trace, 32 hexadecimal digits, or None if there is no trace.
         error_code: Error code, if the response is an error.
         searches: Searches that were answered; a request may contain several.
         failed_parts: Number of failed searches in a request with several searches; the others
             succeeded.
+        documents: Number of documents that were encoded or scored.
     """
 
     request_id: str
+    path: str = ""
     trace_id: str | None = None
     error_code: str | None = None
     searches: list[SearchRecord] = field(default_factory=list["SearchRecord"])
     failed_parts: int = 0
+    documents: int = 0
 
 
 class TextFormatter(logging.Formatter):

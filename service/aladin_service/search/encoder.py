@@ -21,6 +21,7 @@ from aladin_network.encoders.base import ImageInput
 from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.inference import QueryModels, encode_images, encode_texts, tokenize
 from aladin_network.model import AladinModel
+from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.memory import (
     DecodingMemory,
     WithdrawnError,
@@ -29,6 +30,7 @@ from aladin_network.photos.memory import (
 )
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality, QueryPrecision
+from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import (
     EmbeddingQuery,
     ItemQuery,
@@ -76,6 +78,9 @@ class QueryEncoder:
     """Encodes queries in batches; a query that fails does not affect the others.
 
     Outlives the indexes that it is used with. Safe to use from any number of threads.
+
+    Attributes:
+        documents: Encodes documents with the same threads, memory and limits.
     """
 
     def __init__(
@@ -105,11 +110,17 @@ class QueryEncoder:
         self._models = QueryModels(precision)
         self._cache = cache or EncodingCache(0)
         self._decoders = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
+        self.documents = DocumentEncoder(limits, self._images, self._decoders)
 
     @property
     def memory(self) -> DecodingMemory:
         """The memory budget shared by all photos that are decoded at the same time."""
         return self._limits.memory
+
+    @property
+    def image_limits(self) -> ImageLimits:
+        """The limits for a photo."""
+        return self._limits.image
 
     def close(self) -> None:
         """End the threads; nothing may be encoded any more."""

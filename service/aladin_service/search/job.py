@@ -1,13 +1,16 @@
-"""Queries, a search as it waits for a worker, and its answer as it comes back."""
+"""Queries, a search as it waits for a worker, and its answer as it comes back; also documents."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
-from aladin_network.types import Target
+from aladin_network.types import Modality, Target
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,9 @@ class EmbeddingQuery:
 
 Query = TextQuery | PhotoQuery | RegionsQuery | ItemQuery | EmbeddingQuery
 
-# Queues: texts and photos are encoded separately, other queries are not encoded at all.
-QueueName = Literal["text", "photo", "encoded"]
+# Queues: texts and photos are encoded separately, other queries are not encoded at all. Documents
+# have their own, since a query does not wait for a batch of them.
+QueueName = Literal["text", "photo", "encoded", "document_text", "document_photo"]
 QUEUE_NAMES: tuple[QueueName, ...] = get_args(QueueName)
 
 
@@ -131,3 +135,71 @@ class Answered(NamedTuple):
     cached: bool = False
     batch: int = 1
     queue_ms: float = 0.0
+
+
+# A text or a photo that a request brings to be encoded or scored, not to search with.
+Document = TextQuery | PhotoQuery
+
+# How the vectors of a document come back: as arrays, or written for an answer in JSON, as numbers
+# or as the base64 of little-endian float32.
+VectorForm = Literal["arrays", "float", "base64"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeJob:
+    """A document to encode, in the precision of an index.
+
+    Attributes:
+        document: Document to encode.
+        received_s: Arrival time of the request, by `time.monotonic`.
+        truncate: Whether a text that is too long is cut instead of refused.
+        max_tokens: Number of tokens that a text is cut to, or None for those of the network.
+        form: Form of the vectors.
+        multivector: Whether the tokens are written instead of the embedding.
+    """
+
+    document: Document
+    received_s: float
+    truncate: bool = False
+    max_tokens: int | None = None
+    form: VectorForm = "arrays"
+    multivector: bool = False
+
+    @property
+    def queue(self) -> QueueName:
+        """Queue in which the document waits."""
+        return "document_text" if isinstance(self.document, TextQuery) else "document_photo"
+
+
+class EncodedDocument(NamedTuple):
+    """An encoded document.
+
+    Attributes:
+        modality: Modality of the document.
+        embedding: (d_match,) float32, L2-normalised; empty if the vectors are written.
+        tokens: (tokens, d_align) float32, L2-normalised; empty if the vectors are written.
+        written: Written vectors as JSON, or empty if they are arrays.
+        num_tokens: Number of tokens that the network read: those of the tokenizer, special ones
+            included, or the regions of a photo.
+        truncated: Whether the text was cut.
+        model_id: SHA-256 of the weights that encoded it.
+        batch: Number of documents that were encoded together, including this one.
+        queue_ms: Time from the request until a slot took it; known where it waited.
+        cached: Always False; documents do not fill the cache of the queries.
+    """
+
+    modality: Modality
+    embedding: NDArray[np.float32]
+    tokens: NDArray[np.float32]
+    written: bytes
+    num_tokens: int
+    truncated: bool
+    model_id: str
+    batch: int = 1
+    queue_ms: float = 0.0
+    cached: bool = False
+
+
+# What waits in the queues of queries, and what comes back.
+QueuedWork = SearchJob | EncodeJob
+WorkAnswer = Answered | EncodedDocument

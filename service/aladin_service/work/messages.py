@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aladin_index.engines.guard import EngineCall
-from aladin_service.search.job import Answered, SearchJob
+from aladin_service.search.job import QueuedWork, WorkAnswer
 from aladin_service.work.crashing_generations import Attempt
 from aladin_service.work.hot_swap import LiveState
 from aladin_service.work.worker import Job
@@ -31,7 +31,7 @@ class RunBatch:
     """To the worker: answer these queries together."""
 
     number: int
-    jobs: list[SearchJob]
+    jobs: list[QueuedWork]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class PlacesAnswered:
     """From the worker: answers or errors of some queries of a batch, with their positions."""
 
     number: int
-    answers: list[tuple[int, Answered | Exception]]
+    answers: list[tuple[int, WorkAnswer | Exception]]
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,8 @@ class ProcessWorkers:
         self._queries = QueryQueue(settings, metrics)
         self._jobs = JobQueues(max_waiting_jobs(settings))
         # The queues are what the routes wait in, see `Workers`.
-        self.search, self.refusal = self._queries.answer, self._queries.refusal
+        self.search = self.encode = self._queries.answer
+        self.refusal = self._queries.refusal
         self.call = self._jobs.do
         self._wanted = settings.workers
         self._links: dict[int, WorkerLink] = {}  # by worker number

@@ -11,10 +11,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError, WorkerDiedError
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import QUEUE_NAMES, Answered, QueueName, SearchJob, queue_of
+from aladin_service.search.job import (
+    QUEUE_NAMES,
+    EncodeJob,
+    QueuedWork,
+    QueueName,
+    WorkAnswer,
+    queue_of,
+)
 from aladin_service.settings import ServiceSettings
 
 # Smallest factor by which one answer shrinks the limit: a single slow batch may be chance.
@@ -80,13 +88,13 @@ class QueuedQuery:
     """A waiting query and the future of its answer.
 
     Attributes:
-        job: The query.
+        job: The query, or a document to encode.
         answer: Future of the answer; cancelled when the client no longer waits.
         since_s: Time of arrival in the queue, by `time.monotonic`.
     """
 
-    job: SearchJob
-    answer: asyncio.Future[Answered]
+    job: QueuedWork
+    answer: asyncio.Future[Any]
     since_s: float
 
 
@@ -111,7 +119,7 @@ class Batch:
 
     queue: QueueName
     waiters: Sequence[QueuedQuery]
-    jobs: list[SearchJob]
+    jobs: list[QueuedWork]
     started_s: float
     on_end: Callable[[Batch], None] | None
     was_alone: bool = False
@@ -122,7 +130,7 @@ class Batch:
         """Return whether a client still waits for an answer; thread-safe."""
         return not self.waiters[place].answer.done()
 
-    def settle(self, place: int, answer: Answered | Exception) -> None:
+    def settle(self, place: int, answer: WorkAnswer | Exception) -> None:
         """Settle one query with an answer or an error; does nothing if it was cancelled.
 
         Args:
@@ -192,8 +200,8 @@ class QueryQueue:
         """Number of queries that no slot has taken yet."""
         return sum(map(len, self._queues.values()))
 
-    async def answer(self, job: SearchJob) -> Answered:
-        """Queue a query and wait for its answer; cancelling the wait withdraws the query.
+    async def answer(self, job: QueuedWork) -> Any:
+        """Queue a query or a document and wait for its answer; cancelling the wait withdraws it.
 
         Raises:
             AladinError: If the query fails; any error of the query.
@@ -201,7 +209,7 @@ class QueryQueue:
             NoWorkerError: If there is no worker.
             ShuttingDownError: If the queue is closed.
         """
-        queue = queue_of(job.query)
+        queue = job.queue if isinstance(job, EncodeJob) else queue_of(job.query)
         if self._closed:
             raise ShuttingDownError
         if (refusal := self.refusal(queue)) is not None:

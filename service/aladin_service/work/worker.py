@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, cast
 
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.encode.item_changer import ItemChanger
@@ -27,7 +27,7 @@ from aladin_network.photos.memory import wanted_while
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.search.encoder import EncodingCache, QueryEncoder, always
-from aladin_service.search.job import Answered, Query, SearchJob
+from aladin_service.search.job import Answered, EncodeJob, Query, QueuedWork, SearchJob, WorkAnswer
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.hot_swap import LiveIndex
@@ -84,7 +84,7 @@ def without_traceback(error: Exception) -> Exception:
 
 # Called with the position of a query in its batch and its answer or error, as soon as either is
 # known. An exception other than an `AladinError` is an unexpected one.
-Emit = Callable[[int, Answered | Exception], object]
+Emit = Callable[[int, WorkAnswer | Exception], object]
 
 
 class Worker:
@@ -111,6 +111,7 @@ class Worker:
         self.thumbnails = thumbnails
         self.originals = originals
         self.memory = encoder.memory
+        self.image_limits = encoder.image_limits
         self._device = device
         self._encoder = encoder
 
@@ -170,12 +171,12 @@ class Worker:
         return self._encoder.encode_one(searcher, query)
 
     def answer(
-        self, jobs: Sequence[SearchJob], emit: Emit, is_wanted: Callable[[int], bool] = always
+        self, batch: Sequence[QueuedWork], emit: Emit, is_wanted: Callable[[int], bool] = always
     ) -> None:
         """Answer a batch of queries: encode them together, then search one by one.
 
         Args:
-            jobs: Queries, at least one.
+            batch: Queries, at least one, or documents to encode.
             emit: Called once for each query that is still wanted; an error of one query does not
                 affect the others.
             is_wanted: Tells whether a client still waits for the query at a position.
@@ -186,6 +187,10 @@ class Worker:
         """
         self.live.refresh()
         searcher = self.live.searcher()  # the same one for all: a batch has one generation
+        if isinstance(batch[0], EncodeJob):  # documents and queries do not share a queue
+            self._encode_documents(searcher, cast(Sequence[EncodeJob], batch), emit, is_wanted)
+            return
+        jobs = cast(Sequence[SearchJob], batch)
         until_s = [
             math.inf
             if job.options.timeout_ms is None
@@ -215,6 +220,19 @@ class Worker:
                 emit(place, without_traceback(error))
             else:
                 emit(place, answered)
+
+    def _encode_documents(
+        self,
+        searcher: TwoStageSearcher,
+        jobs: Sequence[EncodeJob],
+        emit: Emit,
+        is_wanted: Callable[[int], bool],
+    ) -> None:
+        for place, document in enumerate(self._encoder.documents.encode(searcher, jobs, is_wanted)):
+            if isinstance(document, Exception):
+                emit(place, without_traceback(document))
+            elif document is not None:
+                emit(place, document)
 
     def close(self) -> None:
         """Close the index; no job may run any more."""

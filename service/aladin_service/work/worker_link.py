@@ -14,7 +14,7 @@ from typing import Any
 
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_network.errors import WorkerDiedError
-from aladin_service.search.job import Answered
+from aladin_service.search.job import WorkAnswer
 from aladin_service.work.crashing_generations import Attempt
 from aladin_service.work.hot_swap import LiveState
 from aladin_service.work.job_queue import QueuedJob
@@ -54,7 +54,7 @@ class _Sent:
     """
 
     done: asyncio.Future[Done | None]
-    on_answer: Callable[[int, Answered | Exception], None] | None = None
+    on_answer: Callable[[int, WorkAnswer | Exception], None] | None = None
     begun_s: float | None = None
 
 
@@ -237,7 +237,7 @@ class WorkerLink:
     def _send(
         self,
         message: Callable[[int], object],
-        on_answer: Callable[[int, Answered | Exception], None] | None = None,
+        on_answer: Callable[[int, WorkAnswer | Exception], None] | None = None,
     ) -> tuple[int, _Sent] | None:
         """Send work to the worker.
 

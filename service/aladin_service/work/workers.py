@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError, WorkerDiedError
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import Answered, QueueName, SearchJob
+from aladin_service.search.job import Answered, EncodedDocument, EncodeJob, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.hot_swap import EngineStatus
 from aladin_service.work.job_queue import JobQueues, QueuedJob
@@ -85,6 +85,14 @@ class Workers(Protocol):
             OverloadedError: If too many queries wait.
             WorkerDiedError: If the worker died while it ran this query.
             NoWorkerError: If there has been no worker for some seconds.
+        """
+        ...
+
+    async def encode(self, job: EncodeJob) -> EncodedDocument:
+        """Encode one document, batched with others; cancelling the call withdraws it.
+
+        Raises:
+            AladinError: If the document cannot be encoded; otherwise see `search`.
         """
         ...
 
@@ -235,7 +243,8 @@ class ThreadWorkers:
         self._queries = QueryQueue(settings, metrics)
         self._jobs = JobQueues(max_waiting_jobs(settings))
         # The queues are what the routes wait in, see `Workers`.
-        self.search, self.refusal = self._queries.answer, self._queries.refusal
+        self.search = self.encode = self._queries.answer
+        self.refusal = self._queries.refusal
         self.call = self._jobs.do
         self._query_threads = settings.query_threads
         self._threads: dict[str, WorkerThread] = {}  # by slot name

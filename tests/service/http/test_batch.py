@@ -21,8 +21,8 @@ from aladin_network.errors import (
     IndexNotReadyError,
     OverloadedError,
 )
+from aladin_service.http import turns
 from aladin_service.http.app import create_app
-from aladin_service.http.routes import batch as batch_route
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
@@ -212,7 +212,7 @@ async def test_a_batch_that_is_larger_than_the_line_takes_places_as_they_come_fr
 async def test_a_batch_that_gets_no_further_refuses_what_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(batch_route, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(turns, "_PATIENCE_S", 0.05)
     async with gated(line=1, max_batch=1) as (gate, client):
         request = asyncio.create_task(client.post("/v1/search/batch", json=batch("a", "b", "c")))
         await gate.until(1)

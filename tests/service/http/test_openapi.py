@@ -64,6 +64,7 @@ async def test_operations_read_as_methods_and_are_summed_up_in_words(service: Se
     ids = [operation["operationId"] for _, operation in operations(described)]
     assert sorted(ids) == [
         "add_items",
+        "create_embeddings",
         "delete_item",
         "draw_evidence",
         "draw_evidence_of_photo",
@@ -73,14 +74,17 @@ async def test_operations_read_as_methods_and_are_summed_up_in_words(service: Se
         "get_index_state",
         "get_item",
         "get_metrics",
+        "get_model",
         "get_photo",
         "get_readiness",
         "get_slow_queries",
         "list_indices",
         "list_items",
+        "list_models",
         "map_evidence",
         "map_evidence_of_photo",
         "read_metadata",
+        "rerank_documents",
         "search_batch",
         "search_images",
         "search_knn",
@@ -111,6 +115,8 @@ async def test_bodies_are_required_and_named(service: Service) -> None:
         "POST /v1/search/batch": ["SearchBatch"],
         "POST /v1/explain": ["ExplainBody", "ExplainForm"],
         "POST /v1/explain.png": ["ExplainBody", "ExplainForm"],
+        "POST /v1/rerank": ["RerankBody"],
+        "POST /v1/embeddings": ["EmbeddingsBody"],
         "POST /knn-service": ["KnnBody"],
         "POST /metadata": ["MetadataBody"],
         "POST /v1/items/{target}": ["NewItem", "NewItemList", "NewItemForm"],
@@ -158,6 +164,14 @@ async def test_answers_are_as_described(
             "search_batch": await client.post("/v1/search/batch", json=batch),
             "search_knn": await client.post("/knn-service", json={"text": "a dog"}),
             "read_metadata": await client.post("/metadata", json={"ids": [image_ids[0]]}),
+            "rerank_documents": await client.post(
+                "/v1/rerank",
+                json={"query": "a dog", "documents": ["a", {"id": image_ids[0]}]},
+            ),
+            "create_embeddings": await client.post(
+                "/v1/embeddings", json={"input": ["a dog"], "encoding_format": "base64"}
+            ),
+            "list_models": await client.get("/v1/models"),
             "list_indices": await client.get("/indices-list"),
             "get_readiness": await client.get("/readyz"),
         }

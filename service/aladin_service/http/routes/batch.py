@@ -15,12 +15,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from aladin_index.search.results import SearchAnswer
-from aladin_network.errors import (
-    EngineUnavailableError,
-    IndexNotReadyError,
-    InputError,
-    OverloadedError,
-)
+from aladin_network.errors import InputError
 from aladin_network.types import Target
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import json_request_docs, read_json_object, run_sized
@@ -33,20 +28,11 @@ from aladin_service.http.error_responses import (
 from aladin_service.http.errors import ContentTypeError
 from aladin_service.http.routes.search import SearchBody, run_search
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
+from aladin_service.http.turns import NOT_TAKEN, Turns
 from aladin_service.observe.logs import CURRENT_REQUEST
 from aladin_service.search.job import Answered
 
 _LOG = logging.getLogger(__name__)
-
-# How long a running batch waits from one answer to the next while the queues are full of others'
-# queries; then the rest of the batch is rejected.
-_PATIENCE_S = 30.0
-# Shortest and longest pause between two attempts to enter a full queue.
-_LEAST_PAUSE_S = 0.005
-_MOST_PAUSE_S = 0.25
-# If no query of a batch is answered for such a reason, the whole batch is rejected: it may be sent
-# again.
-_NOT_TAKEN = (OverloadedError, IndexNotReadyError, EngineUnavailableError)
 
 
 class BatchedSearch(SearchBody):
@@ -84,8 +70,7 @@ class BatchFeed:
         self._request_id = request_id
         self._next = iter(enumerate(entries))
         self._bodies: list[bytes] = [b""] * len(entries)
-        self._taken = 0  # queries that a line has or had
-        self._gives_up_s = time.monotonic() + _PATIENCE_S  # put off by every answer
+        self._turns = Turns(service.batch_room)
 
     async def run(self) -> list[bytes]:
         """Answer all queries; cancelling withdraws those that wait.
@@ -115,9 +100,8 @@ class BatchFeed:
                 if isinstance(entry, InputError):
                     raise entry
                 self._bodies[place] = (await self._answer(entry)).body
-                self._gives_up_s = time.monotonic() + _PATIENCE_S
-            except _NOT_TAKEN as error:
-                if not self._taken:
+            except NOT_TAKEN as error:
+                if not self._turns.taken:
                     raise
                 self._fail(place, error)
             except Exception as error:
@@ -125,18 +109,10 @@ class BatchFeed:
 
     async def _answer(self, search: BatchedSearch) -> Answered:
         query = await search.query(self._service.fetcher)
-        async with self._service.batch_room.places:
-            while True:
-                self._taken += 1
-                try:
-                    return await run_search(self._service, query, search.target, search.options())
-                except _NOT_TAKEN as error:
-                    self._taken -= 1  # it was not
-                    is_full = isinstance(error, OverloadedError)
-                    if not (is_full and self._taken and time.monotonic() < self._gives_up_s):
-                        raise
-                    pause_s = min(max(error.retry_after_s, _LEAST_PAUSE_S), _MOST_PAUSE_S)
-                await asyncio.sleep(pause_s)
+        options = search.options()
+        return await self._turns.enter(
+            lambda: run_search(self._service, query, search.target, options)
+        )
 
     def _fail(self, place: int, error: Exception) -> None:
         response = part_error(error, self._request_id)

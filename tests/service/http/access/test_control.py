@@ -85,7 +85,13 @@ async def test_every_closed_route_refuses_who_has_no_key_or_a_wrong_one(
     async with door(host="0.0.0.0", keys_file=keys_file) as client:
         for headers in wrong:
             answer = await client.request(row.method, path, headers=headers)
-            assert (answer.status_code, code_of(answer)) == (401, "unauthorized")
+            assert answer.status_code == 401
+            if row.path.startswith(("/v1/embeddings", "/v1/models")):  # in OpenAI's shape
+                assert answer.json()["error"]["code"] == "unauthorized"
+            elif row.path.endswith("/rerank"):  # in Cohere's, which has no code
+                assert answer.json()["message"]
+            else:
+                assert code_of(answer) == "unauthorized"
             challenge = 'Bearer realm="aladin-search"'
             wrong_key = f'{challenge}, error="invalid_token"'
             assert answer.headers["WWW-Authenticate"] == (wrong_key if headers else challenge)

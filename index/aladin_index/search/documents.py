@@ -1,0 +1,265 @@
+"""Scores of a query and given documents: items of the index, or encoded texts and photos.
+
+A document is scored as a hit of a search is: by the fusion of both stages' scores if its modality
+is not the query's, otherwise by the cosine of the embeddings; a probability compares it with the
+first stage's best items of the index.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from aladin_index.items.tables import StoredItem
+from aladin_index.search.backend import Collection, EncodedQuery
+from aladin_index.search.candidates import Ranking, retrieve
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.rerank import RankedPage
+from aladin_index.search.searcher import TwoStageSearcher, judge
+from aladin_network.errors import UnknownItemError
+from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.scoring.scores import maxsim
+from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGET_OF, TARGETS, Modality, Target
+
+# Documents whose tokens are padded and scored at a time.
+_AT_A_TIME = 64
+
+# What the relevance of a document is: a calibrated probability, the fusion of both stages' scores,
+# or the cosine of the embeddings.
+ScoredBy = Literal["probability", "fusion", "matching"]
+
+
+class DocumentVectors(NamedTuple):
+    """A document that is not an item of the index.
+
+    Attributes:
+        modality: Modality of the document.
+        embedding: (d_match,) float32, L2-normalised.
+        tokens: (tokens, d_align) float32, L2-normalised.
+    """
+
+    modality: Modality
+    embedding: NDArray[np.float32]
+    tokens: NDArray[np.float32]
+
+
+class DocumentScore(NamedTuple):
+    """The score of a document.
+
+    Attributes:
+        score: Score as of a hit: the fused score, or the cosine of the embeddings.
+        relevance: Relevance in (0, 1): the probability if there is a reliable one, otherwise the
+            score by the logistic function, or half of one plus the cosine.
+        scored_by: What the relevance is.
+        text: Text or caption of an item of the index; None if it has none, and for other documents.
+    """
+
+    score: float
+    relevance: float
+    scored_by: ScoredBy
+    text: str | None = None
+
+
+class _Group(NamedTuple):
+    """The documents of one modality, items first.
+
+    Attributes:
+        target: Collection of this modality.
+        collection: The collection, or None if the index does not have it.
+        items: Documents that are items of the collection.
+        given: All other documents.
+    """
+
+    target: Target
+    collection: Collection | None
+    items: list[StoredItem]
+    given: list[DocumentVectors]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """(items,) Rows of the items."""
+        return np.array([item.row for item in self.items], dtype=np.int64)
+
+
+def score_documents(
+    searcher: TwoStageSearcher, query: EncodedQuery, documents: Sequence[str | DocumentVectors]
+) -> list[DocumentScore]:
+    """Score documents for a query.
+
+    Args:
+        searcher: Searcher of the index whose model encoded the query and the documents.
+        query: Query with a modality.
+        documents: Ids of items, images before texts of the same id, and encoded documents.
+
+    Returns:
+        The score of each document, in their order.
+
+    Raises:
+        UnknownItemError: If the index has no item with such an id.
+        EngineUnavailableError: If the vector database that stores the index does not respond.
+        InputError: If the vectors do not have the dimensions of the index.
+    """
+    found = _find_items(searcher, [each for each in documents if isinstance(each, str)])
+    targets: list[Target] = [
+        found[each][0] if isinstance(each, str) else TARGET_OF[each.modality] for each in documents
+    ]
+    scores: list[DocumentScore | None] = [None] * len(documents)
+    for target in TARGETS:
+        places = [place for place, of in enumerate(targets) if of == target]
+        if not places:
+            continue
+        # Items first, as in the arrays of scores.
+        places.sort(key=lambda place: not isinstance(documents[place], str))
+        own = [documents[place] for place in places]
+        group = _Group(
+            target,
+            searcher.index.side(target) if target in searcher.index.manifest.targets else None,
+            [found[each][1] for each in own if isinstance(each, str)],
+            [each for each in own if not isinstance(each, str)],
+        )
+        for place, score in zip(places, _score_group(searcher, query, group), strict=True):
+            scores[place] = score
+    return [score for score in scores if score is not None]
+
+
+def _find_items(
+    searcher: TwoStageSearcher, ids: Sequence[str]
+) -> dict[str, tuple[Target, StoredItem]]:
+    found: dict[str, tuple[Target, StoredItem]] = {}
+    missing = list(dict.fromkeys(ids))
+    held = searcher.index.manifest.targets
+    for target in TARGETS:
+        if target in held and missing:
+            items = searcher.index.side(target).items.by_ids(missing)
+            found.update((item.id, (target, item)) for item in items if item is not None)
+            missing = [item_id for item_id in missing if item_id not in found]
+    if missing:
+        raise UnknownItemError(" and ".join(held), missing[0])
+    return found
+
+
+def _score_group(
+    searcher: TwoStageSearcher, query: EncodedQuery, group: _Group
+) -> list[DocumentScore]:
+    """Score the documents of one modality, items first."""
+    manifest = searcher.index.manifest
+    modality = query.modality or "text"
+    is_crossing = modality != MODALITY_OF[group.target]
+    embedding = query.encoding.embedding[0].detach().float().cpu().numpy()
+    match = _match(embedding, group)
+    has_tokens = any(entry.token_count > 0 for entry in manifest.sides.values())
+    if group.collection is not None:
+        has_tokens = group.collection.has_tokens
+    # As in a search: without training, the regions say nothing.
+    is_aligned = has_tokens and searcher.index.checkpoint.alignment_trained
+    if not (is_crossing and is_aligned):
+        relevance = _inside((1 + match.astype(np.float64)) / 2)
+        ranking = _ranking(group, match, match, None)
+        return _scores(searcher, query, group, ranking, relevance, "matching")
+    tokens = query.encoding.item_tokens(0).detach().float().cpu()
+    align = _align(tokens, modality, group)
+    fusion = searcher.index.checkpoint.fusion.of(DIRECTION_OF[modality])
+    fused = fusion.combine(torch.from_numpy(align), torch.from_numpy(match)).numpy()
+    ranking = _ranking(group, fused, match, align)
+    return _scores(searcher, query, group, ranking, _squashed(fused, fusion), "fusion")
+
+
+def _match(embedding: NDArray[np.float32], group: _Group) -> NDArray[np.float32]:
+    """Return the cosine of each document."""
+    parts: list[NDArray[np.float32]] = []
+    if group.items and group.collection is not None:
+        parts.append(group.collection.embeddings(group.rows.tolist()).float().numpy())
+    if group.given:
+        parts.append(np.stack([each.embedding for each in group.given]))
+    return np.concatenate(parts) @ embedding
+
+
+def _align(tokens: Tensor, modality: Modality, group: _Group) -> NDArray[np.float32]:
+    """Return the alignment score of each document."""
+    parts: list[NDArray[np.float32]] = []
+    if group.items and group.collection is not None:
+        parts.append(group.collection.align(tokens, modality, group.rows))
+    own = tokens.unsqueeze(0)
+    own_mask = torch.ones(own.shape[:2], dtype=torch.bool)
+    for start in range(0, len(group.given), _AT_A_TIME):
+        some = [torch.from_numpy(each.tokens) for each in group.given[start : start + _AT_A_TIME]]
+        padded = pad_sequence(some, batch_first=True)
+        lengths = torch.tensor([len(each) for each in some])
+        mask = torch.arange(padded.shape[1]) < lengths.unsqueeze(1)
+        if modality == "text":
+            scores = maxsim(own, padded, own_mask, mask)[0]
+        else:
+            scores = maxsim(padded, own, mask, own_mask)[:, 0]
+        parts.append(scores.numpy())
+    return np.concatenate(parts)
+
+
+def _ranking(
+    group: _Group,
+    scores: NDArray[np.float32],
+    match: NDArray[np.float32],
+    align: NDArray[np.float32] | None,
+) -> Ranking:
+    """Return the documents in their own order, as a page of hits; only items have real rows."""
+    rows = np.concatenate([group.rows, -1 - np.arange(len(group.given), dtype=np.int64)])
+    return Ranking(rows, scores, match, np.arange(1, len(rows) + 1), align)
+
+
+def _scores(
+    searcher: TwoStageSearcher,
+    query: EncodedQuery,
+    group: _Group,
+    ranking: Ranking,
+    relevance: NDArray[np.float64],
+    scored_by: ScoredBy,
+) -> list[DocumentScore]:
+    """Replace the relevance by probabilities if the calibration may judge this query."""
+    probabilities = _probabilities(searcher, query, group, ranking)
+    if probabilities is not None:
+        relevance, scored_by = _inside(probabilities), "probability"
+    texts = [*(item.text for item in group.items), *(None for _ in group.given)]
+    return [
+        DocumentScore(score, of, scored_by, text)
+        for score, of, text in zip(ranking.scores.tolist(), relevance.tolist(), texts, strict=True)
+    ]
+
+
+def _probabilities(
+    searcher: TwoStageSearcher, query: EncodedQuery, group: _Group, ranking: Ranking
+) -> NDArray[np.float64] | None:
+    """Return the probability of each document, or None if there is no reliable one."""
+    if group.collection is None:
+        return None
+    search = searcher.validate(query, group.target, SearchOptions(k=1), time.monotonic())
+    if search.calibration is None:
+        return None
+    found = retrieve(search)
+    pool_align = None
+    if search.second_stage is not None and len(found.pool.rows):
+        pool_align = search.collection.align(search.tokens, search.modality, found.pool.rows)
+    words = np.full(len(ranking.rows), len(search.tokens), dtype=np.int64)
+    if search.modality != "text":
+        given = np.array([len(each.tokens) for each in group.given], dtype=np.int64)
+        words = np.concatenate([search.collection.lengths(group.rows), given])
+    verdict = judge(search, found, RankedPage(ranking, pool_align=pool_align), words)
+    return np.array(verdict.probabilities, dtype=np.float64) if verdict.reliable else None
+
+
+def _squashed(fused: NDArray[np.float32], fusion: DirectionFusion) -> NDArray[np.float64]:
+    """Map fused scores to (0, 1) by the logistic function, in the same order."""
+    values = fused.astype(np.float64)
+    if fusion.weight == 1:  # the sum of cosines itself, which would all be close to 1
+        values = (values - fusion.align_mean) / fusion.align_std
+    return _inside(0.5 * (1 + np.tanh(0.5 * values)))
+
+
+def _inside(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Keep values from becoming 0 or 1 by rounding."""
+    return np.clip(values, np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).epsneg)

@@ -1,0 +1,307 @@
+"""Documents of a request: texts, photos and items in the forms of Cohere, Jina, OpenAI and vLLM.
+
+A document is a text, the data URL of a photo, or an object with one of `text`, `image` (a data URL,
+base64, or a URL of an allowed host) and `id`; `{"type": "image_url", "image_url": {"url": ...}}`
+and `{"type": "text", "text": ...}`, the parts of a message, are accepted as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from aladin_network.errors import ImageTooLargeError, InputError, OverloadedError
+from aladin_service.http.errors import UnknownModelError
+from aladin_service.http.shared_state import ServiceState
+from aladin_service.http.turns import Turns
+from aladin_service.observe.logs import CURRENT_REQUEST
+from aladin_service.search.job import (
+    Document,
+    EncodedDocument,
+    EncodeJob,
+    ItemQuery,
+    PhotoQuery,
+    TextQuery,
+)
+from aladin_service.work.document_jobs import CountPixels, DescribeModel
+
+# Name of the model of the live index, whichever it is.
+ANY_MODEL = "aladin"
+
+# Attempts to answer a request with one model, while the model of the live index is replaced.
+_ATTEMPTS = 3
+_RETRY_AFTER_S = 1.0
+
+_MAX_ID_CHARS = 4096
+_DATA_URL = re.compile(
+    r"data:image/[\w.+-]{1,50}(?:;[\w.+-]{1,50}=[\w.+-]{1,50})*;base64,", re.ASCII
+)
+_EXPECTED = "expected a text, or an object with one of text, image and id"
+_KINDS: dict[type, str] = {
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    type(None): "null",
+}
+
+
+@dataclass(frozen=True)
+class PhotoAt:
+    """A photo that is given by its URL.
+
+    Attributes:
+        url: URL as the client gave it.
+        source: Name of the photo in errors.
+    """
+
+    url: str
+    source: str
+
+
+# A document before its photo is fetched.
+GivenDocument = Document | ItemQuery | PhotoAt
+
+_PHOTO_SCHEMA: dict[str, Any] = {
+    "type": "string",
+    "description": "A picture file: a data URL, base64, or its URL on a host that the service may"
+    " fetch photos from; by default, there are none.",
+}
+
+
+def document_schema(*, items: bool) -> dict[str, Any]:
+    """Describe a document for the OpenAPI document.
+
+    Args:
+        items: Whether a document may be an item of the index.
+    """
+    fields: dict[str, dict[str, Any]] = {"text": {"type": "string"}, "image": _PHOTO_SCHEMA}
+    if items:
+        fields["id"] = {
+            "type": "string",
+            "maxLength": _MAX_ID_CHARS,
+            "description": "An item of the index, an image before a text of the same id.",
+        }
+    forms: list[dict[str, Any]] = [
+        {"type": "string", "description": "A text, or the data URL of a picture file."}
+    ]
+    for name, schema in fields.items():
+        forms.append(
+            {
+                "type": "object",
+                "properties": {name: schema},
+                "required": [name],
+                "additionalProperties": False,
+            }
+        )
+    return {"anyOf": forms}
+
+
+def read_document(value: object, where: str, *, items: bool) -> GivenDocument:
+    """Read one document of a JSON body.
+
+    Args:
+        value: Parsed JSON.
+        where: Name of the document in errors.
+        items: Whether it may be an item of the index.
+
+    Raises:
+        InputError: If it is in none of the forms.
+    """
+    if isinstance(value, str):
+        return _photo(value, where) if _DATA_URL.match(value) else TextQuery(value)
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {_expected(items)}, got {_KINDS.get(type(value), 'an object')}")
+    fields = _plain(cast(dict[str, object], value), where)
+    known = ("text", "image", "id") if items else ("text", "image")
+    given = [name for name in known if fields.get(name) is not None]
+    unknown = sorted(fields.keys() - set(known))
+    if unknown:
+        raise InputError(f"{where}: unknown field {unknown[0][:100]!r}; {_expected(items)}")
+    if len(given) != 1:
+        got = " and ".join(given) or "none"
+        raise InputError(f"{where}: {_expected(items)}, got {got}")
+    content = fields[given[0]]
+    if not isinstance(content, str):
+        got = _KINDS.get(type(content), "an object")
+        raise InputError(f"{where}.{given[0]}: expected a string, got {got}")
+    if given[0] == "text":
+        return TextQuery(content)
+    if given[0] == "id":
+        if len(content) > _MAX_ID_CHARS:
+            raise InputError(f"{where}.id: expected at most {_MAX_ID_CHARS} characters")
+        return ItemQuery(content)
+    return _photo(content, where)
+
+
+def _expected(items: bool) -> str:
+    return _EXPECTED if items else "expected a text, or an object with text or image"
+
+
+def _plain(fields: dict[str, object], where: str) -> dict[str, object]:
+    """Return the fields of a part of a message as `text` or `image`; others as they are."""
+    kind = fields.get("type")
+    if kind == "text":
+        return {name: value for name, value in fields.items() if name != "type"}
+    if kind != "image_url":
+        return fields
+    photo = fields.get("image_url")
+    url = cast(dict[str, object], photo).get("url") if isinstance(photo, dict) else photo
+    if not isinstance(url, str):
+        raise InputError(f"{where}.image_url: expected an object with url")
+    return {"image": url}
+
+
+def _photo(text: str, where: str) -> PhotoQuery | PhotoAt:
+    if text.startswith(("http://", "https://")):
+        return PhotoAt(text, where)
+    data_url = _DATA_URL.match(text)
+    content = text[data_url.end() :] if data_url else text
+    try:
+        # Tools wrap base64 into lines, so white space is accepted.
+        data = base64.b64decode("".join(content.split()), validate=True)
+    except (binascii.Error, ValueError):
+        reason = "expected a data URL of an image, base64, or a URL"
+        raise InputError(f"{where}: {reason}") from None
+    return PhotoQuery(data, source=where)
+
+
+def read_documents(values: object, name: str, *, items: bool) -> list[GivenDocument]:
+    """Read the documents of a JSON body; see `read_document`.
+
+    Args:
+        values: Parsed JSON: a list.
+        name: Name of the field.
+        items: Whether documents may be items of the index.
+    """
+    listed = cast(list[object], values)
+    return [read_document(each, f"{name}[{n}]", items=items) for n, each in enumerate(listed)]
+
+
+async def fetch_photos(
+    service: ServiceState, documents: Sequence[GivenDocument]
+) -> list[Document | ItemQuery]:
+    """Fetch the photos that are given by their URL, and limit the pixels of all photos.
+
+    Args:
+        service: Service state with the limits.
+        documents: Documents of one request.
+
+    Raises:
+        ImageUrlRefusedError: If a URL may not be fetched.
+        ImageError: If a photo is none that can be decoded.
+        ImageTooLargeError: If a photo, or all photos together, have too many pixels.
+        AladinError: If a photo cannot be fetched, as for `PhotoFetcher.fetch`.
+    """
+    urls = [each.url for each in documents if isinstance(each, PhotoAt)]
+    fetched = iter(await service.fetcher.fetch(urls) if urls else ())
+    found = [
+        PhotoQuery(next(fetched), each.source) if isinstance(each, PhotoAt) else each
+        for each in documents
+    ]
+    photos = tuple(each for each in found if isinstance(each, PhotoQuery))
+    most = service.settings.max_document_pixels
+    if photos and await service.workers.call(CountPixels(photos, most)) > most:
+        raise ImageTooLargeError(
+            f"{len(photos)} photos",
+            f"more than {most} pixels together (ALADIN_MAX_DOCUMENT_PIXELS)",
+        )
+    return found
+
+
+async def check_model(service: ServiceState, name: str | None) -> None:
+    """Refuse a request for another model than that of the live index.
+
+    Args:
+        service: Service state.
+        name: Requested model, or None for any.
+
+    Raises:
+        UnknownModelError: If it is another one.
+    """
+    if name not in (None, ANY_MODEL):
+        served = (await service.workers.call(DescribeModel())).name
+        if name != served:
+            raise UnknownModelError((name or "")[:100], served)
+
+
+async def encode_documents(
+    service: ServiceState, documents: Sequence[Document], names: Sequence[str], how: EncodeJob
+) -> list[EncodedDocument]:
+    """Encode documents; they enter the queues as places become free.
+
+    Args:
+        service: Service state.
+        documents: Documents of one request.
+        names: Name of each document in errors.
+        how: Job whose options apply to all of them.
+
+    Returns:
+        The encoded documents, in their order.
+
+    Raises:
+        InputError: If a document cannot be encoded.
+        OverloadedError: If the queues are full, too many such requests are running, or the model is
+            replaced again and again.
+        IndexNotReadyError: If no index is live.
+    """
+    with service.batch_room.request():
+        for _ in range(_ATTEMPTS):
+            encoded = await _encode_all(service, documents, names, how)
+            if len({each.model_id for each in encoded}) <= 1:
+                break
+        else:
+            raise OverloadedError(_RETRY_AFTER_S)
+    record = CURRENT_REQUEST.get()
+    if record is not None:
+        record.documents += len(documents)
+    return encoded
+
+
+async def _encode_all(
+    service: ServiceState, documents: Sequence[Document], names: Sequence[str], how: EncodeJob
+) -> list[EncodedDocument]:
+    results: list[EncodedDocument | None] = [None] * len(documents)
+    entries = iter(enumerate(documents))
+    turns = Turns(service.batch_room)
+    received_s = time.monotonic()
+
+    async def feed() -> None:
+        for place, document in entries:
+            job = replace(how, document=document, received_s=received_s)
+            try:
+                results[place] = await turns.enter(lambda job=job: service.workers.encode(job))
+            except InputError as error:
+                if isinstance(document, TextQuery):  # the errors of photos name them
+                    error.args = (f"{names[place]}: {error}",)
+                raise
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(len(documents), service.settings.max_batch)):
+                group.create_task(feed())
+    except ExceptionGroup as refusals:
+        raise refusals.exceptions[0] from None
+    return [result for result in results if result is not None]
+
+
+def count_documents(service: ServiceState, values: object, name: str) -> int:
+    """Count the documents of a parsed body before they are looked at.
+
+    Raises:
+        InputError: If there are none or too many, or they are not a list.
+    """
+    if not isinstance(values, list):
+        raise InputError(f"{name}: expected a list")
+    count, limit = len(cast(list[object], values)), service.settings.max_documents
+    if not 1 <= count <= limit:
+        raise InputError(
+            f"{name}: expected 1 to {limit} in a request (ALADIN_MAX_DOCUMENTS), got {count}"
+        )
+    return count

@@ -1,0 +1,137 @@
+"""Scores of given documents: by hand, and as a search scores the same items."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from aladin_index.search.backend import EncodedQuery
+from aladin_index.search.documents import DocumentScore, DocumentVectors, score_documents
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.errors import UnknownItemError
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
+from aladin_network.types import Modality
+
+FUSION = DirectionFusion(weight=0.25, align_mean=1.0, align_std=2.0, match_mean=0.1, match_std=0.2)
+
+
+def fused_by(
+    searcher: TwoStageSearcher, fusion: DirectionFusion, *, trained: bool = True
+) -> TwoStageSearcher:
+    """A searcher of the same index, with other constants or an untrained second stage."""
+
+    class Index:
+        checkpoint = replace(
+            searcher.index.checkpoint,
+            alignment_trained=trained,
+            fusion=Fusion(text_to_image=fusion, image_to_text=fusion),
+        )
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(searcher.index, name)
+
+    return TwoStageSearcher(cast(Any, Index()))
+
+
+@pytest.fixture(scope="module")
+def fused(searcher: TwoStageSearcher) -> TwoStageSearcher:
+    return fused_by(searcher, FUSION)
+
+
+def vectors_of(searcher: TwoStageSearcher, item_id: str) -> DocumentVectors:
+    """An item of the index as a document that is not one."""
+    query = searcher.stored_query(item_id)
+    encoding = query.encoding
+    return DocumentVectors(
+        cast(Modality, query.modality),
+        encoding.embedding[0].numpy(),
+        encoding.item_tokens(0).numpy(),
+    )
+
+
+def as_searched(searcher: TwoStageSearcher, query: EncodedQuery, target: Any) -> dict[str, float]:
+    answer = searcher.search(query._replace(own_id=None), target, SearchOptions(k=50))
+    return {hit.id: hit.score for hit in answer.hits}
+
+
+@pytest.mark.parametrize("query_id", ["text 0", "text 3"])
+def test_items_and_their_vectors_are_scored_as_a_search_does(
+    fused: TwoStageSearcher, query_id: str
+) -> None:
+    query = fused.stored_query(query_id)
+    expected = as_searched(fused, query, "images")
+    items = list(expected)
+    given = [vectors_of(fused, each) for each in items]
+    found = score_documents(fused, query, [*items, *given])
+    for kind in (found[: len(items)], found[len(items) :]):
+        scores = [each.score for each in kind]
+        np.testing.assert_allclose(scores, list(expected.values()), atol=1e-5)
+    assert {each.scored_by for each in found} == {"fusion"}
+
+
+def test_photos_score_texts_and_photos(fused: TwoStageSearcher) -> None:
+    photo = next(iter(as_searched(fused, fused.stored_query("text 0"), "images")))
+    query = fused.stored_query(photo)
+    texts = as_searched(fused, query, "texts")
+    photos = as_searched(fused, query, "images")
+    order: list[str | DocumentVectors] = []
+    for text, other in zip(texts, photos, strict=False):
+        order += [other, vectors_of(fused, text), text, vectors_of(fused, other)]
+    found = score_documents(fused, query, order)
+    for place, (text, other) in enumerate(zip(texts, photos, strict=False)):
+        scores = [each.score for each in found[4 * place : 4 * place + 4]]
+        expected = [photos[other], texts[text], texts[text], photos[other]]
+        np.testing.assert_allclose(scores, expected, atol=1e-5)
+        kinds = [each.scored_by for each in found[4 * place : 4 * place + 4]]
+        assert kinds == ["matching", "fusion", "fusion", "matching"]
+
+
+def test_a_score_by_hand(fused: TwoStageSearcher) -> None:
+    query = fused.stored_query("text 0")
+    words = query.encoding.item_tokens(0)
+    own = query.encoding.embedding[0]
+    # Two regions, of which the first is the first word itself.
+    regions = torch.stack([words[0], -words[0]])
+    document = DocumentVectors("image", own.numpy(), regions.numpy())
+    (found,) = score_documents(fused, query, [document])
+    align = float((words @ regions.T).max(dim=1).values.sum())
+    score = 0.25 * (align - 1) / 2 + 0.75 * (1 - 0.1) / 0.2
+    assert found.score == pytest.approx(score, abs=1e-5)
+    assert found.relevance == pytest.approx(1 / (1 + np.exp(-score)), abs=1e-6)
+
+
+def relevances(searcher: TwoStageSearcher, fusion: DirectionFusion) -> list[DocumentScore]:
+    own = fused_by(searcher, fusion)
+    query = own.stored_query("text 0")
+    found = score_documents(own, query, list(as_searched(own, query, "images")))
+    return sorted(found, key=lambda each: -each.score)
+
+
+def test_the_relevance_keeps_the_order_and_is_never_0_or_1(searcher: TwoStageSearcher) -> None:
+    fitted = DirectionFusion(weight=1.0, align_mean=3.0, align_std=0.5)
+    steep = DirectionFusion(weight=1.0, align_mean=0.0, align_std=1e-4)
+    for found in (relevances(searcher, fitted), relevances(searcher, steep)):
+        of = [each.relevance for each in found]
+        assert of == sorted(of, reverse=True)
+        assert all(0 < each < 1 for each in of)
+    best = relevances(searcher, fitted)[0]
+    assert best.relevance == pytest.approx(1 / (1 + np.exp(-(best.score - 3) / 0.5)), abs=1e-6)
+
+
+def test_without_training_the_embeddings_decide_alone(searcher: TwoStageSearcher) -> None:
+    untrained = fused_by(searcher, FUSION, trained=False)
+    query = untrained.stored_query("text 0")
+    expected = as_searched(untrained, query, "images")
+    found = score_documents(untrained, query, list(expected))
+    np.testing.assert_allclose([each.score for each in found], list(expected.values()), atol=1e-6)
+    assert {each.scored_by for each in found} == {"matching"}
+
+
+def test_unknown_items(searcher: TwoStageSearcher) -> None:
+    with pytest.raises(UnknownItemError, match="'nobody'"):
+        score_documents(searcher, searcher.stored_query("text 0"), ["text 1", "nobody"])
