@@ -52,13 +52,13 @@ def test_a_day_in_the_life_of_an_index(index: Path, more: Path, tmp_path: Path) 
     assert "'plain'" in says
     assert hits(index) == before  # "new" comes before it in the file
     says = run("index", "add", index, "--images", more, "--on-duplicate", "skip")
-    assert says == f"{index}: images: 1 added, 0 replaced, 1 skipped, 0 left out\n"
+    assert says == f"{index}: images: 1 added, 0 replaced, 1 already there, 0 skipped\n"
     assert hits(index) == before | {"new": "new"}
     says = run(
         "index", "add", index, "--images", more, "--texts", more, "--on_duplicate", "replace"
     )
-    assert "images: 0 added, 2 replaced, 0 skipped" in says
-    assert "texts: 1 added, 1 replaced, 0 skipped" in says
+    assert "images: 0 added, 2 replaced, 0 already there" in says
+    assert "texts: 1 added, 1 replaced, 0 already there" in says
     assert hits(index) == before | {"new": "new", "plain": "other"}
 
     assert "'nobody'" in run(
@@ -154,9 +154,9 @@ def test_an_index_follows_a_folder(index: Path, data_file: Path, tmp_path: Path)
     (folder / "broken.png").write_bytes(b"no photo")
     done = CliRunner().invoke(app, ["index", "sync", str(index), str(folder), "--dry-run"])
     assert "images: 2 added, 0 changed, 0 moved, 0 deleted, 0 unchanged" in done.stdout
-    assert done.stdout.endswith("0 left out (dry run)\n")
+    assert done.stdout.endswith("0 skipped (dry run)\n")
     done = CliRunner().invoke(app, ["index", "sync", str(index), str(folder), "--json"])
-    assert "left out broken.png: " in done.stderr
+    assert "skipped broken.png: " in done.stderr
     facts = json.loads(done.stdout)
     assert (facts["added"], facts["encoded"]) == (["first.png"], 1)
     assert [each["id"] for each in facts["left_out"]] == ["broken.png"]
@@ -165,7 +165,7 @@ def test_an_index_follows_a_folder(index: Path, data_file: Path, tmp_path: Path)
     (folder / "broken.png").unlink()
     assert "--allow-empty removes them" in run("index", "sync", index, folder, code=2)
     says = run("index", "sync", index, folder, "--allow-empty")
-    assert "images: 0 added, 0 changed, 0 moved, 1 deleted, 0 unchanged, 0 left out\n" in says
+    assert "images: 0 added, 0 changed, 0 moved, 1 deleted, 0 unchanged, 0 skipped\n" in says
     assert hits(index) == before
 
 
