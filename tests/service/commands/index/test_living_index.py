@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from aladin_service.cli import app
+from aladin_service.folders.watching import FolderWatch
 
 
 @pytest.fixture
@@ -163,3 +167,21 @@ def test_an_index_follows_a_folder(index: Path, data_file: Path, tmp_path: Path)
     says = run("index", "sync", index, folder, "--allow-empty")
     assert "images: 0 added, 0 changed, 0 moved, 1 deleted, 0 unchanged, 0 skipped\n" in says
     assert hits(index) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_watching_ends_with_a_signal(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    def run_until_stopped(self: FolderWatch, stop: threading.Event) -> None:
+        del self
+        os.kill(os.getpid(), number)
+        assert stop.wait(10)
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr(FolderWatch, "run", run_until_stopped)
+    assert run("index", "sync", index, tmp_path, "--watch") == ""
+    assert signal.getsignal(number) is before
+    says = run("index", "sync", index, tmp_path, "--watch", "--dry-run", code=2)
+    assert "--watch: expected neither --dry-run nor --allow-empty" in says
+    assert "--poll: expected --watch" in run("index", "sync", index, tmp_path, "--poll", 1, code=2)
