@@ -108,7 +108,9 @@ def score_documents(
         InputError: If the vectors do not have the dimensions of the index.
     """
     # Rows of an item mean something to one snapshot of its collection only.
-    sides = {target: searcher.index.side(target) for target in searcher.index.manifest.targets}
+    sides: dict[Target, Collection] = {
+        target: searcher.index.side(target) for target in searcher.index.manifest.targets
+    }
     found = _find_items(sides, [each for each in documents if isinstance(each, str)])
     targets: list[Target] = [
         found[each][0] if isinstance(each, str) else TARGET_OF[each.modality] for each in documents
