@@ -2,4 +2,5 @@
 
 from aladin_service.cli import main
 
-main()
+if __name__ == "__main__":  # a process that this one starts imports it by another name
+    main()

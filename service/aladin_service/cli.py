@@ -23,6 +23,7 @@ from aladin_service.commands import (
     index,
     key,
     mcp,
+    photos,
     regions,
     search,
     serve,
@@ -79,6 +80,7 @@ app = CommandApp(
         "help_option_names": ["-h", "--help"],
     },
 )
+app.command("photos")(photos.photos)
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("mine")(train.mine)

@@ -177,6 +177,8 @@ class ServiceSettings(BaseSettings):
             uploaded photos are always served. Unset: photos are served wherever they are.
         models_dir: Folder of the models that were converted when a command first named them. Unset:
             the user's cache folder.
+        libraries_dir: Folder of the indexes that `aladin photos` keeps. Unset: the user's data
+            folder.
         exif: Adds to the metadata of uploaded photos when, with which camera and where they were
             taken, as their EXIF data tell; off for privacy.
         read_only: Rejects additions and deletions.
@@ -244,6 +246,7 @@ class ServiceSettings(BaseSettings):
     detector: str | None = None
     photos_root: Path | None = None
     models_dir: Path | None = None
+    libraries_dir: Path | None = None
     exif: bool = True
     read_only: bool = False
     mcp: bool = True

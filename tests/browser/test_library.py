@@ -95,7 +95,7 @@ def test_without_metadata_there_is_no_filter(page: SearchPage) -> None:
     page.open()
     expect(page.page.get_by_role("group", name="What to find")).to_be_visible()
     expect(page.page.locator("#filter-toggle")).to_be_hidden()
-    assert page.page.locator("#sort option").all_text_contents() == ["Newest first", "Oldest first"]
+    expect(page.page.locator("#sort option")).to_have_text(["Newest first", "Oldest first"])
 
     page.open("filter=" + json.dumps({"number": 3}))
 

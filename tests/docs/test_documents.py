@@ -21,6 +21,7 @@ DOCUMENTS = [
     "docs/CLUSTER.md",
     "docs/DATA.md",
     "docs/INDEX.md",
+    "docs/PHOTOS.md",
     "docs/PLAN.md",
     "docs/PYTHON.md",
     "docs/SEARCH.md",

@@ -37,7 +37,7 @@ _QUIET_S = 0.1
 # A file whose last change is older than this was not written while it is looked at.
 _OLD_S = 60.0
 # After a pass that took long, the next one waits as long, but not longer than this.
-_LONGEST_PAUSE_S = 10.0
+_LONGEST_PAUSE_S = 2.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 _POLL_S = 10.0
 # Photos that a pass encodes at most: meanwhile others may be moved or removed.

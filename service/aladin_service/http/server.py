@@ -46,6 +46,9 @@ from aladin_service.work.workers import ThreadWorkers, Workers
 _LOG = logging.getLogger(__name__)
 
 _ALL_ADDRESSES = ("0.0.0.0", "::")
+# Where no port is asked for, the first free one of these is taken.
+DEFAULT_PORT = 8000
+_PORTS_TRIED = 100
 
 
 class GracefulServer(uvicorn.Server):
@@ -119,7 +122,7 @@ def server_config(
 def serve_index(
     path: Path,
     host: str,
-    port: int,
+    port: int | None,
     *,
     worker_count: int | None = None,
     read_only: bool = False,
@@ -131,6 +134,8 @@ def serve_index(
     detector: str | None = None,
     wait: bool = False,
     photos_root: Path | None = None,
+    exif: bool | None = None,
+    on_listening: Callable[[str], None] = lambda address: None,  # noqa: ARG005
 ) -> None:
     """Serve one index until SIGINT or SIGTERM.
 
@@ -139,7 +144,7 @@ def serve_index(
     Args:
         path: Index folder.
         host: Address to listen on.
-        port: Port, or 0 for any free one, which the log reports.
+        port: Port; 0 for any free one; None for the first free one from 8000. It is logged.
         worker_count: Number of worker processes, or 1 for threads of this process.
         read_only: Whether to refuse adding and deleting items.
         keys: File of API keys.
@@ -150,6 +155,8 @@ def serve_index(
         detector: Detector of the regions of uploaded photos.
         wait: Whether to start without a live generation, and to answer as soon as there is one.
         photos_root: Folder outside of which no photo is served.
+        exif: Whether the EXIF data of added photos become metadata.
+        on_listening: Called with the address of the page as soon as connections are accepted.
 
     Raises:
         IndexNotReadyError: If there is no live generation and `wait` is False.
@@ -166,7 +173,7 @@ def serve_index(
         keys_file=keys,
         allow_anonymous=allow_anonymous or None,
         detector=detector,
-        photos_root=photos_root,
+        **{"photos_root": photos_root, "exif": exif},
     )
     metrics = Metrics()
     policy = make_policy(settings, host, metrics=metrics)
@@ -185,7 +192,7 @@ def serve_index(
         freeze_loaded_objects()
         trim_memory_regularly()
         listener = stack.enter_context(_listen(host, port))
-        _log_address(listener)
+        on_listening(_log_address(listener))
         tracing = open_tracing(wanted=settings.traces)
         app = create_app(workers, settings, metrics, tracing, policy)
         config = server_config(app, settings, proxies)
@@ -233,21 +240,23 @@ def _settings(worker_count: int | None, **given: Any) -> ServiceSettings:
     return settings
 
 
-def _log_address(listener: socket.socket) -> None:
+def _log_address(listener: socket.socket) -> str:
+    """Log the address, and return that of the page."""
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     _LOG.info("listening on http://%s:%d", shown, port)
     # A wildcard address cannot be opened in a browser.
     page = f"http://{'localhost' if host in _ALL_ADDRESSES else shown}:{port}"
     _LOG.info("search page: %s; HTTP API: %s/docs", page, page)
+    return page
 
 
-def check_address(host: str, port: int) -> None:
+def check_address(host: str, port: int | None) -> None:
     """Check that a service without keys may listen on an address, before long work.
 
     Args:
         host: Address to listen on.
-        port: Port, or 0 for any free one.
+        port: Port; 0 for any free one; or None as of `serve_index`.
 
     Raises:
         ConfigError: If the port is in use, the address is not one of this machine, a setting is
@@ -311,15 +320,21 @@ def _drain(app: FastAPI) -> None:
         state.draining = True
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family)
-    except OSError as error:
-        hint = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
-        reason = f"cannot listen on {host}, port {port}: {error.strerror}{hint}"
-        raise ConfigError(reason) from None
-    # Inherited by the connections. Without it the kernel holds back the body of an answer until
-    # the client has acknowledged the headers, which clients delay by 40 ms.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
+    wanted = range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TRIED) if port is None else [port]
+    for number in wanted:
+        try:
+            listener = socket.create_server((host, number), family=family)
+        except OSError as error:
+            is_taken = error.errno == errno.EADDRINUSE
+            if is_taken and port is None:
+                continue
+            hint = "; choose another with --port" if is_taken else ""
+            reason = f"cannot listen on {host}, port {number}: {error.strerror}{hint}"
+            raise ConfigError(reason) from None
+        # Inherited by the connections. Without it the kernel holds back the body of an answer until
+        # the client has acknowledged the headers, which clients delay by 40 ms.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    raise ConfigError(f"cannot listen on {host}: the ports {wanted[0]} to {wanted[-1]} are in use")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -75,6 +76,8 @@ def make_server(access: IndexAccess) -> Server[Any]:
         version=version("aladin-search"),
         title="ALADIN photo search",
         instructions=INSTRUCTIONS,
+        # Without it, the SDK would list the tools, and so describe the index, before every call.
+        get_tool_input_schema=_input_schema,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
@@ -169,6 +172,13 @@ async def _offered(access: IndexAccess) -> list[Tool[Any]]:
     return [tool for tool in TOOLS if tool.is_offered(info)]
 
 
+def _input_schema(name: str) -> dict[str, Any] | None:
+    """Return the schema of a tool's arguments, or None if there is no such tool."""
+    tool = BY_NAME.get(name)
+    return None if tool is None else _described(tool).input_schema
+
+
+@cache
 def _described(tool: Tool[Any]) -> types.Tool:
     return types.Tool(
         name=tool.name,

@@ -240,11 +240,12 @@ TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         name="explain",
         title="Explain why a photo fits a text",
-        description="Shows where in a photo each word of a text was found: the photo with a box for"
-        " the best region of each word, and the same as data. Use it to point at things, and to see"
-        " which words speak for a photo: a word whose `share` is small or negative, compared with"
-        " the same word on a better photo, is doubtful; then look at the photo. It needs the id of"
-        " a photo, and the words or the id of a text.",
+        description="Shows where in a photo each word of a text fits best: the photo with a box for"
+        " the region of each word, and the same as data. Use it to point at things, and to see"
+        " which words brought a photo up. The numbers are hints: words such as 'a' and 'of' count"
+        " little, and a small share does not prove that something is absent; look at the photo."
+        " Boxes are cells of a grid or detected regions, not outlines. It needs the id of a photo,"
+        " and the words or the id of a text.",
         arguments=ExplainArguments,
         result=Explanation,
         run=_explain,

@@ -10,13 +10,10 @@ Work whose end has not been reported is lost with the process; the service infor
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import math
 import os
-import signal
 import socket
-import sys
 import threading
 import time
 import traceback
@@ -46,6 +43,7 @@ from aladin_service.work.messages import (
     Wire,
 )
 from aladin_service.work.process_setup import (
+    end_with_parent,
     freeze_loaded_objects,
     limit_free_memory,
     silence_decoders,
@@ -66,8 +64,6 @@ NICENESS = 5
 # about as much as half a search.
 _GATHER_S = 0.002
 
-_PR_SET_PDEATHSIG = 1
-
 
 def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> NoReturn:
     """Run a worker until the service closes its end of the socket or ends.
@@ -77,7 +73,7 @@ def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> No
         connected: The worker's end of the socket.
         logs: Log settings.
     """
-    _end_with_the_service()
+    end_with_parent()
     limit_free_memory()
     os.nice(NICENESS)
     log_to_stderr(logs)
@@ -103,7 +99,7 @@ def try_plan(plan: WorkerPlan, logs: LogSetup) -> NoReturn:
         plan: Plan of the worker.
         logs: Log settings.
     """
-    _end_with_the_service()
+    end_with_parent()
     os.nice(NICENESS)
     log_to_stderr(logs)
     torch.set_num_threads(1)
@@ -277,12 +273,3 @@ def _sendable(error: Exception) -> Exception:
     if not isinstance(error, AladinError):
         return UnforeseenError("".join(traceback.format_exception(error)))
     return without_traceback(error)
-
-
-def _end_with_the_service() -> None:
-    """Make the kernel kill this process when its parent ends, which ends with the service.
-
-    The end of the socket signals the same, but a process that is stuck in native code misses it.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

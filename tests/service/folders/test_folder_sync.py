@@ -5,30 +5,36 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from aladin_index.build import builder
 from aladin_index.build.builder import build_index
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import AddSettings
+from aladin_index.encode.item_encoders import PhotoEncoder, Prepared
+from aladin_index.generations import reader
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import open_index
 from aladin_index.settings import BuildSettings
 from aladin_index.sync.apply import SyncReport
 from aladin_index.sync.plan import MissingPhotosError
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import InputError
+from aladin_network.scoring.scores import Encoding
+from aladin_service.folders import folder_sync as folder_sync_module
 from aladin_service.folders.folder_sync import FolderSettings, FolderSync
 from aladin_service.item_sources import image_items
 
 
-class Encoding(NamedTuple):
+class Indexed(NamedTuple):
     """What an index has of a photo."""
 
     text: str | None
@@ -49,14 +55,14 @@ def build(model: Path, folder: Path, out: Path) -> Path:
     return out
 
 
-def contents(index: Path) -> dict[str, Encoding]:
+def contents(index: Path) -> dict[str, Indexed]:
     """Everything that an index has of its live photos, by id."""
     with open_index(index) as opened:
         live = opened.side("images")
         ids = list(live.items.ids())
         assert len({item_id for item_id, _ in ids}) == len(ids) == live.count
         return {
-            item_id: Encoding(
+            item_id: Indexed(
                 live.items.by_rows([row])[0].text,
                 live.embedding(row).tolist(),
                 live.tokens(row).tolist(),
@@ -65,18 +71,44 @@ def contents(index: Path) -> dict[str, Encoding]:
         }
 
 
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """A folder of six photos: ``a.png`` to ``d.png``, and two in ``old``."""
-    folder = tmp_path / "photos"
+@pytest.fixture(scope="module")
+def network(tiny_checkpoint: Path) -> Checkpoint:
+    return load_checkpoint(tiny_checkpoint)
+
+
+@pytest.fixture(autouse=True)
+def one_network(network: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load the network once for all tests, which takes longer than the rest of them."""
+
+    def loaded(*_: object, **__: object) -> Checkpoint:
+        return network
+
+    for module in (builder, reader, folder_sync_module):
+        monkeypatch.setattr(module, "load_checkpoint", loaded)
+
+
+@pytest.fixture(scope="module")
+def before(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of six photos, ``a.png`` to ``d.png`` and two in ``old``, and their index."""
+    home = tmp_path_factory.mktemp("followed")
     for seed, name in enumerate(["a.png", "b.png", "c.png", "d.png", "old/e.png", "old/f.png"]):
-        paint(folder / name, seed)
-    return folder
+        paint(home / "now" / "photos" / name, seed)
+    build(tiny_checkpoint, home / "now" / "photos", home / "now" / "index")
+    return Path(shutil.copytree(home / "now", home / "before"))
 
 
 @pytest.fixture
-def index(photos: Path, tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    return build(tiny_checkpoint, photos, tmp_path / "index")
+def photos(before: Path) -> Path:
+    """The photos, as they were when they were indexed, at the same path."""
+    now = before.with_name("now")
+    shutil.rmtree(now)
+    shutil.copytree(before, now)
+    return now / "photos"
+
+
+@pytest.fixture
+def index(photos: Path) -> Path:
+    return photos.with_name("index")
 
 
 @pytest.fixture
@@ -367,6 +399,52 @@ def test_a_pass_starts_over_if_another_generation_went_live(
     monkeypatch.setattr(ChangesWriter, "revise", compacting)
     report = one_pass(index, photos)
     assert (report.moved, report.added) == (["first.png"], ["g.png"])
+    assert same_as_built()
+
+
+class KilledError(Exception):
+    """Stands in for the end of a process."""
+
+
+def test_a_pass_that_ends_anywhere_is_continued(
+    index: Path,
+    photos: Path,
+    same_as_built: Callable[[], bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each step is one transaction, so these are all states in which a kill may leave an index."""
+    one_pass(index, photos)
+    paint(photos / "g.png", 10)
+    paint(photos / "h.png", 11)
+    paint(photos / "a.png", 12)
+    (photos / "b.png").rename(photos / "old" / "b.png")
+    (photos / "c.png").unlink()
+    (photos / "d.txt").write_text("a caption", encoding="utf-8")
+    settings = FolderSettings(folders=[photos], add=AddSettings(batch_size=1, readers=1))
+    revise, encode = ChangesWriter.revise, PhotoEncoder.encode
+    steps, encoded = 0, 0
+
+    def killed_after_one_step(self: ChangesWriter, *args: Any) -> list[str]:
+        nonlocal steps
+        steps += 1
+        revise(self, *args)
+        raise KilledError
+
+    def counted(self: PhotoEncoder, batch: Sequence[Prepared]) -> Encoding:
+        nonlocal encoded
+        encoded += len(batch)
+        return encode(self, batch)
+
+    monkeypatch.setattr(PhotoEncoder, "encode", counted)
+    with monkeypatch.context() as patched:
+        patched.setattr(ChangesWriter, "revise", killed_after_one_step)
+        while True:
+            try:
+                FolderSync(index, settings).run()
+            except KilledError:
+                continue
+            break
+    assert (steps, encoded) == (5, 3)  # deleted; moved and described; three with new content
     assert same_as_built()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
+import json
 import os
 import re
 import subprocess
@@ -17,6 +19,7 @@ import httpx
 import pytest
 from PIL import Image
 
+from aladin_service.http.agents import ServedIndex
 from aladin_service.http.app import create_app
 from aladin_service.keys_file import add_key
 from aladin_service.mcp.tools import BY_NAME
@@ -154,7 +157,7 @@ def application(index: Path, **settings: Any) -> Any:
     return create_app(workers, given, metrics)
 
 
-CALL = {
+CALL: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "tools/call",
@@ -192,6 +195,27 @@ async def test_a_key_with_the_scope_is_needed(
             assert len((await client.list_tools()).tools) == len(BY_NAME)
             result = await client.call_tool("search_photos", {"query": "a dog"})
             assert (result.is_error, texts(result)) == (True, "invalid API key")
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_call_runs_nothing_but_its_tool(
+    index_folder: Path, serve_in_thread: Serve, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    done: list[str] = []
+    for name in ("index", "search"):
+        whole = getattr(ServedIndex, name)
+
+        def noted(*given: Any, name: str = name, whole: Any = whole) -> Any:
+            done.append(name)
+            return whole(*given)
+
+        monkeypatch.setattr(ServedIndex, name, noted)
+    with serve_in_thread(application(index_folder)) as url:
+        async with connected(f"{url}/mcp", mode) as client:
+            await client.list_tools()
+            assert done == ["index"]
+            await client.call_tool("search_photos", {"query": "a dog"})
+            assert done == ["index", "search"]
 
 
 async def test_each_picture_counts_as_a_request(
@@ -237,6 +261,47 @@ async def test_the_service_s_rules_hold_for_agents(
     with serve_in_thread(application(index_folder, mcp=False)) as url:
         absent = httpx.post(f"{url}/mcp", json=CALL, headers=ACCEPT)
         assert (absent.status_code, absent.json()["error"]["code"]) == (404, "unknown_route")
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+async def test_a_call_whose_client_hangs_up_is_cancelled(version: str) -> None:
+    from aladin_service.mcp.server import HttpServer
+
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def search(self, *_: object) -> None:
+            begun.set()
+            try:
+                await asyncio.Future()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+
+    access: Any = Slow()
+    server = HttpServer(access, 10_000)
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    call = CALL | {"params": CALL["params"] | {"_meta": meta}}
+    headers = ACCEPT | {
+        "Content-Type": "application/json",
+        "MCP-Protocol-Version": version,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "search_photos",
+    }
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": raw}
+    await server.start()
+    asking = asyncio.create_task(server.answer(scope, json.dumps(call).encode()))
+    async with asyncio.timeout(20):
+        await begun.wait()
+        asking.cancel()
+        await cancelled.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await server.stop()
 
 
 def test_the_guide_s_program_finds_photos(url: str, capsys: pytest.CaptureFixture[str]) -> None:

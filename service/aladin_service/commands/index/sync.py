@@ -137,7 +137,7 @@ def sync(
             WatchSettings(poll_s=poll),
             checkpoint=checkpoint,
             detector=finder,
-            on_pass=_PassLines(index, as_json=as_json),
+            on_pass=PassLines(str(index), as_json=as_json),
             show_progress=stderr_progress,
         )
         _watch(folder_watch)
@@ -147,16 +147,27 @@ def sync(
         report = folder_sync.run(progress, dry_run=dry_run)
     for warning in folder_sync.warnings:
         typer.echo(warning, err=True)
-    _PassLines(index, " (dry run)" if dry_run else "", as_json=as_json)(report)
+    PassLines(str(index), " (dry run)" if dry_run else "", as_json=as_json)(report)
 
 
-class _PassLines:
+class PassLines:
     """Prints passes: the first complete one, those with changes, and files newly left out."""
 
-    def __init__(self, index: Path, note: str = "", *, as_json: bool) -> None:
-        self._index = index
+    def __init__(
+        self, name: str, note: str = "", *, as_json: bool = False, stderr: bool = False
+    ) -> None:
+        """Start before the first pass.
+
+        Args:
+            name: Name of the index in each line.
+            note: End of each line.
+            as_json: Whether to print JSON.
+            stderr: Whether to print everything on stderr.
+        """
+        self._name = name
         self._note = note
         self._as_json = as_json
+        self._stderr = stderr
         self._is_first = True
         self._left_out: set[SkippedItem] = set()
 
@@ -164,15 +175,16 @@ class _PassLines:
         """Print a pass; a file that is left out is named once."""
         for item_id, reason in report.left_out:
             if (item_id, reason) not in self._left_out:
-                typer.echo(f"left out {item_id}: {reason}", err=True)
+                typer.echo(f"skipped {item_id}: {reason}", err=True)
         self._left_out = set(report.left_out)
         if not report.has_changes and (not self._is_first or report.waiting):
             return
         self._is_first = False
         if self._as_json:
-            typer.echo(json.dumps(_facts(report), ensure_ascii=False))
+            typer.echo(json.dumps(_facts(report), ensure_ascii=False), err=self._stderr)
         else:
-            typer.echo(f"{self._index}: images: {_summary(report)}{self._note}")
+            line = f"{self._name}: images: {_summary(report)}{self._note}"
+            typer.echo(line, err=self._stderr)
 
 
 def _watch(folder_watch: FolderWatch) -> None:
@@ -197,7 +209,7 @@ def _summary(report: SyncReport) -> str:
     return (
         f"{len(report.added)} added, {len(report.changed)} changed, {len(report.moved)} moved, "
         f"{len(report.deleted)} deleted, {report.unchanged} unchanged, "
-        f"{len(report.left_out)} left out"
+        f"{len(report.left_out)} skipped"
     )
 
 

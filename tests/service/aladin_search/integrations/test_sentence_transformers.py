@@ -237,3 +237,29 @@ def test_vectors_are_those_of_an_index(tiny_checkpoint: Path, tmp_path: Path) ->
             name = side.items.by_rows([row])[0].id
             vector = model.encode(str(tmp_path / "photos" / name), convert_to_tensor=True)
             torch.testing.assert_close(side.embedding(row), vector, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["colpali", "colqwen2", "colmodernvbert"])
+def test_a_converted_late_interaction_model_scores_as_in_the_library(
+    kind: str, tmp_path: Path
+) -> None:
+    from sentence_transformers import MultiVectorEncoder
+
+    from aladin_network.conversion.multivector import convert_multivector
+    from aladin_search.integrations.sentence_transformers import multi_vector_encoder
+    from tests.aladin.conversion.late_interaction import FAMILIES
+
+    FAMILIES[kind](tmp_path / "source")
+    convert_multivector(str(tmp_path / "source"), tmp_path / "converted")
+    ours = multi_vector_encoder(tmp_path / "converted")
+    words, regions = ours.encode_query(TEXTS), ours.encode_document(photos())
+    network = load_checkpoint(tmp_path / "converted").model
+    aligned = alignment_scores(encode_photos(network, photos()), encode_texts(network, TEXTS)).T
+    torch.testing.assert_close(ours.similarity(words, regions), aligned, atol=1e-5, rtol=0)
+    if kind == "colmodernvbert":  # version 6.2 of the library gives its network no prompt
+        return
+    theirs = MultiVectorEncoder(str(tmp_path / "source"), device="cpu", local_files_only=True)
+    for own, other in zip(words, theirs.encode_query(TEXTS), strict=True):
+        torch.testing.assert_close(own, other, atol=1e-5, rtol=0)
+    scores = theirs.similarity(theirs.encode_query(TEXTS), theirs.encode_document(photos()))
+    torch.testing.assert_close(ours.similarity(words, regions), scores, atol=1e-5, rtol=0)

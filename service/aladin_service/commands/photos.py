@@ -1,0 +1,254 @@
+"""``aladin photos``: folders of photos, searchable in the browser by one command."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aladin_network.conversion.named_models import DEFAULT_MODEL
+from aladin_network.errors import InputError
+from aladin_service.commands.index.build_options import (
+    MODEL_HELP,
+    ExcludeOption,
+    ExifOption,
+    MaxPixelsOption,
+    image_limits,
+)
+from aladin_service.commands.index.sync import PassLines
+from aladin_service.commands.options import set_log_format
+from aladin_service.commands.progress import stderr_progress
+from aladin_service.commands.serve import HostOption
+from aladin_service.library.places import checked_folders, libraries_folder, model_folder
+
+if TYPE_CHECKING:
+    from aladin_service.library.keeper import KeepPlan
+    from aladin_service.library.libraries import Library
+
+_ACCESS_LOG = "service.access"
+
+
+FoldersArgument = Annotated[
+    list[Path] | None, typer.Argument(metavar="FOLDER...", help="Folders of photos.")
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help=f"{MODEL_HELP} [default: that of the library, if these folders have one, else "
+        f"{DEFAULT_MODEL}]",
+    ),
+]
+IndexOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--index",
+        metavar="DIR",
+        help="Folder of the index; an existing one keeps its model. [default: in the user's data "
+        "folder]",
+    ),
+]
+WatchOption = Annotated[
+    bool, typer.Option("--watch/--no-watch", help="Follow changes of the folders.")
+]
+BrowserOption = Annotated[
+    bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        min=0,
+        max=65535,
+        help="Port to listen on; 0 takes a free one. [default: 8000, or the next free one]",
+    ),
+]
+ListOption = Annotated[
+    bool, typer.Option("--list", help="List the libraries, and do nothing else.")
+]
+RemoveOption = Annotated[
+    str | None,
+    typer.Option(
+        "--remove",
+        metavar="NAME",
+        help="Remove a library of --list with its index, and do nothing else. Photos are not "
+        "touched.",
+    ),
+]
+
+
+def photos(
+    folders: FoldersArgument = None,
+    model: ModelOption = None,
+    index: IndexOption = None,
+    exclude: ExcludeOption = None,
+    max_pixels: MaxPixelsOption = None,
+    exif: ExifOption = True,
+    watch: WatchOption = True,
+    browser: BrowserOption = True,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = None,
+    list_them: ListOption = False,
+    remove: RemoveOption = None,
+) -> None:
+    """Search folders of photos in the browser.
+
+    In: FOLDER..., with all their subfolders. Out: the address of the page on stdout, which is
+    served until ^C; messages and progress on stderr. The photos stay where they are and are not
+    changed. Their index is kept as a library: one for each set of folders and model. The first
+    start opens the page with the first photos and adds the others while it is served; each later
+    one serves what is there, and takes over what has changed since. An interruption loses nothing.
+    If another process serves the library, the address of its page is printed.
+
+    The model is downloaded and converted once. Searches need no network, and nothing leaves this
+    machine.
+    """
+    if list_them:
+        _print_libraries()
+        return
+    if remove is not None:
+        _remove(remove)
+        return
+    places = checked_folders(folders or [])  # a wrong path is named before heavy imports
+    limits = image_limits(max_pixels)
+    library = _library(places, model, index)
+    set_log_format()
+    checkpoint = _new_model(library)
+    from aladin_service.library.keeper import KeepPlan
+
+    plan = KeepPlan(
+        index=library.index,
+        checkpoint=checkpoint,
+        folders=library.folders,
+        exclude=tuple(exclude or ()),
+        limits=limits,
+        exif=exif,
+        watch=watch,
+    )
+    _serve(library, plan, host, port, browser=browser and _has_browser())
+
+
+def _new_model(library: Library) -> Path | None:
+    """Return the checkpoint for a library that has no index yet."""
+    from aladin_index.format.layout import CURRENT
+
+    return None if (library.index / CURRENT).exists() else model_folder(library.model)
+
+
+def _serve(library: Library, plan: KeepPlan, host: str, port: int | None, *, browser: bool) -> None:
+    """Serve a library until SIGINT or SIGTERM, or print the address where it is served."""
+    from aladin_service.library.libraries import LibraryInUseError
+    from aladin_service.library.opening import open_library
+
+    # A page of photos is dozens of requests, which say nothing to its only reader.
+    logging.getLogger(_ACCESS_LOG).setLevel(logging.WARNING)
+
+    def show(address: str) -> None:
+        typer.echo(address)
+        if browser:
+            _show_in_browser(address)
+
+    try:
+        open_library(
+            library,
+            plan,
+            host=host,
+            port=port,
+            show_progress=stderr_progress,
+            on_pass=PassLines(library.name, stderr=True),
+            on_address=show,
+        )
+    except LibraryInUseError as error:
+        if error.address is None:
+            raise
+        typer.echo("another process serves these photos already", err=True)
+        show(error.address)
+
+
+def _library(folders: Sequence[Path], model: str | None, index: Path | None) -> Library:
+    """Return the library of some folders; without a model, the one that there is."""
+    from aladin_service.library.libraries import all_libraries, library_of
+
+    place = libraries_folder()
+    wanted = library_of(folders, model or DEFAULT_MODEL, place, index)
+    if model is not None:
+        return wanted
+    same = [
+        each
+        for each in all_libraries(place)
+        if each.folders == wanted.folders and (index is None or each.index == wanted.index)
+    ]
+    if not same or wanted in same:
+        return wanted
+    if len(same) > 1:
+        names = ", ".join(each.model for each in same)
+        raise InputError(
+            f"these folders have a library of each of several models: {names}; "
+            "choose one with --model"
+        )
+    return same[0]
+
+
+def _print_libraries() -> None:
+    from aladin_network.errors import SearchIndexError
+    from aladin_service.library.libraries import all_libraries
+
+    libraries = all_libraries(libraries_folder())
+    if not libraries:
+        typer.echo("no libraries yet: aladin photos FOLDER makes one", err=True)
+        return
+    from aladin_index.generations.info import describe
+
+    for library in libraries:
+        try:
+            info = describe(library.index)
+            pending = info.pending["images"]
+            photos = f"{info.sides['images'].count + pending.added - pending.removed:,}"
+        except (SearchIndexError, KeyError) as error:
+            photos = f"none ({error})"
+        size = sum(file.stat().st_size for file in library.index.rglob("*") if file.is_file())
+        typer.echo(library.name)
+        for folder in library.folders:
+            typer.echo(f"  folder  {folder}")
+        typer.echo(f"  photos  {photos}")
+        typer.echo(f"  model   {library.model}")
+        typer.echo(f"  index   {library.index} ({size / 1e6:,.1f} MB)")
+        address = library.served_at()
+        if address is not None:
+            typer.echo(f"  page    {address}")
+
+
+def _remove(name: str) -> None:
+    from aladin_service.library.libraries import all_libraries
+
+    libraries = {each.name: each for each in all_libraries(libraries_folder())}
+    if name not in libraries:
+        known = ", ".join(libraries) or "none"
+        raise InputError(f"--remove: expected the name of a library, got {name!r}; known: {known}")
+    library = libraries[name]
+    library.remove()
+    kept = f"; its index stays at {library.index}" if library.is_elsewhere else ""
+    typer.echo(f"{name}: removed{kept}")
+
+
+def _has_browser() -> bool:
+    """Tell whether this user sees a browser that this process opens."""
+    if os.environ.keys() & {"SSH_CONNECTION", "SSH_TTY"}:
+        return False
+    if sys.platform == "darwin":
+        return True
+    return bool(os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"})
+
+
+def _show_in_browser(address: str) -> None:
+    """Open the page without waiting for the browser."""
+    import webbrowser
+
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

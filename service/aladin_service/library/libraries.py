@@ -1,0 +1,206 @@
+"""The photo libraries of a user: which folders, which model, where the index is, who serves it.
+
+LIBRARIES/NAME/library.json   folders, model and the place of the index
+LIBRARIES/NAME/index/         the index, unless it is elsewhere
+LIBRARIES/NAME/served         locked by the process that serves the library; contains its address
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
+
+from aladin_network.config import STRICT, parse_config
+from aladin_network.errors import ConfigError
+from aladin_network.files import make_folder, write_json
+from aladin_service.library.places import checked_folders
+
+_DESCRIPTION, _INDEX, _SERVED = "library.json", "index", "served"
+SCHEMA_VERSION = 1
+
+
+class LibraryInUseError(ConfigError):
+    """Another process serves the library.
+
+    Attributes:
+        address: Address of its page, or None if it does not listen yet.
+    """
+
+    def __init__(self, name: str, address: str | None) -> None:
+        """Describe the library by its name."""
+        self.address = address
+        where = "and does not listen yet" if address is None else f"at {address}"
+        super().__init__(f"{name}: another process serves this library {where}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Description:
+    """The content of a library's ``library.json``."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    schema_version: int
+    folders: list[str]
+    model: str
+    index: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """The index of some folders of photos by one model.
+
+    Attributes:
+        place: Folder of the library; may not exist yet.
+        folders: Folders of photos, absolute paths.
+        model: Model as the user named it; an absolute path if it is a folder.
+        index: Folder of the index.
+    """
+
+    place: Path
+    folders: tuple[Path, ...]
+    model: str
+    index: Path
+
+    @property
+    def name(self) -> str:
+        """Name of the first folder, and a digest that tells libraries apart."""
+        return self.place.name
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the index is outside of the library's folder."""
+        return self.index != self.place / _INDEX
+
+    def save(self) -> None:
+        """Write the description; an existing one is replaced.
+
+        Raises:
+            ConfigError: If the folder cannot be written.
+        """
+        index = str(self.index) if self.is_elsewhere else None
+        description = _Description(
+            schema_version=SCHEMA_VERSION,
+            folders=[str(folder) for folder in self.folders],
+            model=self.model,
+            index=index,
+        )
+        try:
+            make_folder(self.place)
+            write_json(self.place / _DESCRIPTION, asdict(description))
+        except OSError as error:
+            reason = f"{error.strerror}; ALADIN_LIBRARIES_DIR names another folder"
+            raise ConfigError(f"{self.place}: a library cannot be kept here ({reason})") from error
+
+    @contextmanager
+    def claimed(self) -> Generator[Claim]:
+        """Keep other processes from serving the library; the kernel ends this with the process.
+
+        Raises:
+            LibraryInUseError: If another process serves it.
+        """
+        with (self.place / _SERVED).open("a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise LibraryInUseError(self.name, file.read().strip() or None) from None
+            file.truncate(0)
+            try:
+                yield Claim(file.fileno())
+            finally:
+                file.truncate(0)
+
+    def served_at(self) -> str | None:
+        """Return the address of the process that serves the library, or None if there is none."""
+        try:
+            with self.claimed():
+                return None
+        except LibraryInUseError as error:
+            return error.address or "starting"
+        except OSError:
+            return None
+
+    def remove(self) -> None:
+        """Remove the library and its index, unless that is elsewhere; photos are not touched.
+
+        Raises:
+            LibraryInUseError: If a process serves it.
+        """
+        with self.claimed():
+            # Moved first: what a kill leaves is no library any more.
+            doomed = self.place.with_name(f".{self.name}.{os.getpid()}.removed")
+            self.place.rename(doomed)
+            shutil.rmtree(doomed)
+
+
+class Claim:
+    """The right to serve a library."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def announce(self, address: str) -> None:
+        """Tell other processes the address of the page."""
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{address}\n".encode(), 0)
+
+
+def library_of(
+    folders: Sequence[Path], model: str, libraries: Path, index: Path | None = None
+) -> Library:
+    """Return the library of some folders and a model; it may not exist yet.
+
+    Args:
+        folders: Folders of photos, in any order.
+        model: Model as the user named it.
+        libraries: Folder of all libraries.
+        index: Folder of the index, or None for one in the folder of the library.
+
+    Raises:
+        InputError: If there is no folder, one of them does not exist, or one is in another.
+    """
+    places = checked_folders(folders)
+    if Path(model).expanduser().is_dir():
+        model = str(Path(model).expanduser().resolve())
+    wanted = None if index is None else index.expanduser().resolve()
+    identity = json.dumps([[str(each) for each in places], model, wanted and str(wanted)])
+    digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    plain = re.sub(r"[^\w.-]+", "-", places[0].name).strip("-.") or "photos"
+    more = f"-and-{len(places) - 1}-more" if len(places) > 1 else ""
+    place = libraries / f"{plain}{more}-{digest}"
+    return Library(place=place, folders=places, model=model, index=wanted or place / _INDEX)
+
+
+def all_libraries(libraries: Path) -> list[Library]:
+    """Return the libraries of a user by name; folders that hold none are skipped.
+
+    Raises:
+        ConfigError: If the description of a library cannot be read.
+    """
+    found: list[Library] = []
+    for file in sorted(libraries.glob(f"[!.]*/{_DESCRIPTION}")):
+        try:
+            data: Any = json.loads(file.read_text(encoding="utf-8"))
+            version = data["schema_version"]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise ConfigError(f"{file}: not the description of a library ({error})") from error
+        if version != SCHEMA_VERSION:
+            raise ConfigError(f"{file}: schema version {version}, expected {SCHEMA_VERSION}")
+        description = parse_config(_Description, data, str(file))
+        index = file.parent / _INDEX if description.index is None else Path(description.index)
+        folders = tuple(Path(folder) for folder in description.folders)
+        found.append(
+            Library(place=file.parent, folders=folders, model=description.model, index=index)
+        )
+    return found

@@ -1,0 +1,208 @@
+"""``aladin photos``: which library it opens, and what it says."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import aladin_service.commands.photos
+import aladin_service.library.opening
+from aladin_index.build.builder import build_index
+from aladin_network.conversion.named_models import DEFAULT_MODEL
+from aladin_network.errors import ConfigError
+from aladin_service.cli import app
+from aladin_service.http.server import check_address
+from aladin_service.item_sources import image_items
+from aladin_service.library.libraries import Library, all_libraries
+from tests.service.conftest import make_photo
+
+ADDRESS = "http://127.0.0.1:8000"
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["photos", *map(str, words)])
+
+
+@pytest.fixture
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the libraries, and of the converted models beside it."""
+    monkeypatch.setenv("ALADIN_LIBRARIES_DIR", str(tmp_path / "libraries"))
+    monkeypatch.setenv("ALADIN_MODELS_DIR", str(tmp_path / "models"))
+    return tmp_path / "libraries"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of two photos."""
+    (tmp_path / "Holidays").mkdir()
+    for number in range(2):
+        make_photo(number).save(tmp_path / "Holidays" / f"{number}.png")
+    return tmp_path / "Holidays"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Library, Any]]:
+    """What is opened, in place of a service; its index is built without a second process."""
+    seen: list[tuple[Library, Any]] = []
+
+    def open_library(
+        library: Library, plan: Any, *, on_address: Callable[[str], None], **_: object
+    ) -> None:
+        library.save()
+        with library.claimed():
+            seen.append((library, plan))
+            if plan.checkpoint is not None:
+                build_index(plan.checkpoint, plan.index, image_items(plan.folders[0], None), None)
+            on_address(ADDRESS)
+
+    monkeypatch.setattr(aladin_service.library.opening, "open_library", open_library)
+    return seen
+
+
+def test_a_library_is_made_once_and_found_without_its_model(
+    libraries: Path, folder: Path, opened: list[tuple[Library, Any]], clip_folder: Path
+) -> None:
+    first = run(folder, "--model", clip_folder, "--no-browser", "--exclude", "*.gif", "--no-exif")
+    assert (first.exit_code, first.stdout) == (0, f"{ADDRESS}\n"), first.stderr
+    library, plan = opened[0]
+    assert library.name.startswith("Holidays-") and library.place.parent == libraries
+    assert plan.checkpoint.parent == libraries.parent / "models"
+    assert (plan.folders, plan.exclude, plan.exif, plan.watch) == (
+        (folder,),
+        ("*.gif",),
+        False,
+        True,
+    )
+    again = run(folder, "--no-watch", "--no-browser")
+    assert again.exit_code == 0
+    assert opened[1][0] == library
+    assert (opened[1][1].checkpoint, opened[1][1].watch) == (None, False)
+
+    listed = run("--list")
+    size = sum(each.stat().st_size for each in library.index.rglob("*") if each.is_file())
+    assert listed.stdout.splitlines() == [
+        library.name,
+        f"  folder  {folder}",
+        "  photos  2",
+        f"  model   {clip_folder}",
+        f"  index   {library.index} ({size / 1e6:,.1f} MB)",
+    ]
+    assert run("--remove", "nothing").exit_code == 2
+    removed = run("--remove", library.name)
+    assert (removed.exit_code, removed.stdout) == (0, f"{library.name}: removed\n")
+    assert all_libraries(libraries) == [] and len(list(folder.iterdir())) == 2
+    assert run("--list").stderr == "no libraries yet: aladin photos FOLDER makes one\n"
+
+
+def test_folders_with_libraries_of_several_models_need_one_named(
+    libraries: Path,
+    folder: Path,
+    opened: list[tuple[Library, Any]],
+    clip_folder: Path,
+    tiny_checkpoint: Path,
+) -> None:
+    for model in (clip_folder, tiny_checkpoint):
+        assert run(folder, "--model", model, "--no-browser").exit_code == 0
+    assert len(all_libraries(libraries)) == 2
+    both = run(folder)
+    assert both.exit_code == 2
+    assert str(clip_folder) in both.stderr and "choose one with --model" in both.stderr
+    assert len(opened) == 2
+
+
+def test_without_a_hub_nothing_is_left(
+    libraries: Path,
+    folder: Path,
+    opened: list[tuple[Library, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(libraries.parent / "hub"))
+    failed = run(folder)
+    assert failed.exit_code == 2
+    assert failed.stderr.splitlines()[-1].startswith(
+        f"error: {DEFAULT_MODEL}: no such folder, the hub cannot be reached"
+    )
+    assert not libraries.exists() and opened == []
+
+
+def test_a_second_start_tells_the_address_of_the_first(
+    libraries: Path, folder: Path, opened: list[tuple[Library, Any]], clip_folder: Path
+) -> None:
+    words = (folder, "--model", clip_folder, "--no-browser")
+    assert run(*words).exit_code == 0
+    [library] = all_libraries(libraries)
+    with library.claimed() as claim:
+        early = run(*words)
+        assert early.exit_code == 2
+        assert "another process serves this library and does not listen yet" in early.stderr
+        claim.announce("http://127.0.0.1:8003")
+        second = run(*words)
+        assert (second.exit_code, second.stdout) == (0, "http://127.0.0.1:8003\n")
+        assert "another process serves these photos already" in second.stderr
+        assert "  page    http://127.0.0.1:8003" in run("--list").stdout
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "shown"),
+    [
+        ({"DISPLAY": ":0"}, True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, True),
+        ({"DISPLAY": ":10", "SSH_CONNECTION": "1.2.3.4"}, False),
+        ({}, False),
+    ],
+)
+def test_a_browser_is_opened_where_its_user_is(
+    variables: dict[str, str],
+    shown: bool,
+    libraries: Path,
+    folder: Path,
+    opened: list[tuple[Library, Any]],
+    tiny_checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    del libraries
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "SSH_TTY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.platform", "linux")
+    pages: list[str] = []
+    monkeypatch.setattr(aladin_service.commands.photos, "_show_in_browser", pages.append)
+    assert run(folder, "--model", tiny_checkpoint).exit_code == 0
+    assert pages == ([ADDRESS] if shown else [])
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "expected at least one FOLDER of photos, got none"),
+        (["nowhere"], "nowhere: expected a folder of photos, found nothing"),
+    ],
+)
+def test_mistakes(words: list[str], message: str, libraries: Path) -> None:
+    failed = run(*words)
+    assert failed.exit_code == 2
+    assert message in failed.stderr
+    assert not libraries.exists()
+
+
+def test_a_port_that_is_taken_is_an_error_only_if_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("aladin_service.http.server.DEFAULT_PORT", port)
+        check_address("127.0.0.1", None)
+        with pytest.raises(ConfigError, match=rf"port {port}: .* choose another with --port"):
+            check_address("127.0.0.1", port)
+        monkeypatch.setattr("aladin_service.http.server._PORTS_TRIED", 1)
+        with pytest.raises(ConfigError, match=rf"the ports {port} to {port} are in use"):
+            check_address("127.0.0.1", None)

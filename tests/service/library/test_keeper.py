@@ -1,0 +1,155 @@
+"""The index of a library: begun with the first photos, and kept in the state of the folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import aladin_search
+import aladin_service.library.keeper
+from aladin_index.format.layout import live_generation
+from aladin_index.sync.apply import SyncReport
+from aladin_network.errors import InputError
+from aladin_network.types import NullProgress
+from aladin_service.library.keeper import KeepPlan, keep
+from tests.service.conftest import make_photo
+
+
+@pytest.fixture(autouse=True)
+def few_first_photos(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin with four photos, and leave the priority of the tests as it is."""
+    monkeypatch.setattr(aladin_service.library.keeper, "FIRST_PHOTOS", 4)
+    monkeypatch.setattr(os, "nice", lambda _: 0)
+
+
+@contextmanager
+def silent() -> Generator[NullProgress]:
+    """Show no progress."""
+    yield NullProgress()
+
+
+def ignore(report: SyncReport) -> None:
+    """Say nothing of a pass."""
+    del report
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder of nine photos in two subfolders."""
+    for number in range(9):
+        folder = tmp_path / "photos" / ("early" if number < 5 else "late")
+        folder.mkdir(parents=True, exist_ok=True)
+        make_photo(number).save(folder / f"{number}.png")
+    return tmp_path / "photos"
+
+
+def plan(tmp_path: Path, checkpoint: Path | None, *folders: Path, watch: bool = False) -> KeepPlan:
+    index = tmp_path / "index"
+    return KeepPlan(index=index, checkpoint=checkpoint, folders=folders, watch=watch)
+
+
+def ids(tmp_path: Path) -> list[str]:
+    with aladin_search.open(tmp_path / "index") as index:
+        return sorted(index.search("a red circle", k=100).ids)
+
+
+def test_the_first_photos_are_live_before_the_others(
+    photos: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+
+    @contextmanager
+    def noting() -> Generator[NullProgress]:
+        seen.append(len(ids(tmp_path)) if (tmp_path / "index" / "CURRENT").exists() else 0)
+        yield NullProgress()
+
+    keep(plan(tmp_path, tiny_checkpoint, photos), noting, ignore, threading.Event())
+    assert seen == [0, 4]
+    assert ids(tmp_path) == sorted(
+        [*(f"early/{n}.png" for n in range(5)), *(f"late/{n}.png" for n in range(5, 9))]
+    )
+
+    (photos / "late" / "8.png").unlink()
+    shutil.move(photos / "early" / "0.png", photos / "late" / "moved.png")
+    keep(plan(tmp_path, None, photos), silent, ignore, threading.Event())
+    found = ids(tmp_path)
+    assert len(found) == 8 and "late/moved.png" in found and "late/8.png" not in found
+
+
+def test_several_folders_with_the_same_names(
+    photos: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    keep(
+        plan(tmp_path, tiny_checkpoint, photos / "early", photos / "late"),
+        silent,
+        ignore,
+        threading.Event(),
+    )
+    make_photo(20).save(photos / "late" / "0.png")
+    keep(plan(tmp_path, None, photos / "early", photos / "late"), silent, ignore, threading.Event())
+    assert ids(tmp_path) == [*(f"{n}.png" for n in range(9)), "late/0.png"]
+
+
+def test_unusable_photos_at_the_beginning(
+    photos: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    for number in range(5):
+        (photos / "early" / f"{number}.png").write_bytes(b"no photo")
+    keep(plan(tmp_path, tiny_checkpoint, photos), silent, ignore, threading.Event())
+    assert ids(tmp_path) == [f"late/{number}.png" for number in range(5, 9)]
+
+
+def test_folders_without_any_photo(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "one.jpg").write_bytes(b"no photo")
+    folders = (tmp_path / "empty", tmp_path / "damaged")
+    with pytest.raises(InputError, match=r"no photo .*empty.*none of 1 could be used"):
+        keep(plan(tmp_path, tiny_checkpoint, *folders), silent, ignore, threading.Event())
+
+
+def test_a_folder_that_is_not_mounted_loses_nothing(
+    photos: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    keep(plan(tmp_path, tiny_checkpoint, photos), silent, ignore, threading.Event())
+    photos.rename(tmp_path / "unmounted")
+    with pytest.raises(InputError, match="nothing was changed"):
+        keep(plan(tmp_path, None, photos), silent, ignore, threading.Event())
+    (tmp_path / "unmounted").rename(photos)
+    assert len(ids(tmp_path)) == 9
+
+
+def test_changes_are_followed_until_the_end(
+    photos: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    stop = threading.Event()
+    watching = threading.Thread(
+        target=keep,
+        args=(plan(tmp_path, tiny_checkpoint, photos, watch=True), silent, ignore, stop),
+    )
+    watching.start()
+    try:
+        wait_for(tmp_path, 9)
+        (photos / "late" / "8.png").unlink()
+        wait_for(tmp_path, 8)
+        assert live_generation(tmp_path / "index") == 1
+    finally:
+        stop.set()
+        watching.join(60)
+    assert not watching.is_alive()
+
+
+def wait_for(tmp_path: Path, count: int) -> None:
+    """Wait until the index has so many photos."""
+    pause = threading.Event()
+    for _ in range(600):
+        if (tmp_path / "index" / "CURRENT").exists() and len(ids(tmp_path)) == count:
+            return
+        pause.wait(0.1)
+    pytest.fail(f"the index has not come to {count} photos")

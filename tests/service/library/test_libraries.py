@@ -1,0 +1,142 @@
+"""Libraries of photos: which one some folders have, who serves it, and how one is removed."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import pytest
+
+from aladin_network.errors import ConfigError, InputError
+from aladin_service.library.libraries import LibraryInUseError, all_libraries, library_of
+from aladin_service.library.places import checked_folders, libraries_folder, user_data_folder
+
+
+@pytest.fixture
+def libraries(tmp_path: Path) -> Path:
+    """The folder of all libraries, which does not exist yet."""
+    return tmp_path / "libraries"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[[str], Path]:
+    """Makes a folder of photos."""
+
+    def make(name: str) -> Path:
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        return tmp_path / name
+
+    return make
+
+
+def test_a_library_belongs_to_a_set_of_folders_and_a_model(
+    libraries: Path, folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    one, two = folder("Holidays 2019"), folder("Family")
+    both = library_of([one, two], "org/clip", libraries)
+    assert both == library_of([two, one, two / "."], "org/clip", libraries)
+    assert both.name.startswith("Family-and-1-more-")
+    assert both.folders == (two, one)
+    alone = library_of([one], "org/clip", libraries)
+    assert alone.name.startswith("Holidays-2019-")
+    assert alone.index == libraries / alone.name / "index"
+    other_model = library_of([one], "org/siglip", libraries)
+    elsewhere = library_of([one], "org/clip", libraries, tmp_path / "my index")
+    assert len({each.name for each in (both, alone, other_model, elsewhere)}) == 4
+    assert elsewhere.index == tmp_path / "my index" and elsewhere.is_elsewhere
+
+
+def test_libraries_are_found_again(
+    libraries: Path, folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    assert all_libraries(libraries) == []
+    first = library_of([folder("b")], str(folder("model")), libraries)
+    assert first.model == str(tmp_path / "model")
+    second = library_of([folder("a")], "org/clip", libraries, tmp_path / "index")
+    for library in (first, second):
+        library.save()
+        library.save()
+    assert all_libraries(libraries) == [second, first]
+    (second.place / "library.json").write_text('{"schema_version": 9}')
+    with pytest.raises(ConfigError, match="schema version 9, expected 1"):
+        all_libraries(libraries)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "expected at least one FOLDER"),
+        (["nothing"], "nothing: expected a folder of photos, found nothing"),
+        (["file.jpg"], "expected a folder of photos, found a file"),
+        (["a", "a/b"], "a/b is inside .*a: give only the outer folder"),
+    ],
+)
+def test_what_is_no_set_of_folders(names: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "file.jpg").touch()
+    with pytest.raises(InputError, match=message):
+        checked_folders([tmp_path / name for name in names])
+
+
+def serve(place: Path, ready: Event, end: Event) -> None:
+    """Serve the only library, as another process would."""
+    [library] = all_libraries(place)
+    with library.claimed() as claim:
+        claim.announce("http://127.0.0.1:8001")
+        ready.set()
+        end.wait(60)
+
+
+def test_one_process_serves_a_library_and_tells_others_its_address(
+    libraries: Path, folder: Callable[[str], Path]
+) -> None:
+    library = library_of([folder("photos")], "org/clip", libraries)
+    library.save()
+    with library.claimed() as claim:
+        with (
+            pytest.raises(LibraryInUseError, match="does not listen yet") as early,
+            library.claimed(),
+        ):
+            pass
+        assert early.value.address is None
+        claim.announce("http://127.0.0.1:8000")
+        assert library.served_at() == "http://127.0.0.1:8000"
+    assert library.served_at() is None
+
+    context = multiprocessing.get_context("fork")
+    ready, end = context.Event(), context.Event()
+    other = context.Process(target=serve, args=(libraries, ready, end))
+    other.start()
+    assert ready.wait(60)
+    with pytest.raises(LibraryInUseError, match=r"serves this library at http://127.0.0.1:8001"):
+        library.remove()
+    other.kill()  # which ends the claim, and leaves the address in the file
+    other.join()
+    assert library.served_at() is None
+    with library.claimed(), pytest.raises(LibraryInUseError, match="does not listen yet"):
+        library.remove()
+
+
+def test_removing_a_library_keeps_photos_and_an_index_elsewhere(
+    libraries: Path, folder: Callable[[str], Path]
+) -> None:
+    photos, index = folder("photos"), folder("index")
+    library = library_of([photos], "org/clip", libraries, index)
+    library.save()
+    library.remove()
+    assert all_libraries(libraries) == [] and list(libraries.iterdir()) == []
+    assert photos.is_dir() and index.is_dir()
+
+
+def test_the_place_of_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert user_data_folder() == tmp_path / "aladin-search"
+    assert libraries_folder() == tmp_path / "aladin-search" / "libraries"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert user_data_folder() == tmp_path / "home" / ".local" / "share" / "aladin-search"
+    monkeypatch.setenv("ALADIN_LIBRARIES_DIR", "~/mine")
+    assert libraries_folder() == tmp_path / "home" / "mine"
