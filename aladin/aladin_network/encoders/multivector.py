@@ -170,7 +170,7 @@ class MultiVectorTextEncoder(TokenizedTextEncoder):
 
 
 class MultiVectorImageEncoder(ImageEncoder):
-    """Token vectors of photos inside of the network's prompt, whose tokens all count."""
+    """Token vectors of photos inside of the network's prompt."""
 
     reads: ClassVar[Literal["photo", "regions"]] = "photo"
 
@@ -237,7 +237,9 @@ class MultiVectorImageEncoder(ImageEncoder):
         mask = pad_sequence(
             [each.new_ones(len(each), dtype=torch.bool) for each in states], batch_first=True
         )
-        return Features(pad_sequence(states, batch_first=True), mask, mask)
+        part = [self._prompts.takes_part(each.ids) for each in batch]
+        content = pad_sequence(part, batch_first=True)
+        return Features(pad_sequence(states, batch_first=True), mask, content)
 
     def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
         """Return each token's (x0, y0, x1, y1) in fractions; a word's is the whole photo."""

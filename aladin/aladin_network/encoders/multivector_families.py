@@ -7,13 +7,13 @@
 
 In all of them a photo is a prompt with placeholders, and a text is a prompt with a prefix and a
 suffix. Every token of either prompt takes part in the late interaction, as in the libraries that
-these networks come from.
+these networks come from, unless the source keeps some tokens of photos only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -91,8 +91,18 @@ class TextPrompt:
     suffix: str
 
 
-def describe_processor(kind: str, processor: Any) -> dict[str, Any]:
-    """Return plain data from which `PhotoPrompts` rebuilds a processor."""
+def describe_processor(
+    kind: str, processor: Any, kept: Sequence[int] | None = None, dropped: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Return plain data from which `PhotoPrompts` rebuilds a processor.
+
+    Args:
+        kind: Family.
+        processor: Processor of the family's class.
+        kept: Ids of the tokens of a photo's prompt that take part in the late interaction, or None
+            for all.
+        dropped: Ids of tokens that take no part in any case.
+    """
     tokenizer = processor.tokenizer
     return {
         "image_processor": processor.image_processor.to_dict(),
@@ -102,6 +112,8 @@ def describe_processor(kind: str, processor: Any) -> dict[str, Any]:
             for name in _TOKENS
             if (value := getattr(tokenizer, name, None)) is not None
         },
+        "kept": None if kept is None else list(kept),
+        "dropped": list(dropped),
     }
 
 
@@ -145,6 +157,8 @@ class PhotoPrompts:
             raise ConfigError(
                 f"image_encoder.architecture: no {family.processor} ({error})"
             ) from error
+        self._kept: list[int] | None = description.get("kept")
+        self._dropped: list[int] = description.get("dropped") or []
         self._layout = family.layout
         self._image_id = int(self._processor.image_token_id)
 
@@ -160,8 +174,19 @@ class PhotoPrompts:
             layout=torch.empty(0) if layout is None else layout[0],
         )
 
+    def takes_part(self, ids: Tensor) -> Tensor:
+        """Return which tokens of a photo's prompt take part in the late interaction.
+
+        Args:
+            ids: (tokens,) ids of the prompt.
+        """
+        part = torch.isin(ids, torch.tensor(self._dropped, device=ids.device), invert=True)
+        if self._kept is not None:
+            part &= torch.isin(ids, torch.tensor(self._kept, device=ids.device))
+        return part
+
     def boxes(self, width_px: int, height_px: int) -> list[Box]:
-        """Return the box of each token of a photo's prompt; that of a word is the whole photo.
+        """Return the box of each token that takes part; that of a word is the whole photo.
 
         Args:
             width_px: Width of the photo.
@@ -169,7 +194,9 @@ class PhotoPrompts:
         """
         cells = _cells(self._grids(width_px, height_px))
         ids = self._ids(self._sizes(width_px, height_px))
-        return [next(cells) if each == self._image_id else _WHOLE for each in ids]
+        boxes = [next(cells) if each == self._image_id else _WHOLE for each in ids]
+        part = self.takes_part(torch.tensor(ids)).tolist()
+        return [box for box, takes_part in zip(boxes, part, strict=True) if takes_part]
 
     def _ids(self, inputs: Any) -> list[int]:
         """Return the ids of the prompt of the one photo that `inputs` describes."""

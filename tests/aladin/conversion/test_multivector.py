@@ -12,12 +12,16 @@ from PIL import Image
 from transformers import BertConfig, BertModel
 
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
-from aladin_network.conversion.multivector import convert_multivector
+from aladin_network.conversion.multivector import (
+    LibraryOptions,
+    convert_multivector,
+    read_library_options,
+)
 from aladin_network.errors import CheckpointError, ConfigError, TextTooLongError
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import alignment_scores, matching_scores
-from tests.aladin.conversion.late_interaction import FAMILIES, load_source
+from tests.aladin.conversion.late_interaction import FAMILIES, load_source, tokenizer_of
 
 TEXTS = ["a red dog", "two green dogs run on the grass", "the star"]
 SIZES = [(60, 40), (30, 70), (20, 20), (96, 24)]  # width and height
@@ -157,3 +161,30 @@ def test_other_networks_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="merge it into its base model first"):
         convert_multivector(str(tmp_path / "adapter"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_modules_that_change_tokens_are_refused(tmp_path: Path) -> None:
+    tokenizer = tokenizer_of({"unk_token": "<unk>", "pad_token": "<pad>"}, [])
+    library = "sentence_transformers.multi_vector_encoder.modules"
+    modules = [
+        {"path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"},
+        {"path": "1_Mask", "type": f"{library}.multi_vector_mask.MultiVectorMask"},
+    ]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    assert read_library_options(str(tmp_path), tokenizer) == LibraryOptions()
+    assert read_library_options("someone/model", tokenizer) == LibraryOptions()
+    mask = {"skiplist_words": ["dog", "unheard"], "keep_only_token_ids": [1, 2]}
+    (tmp_path / "1_Mask").mkdir()
+    (tmp_path / "1_Mask" / "config.json").write_text(json.dumps(mask))
+    dog = tokenizer.convert_tokens_to_ids("dog")
+    expected = LibraryOptions(kept=[1, 2], dropped=[dog])
+    assert read_library_options(str(tmp_path), tokenizer) == expected
+    mask = {"skiplist_words": ["dog"], "skiplist_tasks": ["query", "document"]}
+    (tmp_path / "1_Mask" / "config.json").write_text(json.dumps(mask))
+    with pytest.raises(CheckpointError, match="it drops words of queries"):
+        read_library_options(str(tmp_path), tokenizer)
+    modules.append({"path": "2_Pool", "type": f"{library}.token_pooling.HierarchicalTokenPooling"})
+    (tmp_path / "1_Mask" / "config.json").unlink()
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(CheckpointError, match=r"expected no modules but .*, got Hierarchical"):
+        read_library_options(str(tmp_path), tokenizer)
