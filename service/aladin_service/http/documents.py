@@ -276,7 +276,8 @@ async def _encode_all(
         for place, document in entries:
             job = replace(how, document=document, received_s=received_s)
             try:
-                results[place] = await turns.enter(lambda job=job: service.workers.encode(job))
+                async with service.batch_room.documents:
+                    results[place] = await turns.enter(lambda job=job: service.workers.encode(job))
             except InputError as error:
                 if isinstance(document, TextQuery):  # the errors of photos name them
                     error.args = (f"{names[place]}: {error}",)
