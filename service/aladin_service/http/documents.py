@@ -13,6 +13,7 @@ import binascii
 import re
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -251,7 +252,9 @@ async def encode_documents(
             replaced again and again.
         IndexNotReadyError: If no index is live.
     """
-    with service.batch_room.request():
+    # A single document is admitted like a query; only larger requests are limited in number.
+    room = service.batch_room.request() if len(documents) > 1 else nullcontext()
+    with room:
         for _ in range(_ATTEMPTS):
             encoded = await _encode_all(service, documents, names, how)
             if len({each.model_id for each in encoded}) <= 1:
@@ -276,6 +279,9 @@ async def _encode_all(
         for place, document in entries:
             job = replace(how, document=document, received_s=received_s)
             try:
+                if len(documents) == 1:
+                    results[place] = await service.workers.encode(job)
+                    continue
                 async with service.batch_room.documents:
                     results[place] = await turns.enter(lambda job=job: service.workers.encode(job))
             except InputError as error:
