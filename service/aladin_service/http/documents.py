@@ -261,9 +261,6 @@ async def encode_documents(
                 break
         else:
             raise OverloadedError(_RETRY_AFTER_S)
-    record = CURRENT_REQUEST.get()
-    if record is not None:
-        record.documents += len(documents)
     return encoded
 
 
@@ -299,7 +296,7 @@ async def _encode_all(
 
 
 def count_documents(service: ServiceState, values: object, name: str) -> int:
-    """Count the documents of a parsed body before they are looked at.
+    """Count the documents of a parsed body before they are looked at, also for the log.
 
     Raises:
         InputError: If there are none or too many, or they are not a list.
@@ -311,4 +308,7 @@ def count_documents(service: ServiceState, values: object, name: str) -> int:
         raise InputError(
             f"{name}: expected 1 to {limit} in a request (ALADIN_MAX_DOCUMENTS), got {count}"
         )
+    record = CURRENT_REQUEST.get()
+    if record is not None:
+        record.documents = count
     return count
