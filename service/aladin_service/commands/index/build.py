@@ -124,16 +124,7 @@ def build(
     from aladin_index.settings import BuildSettings
 
     check_ray_options(ray, ray_workers, ray_cpus)
-    sources = _Sources(
-        images or [],
-        texts or [],
-        split,
-        photos_root,
-        tuple(exclude or ()),
-        regions,
-        region_labels,
-        detector,
-    )
+    sources = _Sources(images, texts, split, photos_root, exclude, regions, region_labels, detector)
     settings = BuildSettings(
         ann=ann,
         memory_budget_bytes=memory_budget,
@@ -157,11 +148,11 @@ def build(
 class _Sources(NamedTuple):
     """The sources to index, as given by the options."""
 
-    images: list[Path]
-    texts: list[Path]
+    images: list[Path] | None
+    texts: list[Path] | None
     split: str | None
     photos_root: Path | None
-    exclude: tuple[str, ...]
+    exclude: list[str] | None
     regions: Path | None
     region_labels: Path | None
     detector: str | None
@@ -207,10 +198,10 @@ def _build(
         )
         store = opened_regions(sources.regions, sources.region_labels)
         places = photo_places(images, sources.photos_root) if images else None
-        rules = FolderRules(sources.exclude)
+        rules = FolderRules(tuple(sources.exclude or ()))
         photos = images_of_all(images, split, store, places, rules) if images else None
         found = _find_regions(model, sources, store, own_device, settings.device)
-        lines = texts_of_all(texts, split, images) if texts else None
+        lines = texts_of_all(texts, split, images or ()) if texts else None
         before = live_generation(out) if (out / CURRENT).exists() else None
         encoding = None
         if ray is not None:

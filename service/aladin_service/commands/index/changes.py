@@ -98,9 +98,7 @@ def add(
     finder = None
     if images and store is None:
         finder = detector_for(checkpoint.model.image.encoder, detector)
-    source = _NewItems(
-        images or [], texts or [], split, photos_root, tuple(exclude or ()), store, finder
-    )
+    source = _NewItems(images, texts, split, photos_root, exclude, store, finder)
     limits = metadata_limits(max_metadata)
     settings = AddSettings(
         on_duplicate=on_duplicate, limits=image_limits(max_pixels), metadata=limits, exif=exif
@@ -130,22 +128,22 @@ class _NewItems:
     """The items to add, which may be read more than once.
 
     Attributes:
-        images: Sources of photos.
-        texts: Sources of texts.
+        images: Sources of photos, or None.
+        texts: Sources of texts, or None.
         split: Split of the sources, or None for all of them.
         photos_root: Folder that photos have to be in, or None.
-        exclude: Patterns of what is left out of a folder.
+        exclude: Patterns of what is left out of a folder, or None.
         store: Precomputed regions, or None.
         finder: Detector of regions, or None.
         places: Where the photos of the last reading are; None before the first.
         rules: What the last reading left out; None before the first.
     """
 
-    images: list[Path]
-    texts: list[Path]
+    images: list[Path] | None
+    texts: list[Path] | None
     split: str | None
     photos_root: Path | None
-    exclude: tuple[str, ...]
+    exclude: list[str] | None
     store: RegionStore | None
     finder: Detector | None
     places: PhotoPlaces | None = None
@@ -154,7 +152,7 @@ class _NewItems:
     @property
     def targets(self) -> list[Target]:
         """Images, texts or both."""
-        sources: list[tuple[Target, list[Path]]] = [("images", self.images), ("texts", self.texts)]
+        sources: list[tuple[Target, object]] = [("images", self.images), ("texts", self.texts)]
         return [target for target, given in sources if given]
 
     @property
@@ -172,12 +170,13 @@ class _NewItems:
         from aladin_service.item_sources import images_of_all, photo_places, texts_of_all
         from aladin_training.data.folder_rules import FolderRules
 
+        images, texts = self.images or [], self.texts or []
         if target == "texts":
-            return texts_of_all(self.texts, self.split, self.images if report else self.texts)
+            return texts_of_all(texts, self.split, images if report else texts)
         # Both count, so there is one for each reading.
-        self.places = photo_places(self.images, self.photos_root)
-        self.rules = FolderRules(self.exclude)
-        return images_of_all(self.images, self.split, self.store, self.places, self.rules)
+        self.places = photo_places(images, self.photos_root)
+        self.rules = FolderRules(tuple(self.exclude or ()))
+        return images_of_all(images, self.split, self.store, self.places, self.rules)
 
 
 def delete(
