@@ -26,6 +26,7 @@ COMMANDS = [
     ["index", "verify"],
     ["convert", "oscar"],
     ["convert", "aladin"],
+    ["convert", "multivector"],
     ["export", "sentence-transformers"],
     ["export", "hub"],
     ["search"],

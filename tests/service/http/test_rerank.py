@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -263,6 +264,24 @@ async def test_the_query_and_the_documents_share_the_pixels(
         response = await client.post("/v1/rerank", json=body)
     assert response.status_code == 413
     assert "more than 7000 pixels together" in response.json()["message"]
+
+
+async def test_the_log_counts_documents_and_names_none(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="service.access")
+    async with service() as client:
+        await rerank(client, TEXT, "a star", "two men", {"id": "plain"})
+        await client.post("/v2/rerank", json={"query": TEXT, "documents": []})
+        metrics = (await client.get("/metrics")).text
+    told = [
+        record.__dict__["fields"] for record in caplog.records if record.name == "service.access"
+    ]
+    assert (told[0]["route"], told[0]["status"], told[0]["documents"]) == ("/v1/rerank", 200, 3)
+    assert (told[1]["route"], told[1]["error"]) == ("/v2/rerank", "invalid_field")
+    assert "star" not in caplog.text
+    assert 'route="/v1/rerank",status="200"' in metrics
+    assert 'route="/v2/rerank",status="422"' in metrics
 
 
 async def test_keys_and_rates(service: Service, tmp_path: Path) -> None:

@@ -161,7 +161,8 @@ def select(
     if not any_photo:
         raise DataError(source, None, "holds no photo")
     if not any_chosen:
-        raise DataError(source, None, f"has no split {split!r}, known are {sorted(known)}")
+        found = f"known are {sorted(known)}" if known else "it has none; use --split all"
+        raise DataError(source, None, f"has no split {split!r}, {found}")
 
 
 def collect(entries: Iterable[LocatedRecord], *, require_photos: bool = True) -> list[Record]:

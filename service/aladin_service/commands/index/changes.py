@@ -112,10 +112,10 @@ def add(
                     writer, checkpoint.model, target, items, settings, progress, regions_of
                 )
             for item_id, reason in counts.left_out:
-                typer.echo(f"left out {item_id}: {reason}", err=True)
+                typer.echo(f"skipped {item_id}: {reason}", err=True)
             typer.echo(
                 f"{index}: {target}: {counts.added} added, {counts.replaced} replaced, "
-                f"{counts.skipped} skipped, {len(counts.left_out)} left out"
+                f"{counts.skipped} already there, {len(counts.left_out)} skipped"
             )
     if source.places is not None and source.rules is not None:
         warn_of_places(source.places, source.rules)
