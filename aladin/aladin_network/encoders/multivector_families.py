@@ -26,7 +26,7 @@ from transformers import PreTrainedTokenizerFast
 
 from aladin_network.encoders.base import PromptedPhoto
 from aladin_network.encoders.transformers_model import quiet
-from aladin_network.errors import ConfigError
+from aladin_network.errors import ConfigError, ImageError
 
 Box = tuple[float, float, float, float]
 _WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
@@ -163,9 +163,17 @@ class PhotoPrompts:
         self._image_id = int(self._processor.image_token_id)
 
     def prompted(self, photo: Image.Image) -> PromptedPhoto:
-        """Convert an RGB photo to pixels and a prompt."""
+        """Convert an RGB photo to pixels and a prompt.
+
+        Raises:
+            ImageError: If the network takes no photo of this shape.
+        """
         nested = [[photo]] if self._kind == "colmodernvbert" else [photo]
-        inputs = self._images(images=nested, **self._processor.images_kwargs)
+        try:
+            inputs = self._images(images=nested, **self._processor.images_kwargs)
+        except ValueError as error:
+            size = f"{photo.width} x {photo.height} pixels"
+            raise ImageError("photo", f"the network takes no photo of {size} ({error})") from error
         pixels = inputs["pixel_values"]
         layout = inputs.get(self._layout) if self._layout else None
         return PromptedPhoto(

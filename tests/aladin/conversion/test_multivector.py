@@ -17,7 +17,7 @@ from aladin_network.conversion.multivector import (
     convert_multivector,
     read_library_options,
 )
-from aladin_network.errors import CheckpointError, ConfigError, TextTooLongError
+from aladin_network.errors import CheckpointError, ConfigError, ImageError, TextTooLongError
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import alignment_scores, matching_scores
@@ -103,6 +103,25 @@ def test_every_token_has_a_box(kind: str, model: AladinModel) -> None:
         else:
             assert covered == pytest.approx(times, abs=1e-4)
         assert float(cells.min()) >= 0 and float(cells.max()) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("size", [(1, 1), (300, 1), (3, 500)])
+def test_photos_of_extreme_shapes(kind: str, model: AladinModel, size: tuple[int, int]) -> None:
+    photo = Image.new("RGB", size)
+    if kind == "colqwen2" and max(size) > 200 * min(size):
+        with pytest.raises(ImageError, match="takes no photo of 300 x 1 pixels"):
+            encode_photos(model, [photo])
+        return
+    tokens = encode_photos(model, [photo]).item_tokens(0)
+    assert len(tokens) == len(model.image.encoder.region_boxes(*size))
+    assert bool(tokens.isfinite().all())
+
+
+def test_a_text_may_contain_the_name_of_an_image_token(model: AladinModel) -> None:
+    for token in ("<image>", "<|image_pad|>"):
+        encoding = encode_texts(model, [f"a red {token} dog"])
+        assert bool(encoding.tokens.isfinite().all())
+        assert len(model.text.encoder.spans(f"a red {token} dog")) == encoding.tokens.shape[1]
 
 
 def test_spans_are_those_of_the_text(model: AladinModel) -> None:

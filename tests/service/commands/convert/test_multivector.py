@@ -81,3 +81,19 @@ def test_what_is_refused_is_one_line(tmp_path: Path) -> None:
         f"error: {tmp_path / 'source'}: expected a network of type colmodernvbert, colpali, "
         "colqwen2, got one of type 'modernbert'\n"
     )
+
+
+def test_a_photo_that_the_network_does_not_take_is_skipped(tmp_path: Path) -> None:
+    FAMILIES["colqwen2"](tmp_path / "source")
+    run("convert", "multivector", tmp_path / "source", "--out", tmp_path / "model")
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "photos" / "a.png")
+    Image.new("RGB", (900, 2), "red").save(tmp_path / "photos" / "b.png")
+    words = ["--images", tmp_path / "photos", "--out", tmp_path / "index"]
+    built = run("index", "build", "--model", tmp_path / "model", *words)
+    assert built.exit_code == 0, built.stderr
+    assert "1 images" in built.stdout
+    with aladin_search.open(tmp_path / "index") as index:
+        assert [hit.id for hit in index.search("a red dog")] == ["a.png"]
+        assert list(index.left_out) == ["b.png"]
+        assert "takes no photo of 900 x 2 pixels" in index.left_out["b.png"]
