@@ -51,7 +51,7 @@ def iter_records(
     skipped = SkippedOfSplit(split, on_skip)
     sources = [source] if isinstance(source, Path) else source
     # All are opened here, not when the first is at its end, to detect a missing one at once.
-    opened = [read_entries(each, images, skipped, rules) for each in sources]
+    opened = [read_entries(each, images, skipped, rules, split) for each in sources]
     named = sources[0] if len(sources) == 1 else Path(f"{sources[0]} and {len(sources) - 1} more")
     entries = select(
         (entry for entries in opened for entry in entries),
@@ -87,6 +87,6 @@ def read_records(
         DataError: If `iter_records` raises it, an id repeats, or the file of a photo is missing.
     """
     skipped = SkippedOfSplit(split, log_skipped)
-    entries = read_entries(source, images, skipped)
+    entries = read_entries(source, images, skipped, split=split)
     chosen = select(entries, source, split, require_captions=require_captions, skipped=skipped)
     return collect(chosen, require_photos=require_photos)
