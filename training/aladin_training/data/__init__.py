@@ -49,7 +49,7 @@ def iter_records(
     """
     skipped = SkippedOfSplit(split, on_skip)
     entries = select(
-        read_entries(source, images, skipped, rules),
+        read_entries(source, images, skipped, rules, split),
         source,
         split,
         require_captions=require_captions,
@@ -82,6 +82,6 @@ def read_records(
         DataError: If `iter_records` raises it, an id repeats, or the file of a photo is missing.
     """
     skipped = SkippedOfSplit(split, log_skipped)
-    entries = read_entries(source, images, skipped)
+    entries = read_entries(source, images, skipped, split=split)
     chosen = select(entries, source, split, require_captions=require_captions, skipped=skipped)
     return collect(chosen, require_photos=require_photos)
