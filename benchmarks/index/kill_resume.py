@@ -49,6 +49,7 @@ from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
+from aladin_network.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from aladin_network.errors import AladinError, IndexNotReadyError
 from aladin_network.inference import encode_texts
 from benchmarks.lib.measuring import use_one_thread
@@ -110,6 +111,8 @@ class KilledBuilds:
 
     def __init__(self, folder: Path, photos: int, seed: int) -> None:
         """Create the collection, and the indexes of uninterrupted builds."""
+        # Forked processes find these modules imported: the times of kills are a build's own.
+        assert dict(IMAGE_ENCODERS) and dict(TEXT_ENCODERS)
         self._folder = folder
         self._random = random.Random(seed)
         self._checkpoint = folder / "checkpoint"

@@ -186,5 +186,6 @@ def test_the_single_branch_trains_all_that_attention_reads(build_tiny: Build) ->
 
 
 def test_an_unknown_text_encoder(build_tiny: Build) -> None:
-    with pytest.raises(ConfigError, match=r"unknown 'rnn', known are \['gru', 'hf', 'lstm'\]"):
+    known = r"known are \['gru', 'hf', 'lstm', 'multivector'\]"
+    with pytest.raises(ConfigError, match=f"unknown 'rnn', {known}"):
         build_tiny(text_encoder=TextEncoderConfig(name="rnn"))

@@ -75,7 +75,8 @@ def wanted(root: Path, commands: dict[str, list[str]], name: str) -> list[str]:
     command = commands[name]
     assert "pyproject.toml" in command
     extras = [command[at + 1] for at, word in enumerate(command) if word == "--extra"]
-    assert set(extras) == {"gpu" if name == "gpu" else "cpu", "otel", "milvus", "qdrant", "redis"}
+    own = "gpu" if name == "gpu" else "cpu"
+    assert set(extras) == {own, "otel", "milvus", "qdrant", "redis", "heic", "raw"}
     of_extras = [text for extra in extras for text in project["optional-dependencies"][extra]]
     return [*project["dependencies"], *of_extras]
 

@@ -61,6 +61,7 @@ IMAGE_ENCODERS = EncoderClasses(
         "hf": "aladin_network.encoders.hf_image:HFImageEncoder",
         "naflex": "aladin_network.encoders.naflex:NaFlexImageEncoder",
         "regions": "aladin_network.encoders.regions:RegionsImageEncoder",
+        "multivector": "aladin_network.encoders.multivector:MultiVectorImageEncoder",
     },
 )
 TEXT_ENCODERS = EncoderClasses(
@@ -69,5 +70,6 @@ TEXT_ENCODERS = EncoderClasses(
         "hf": "aladin_network.encoders.hf_text:HFTextEncoder",
         "gru": "aladin_network.encoders.recurrent_text:GRUTextEncoder",
         "lstm": "aladin_network.encoders.recurrent_text:LSTMTextEncoder",
+        "multivector": "aladin_network.encoders.multivector:MultiVectorTextEncoder",
     },
 )

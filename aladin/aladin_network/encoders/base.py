@@ -153,9 +153,35 @@ class PatchBatch(NamedTuple):
     grids: Int[Tensor, "batch 2"]
 
 
+class PromptedPhoto(NamedTuple):
+    """A photo inside of a prompt, as a vision-language network reads it.
+
+    Attributes:
+        ids: Vocabulary ids of the prompt, with one placeholder for each image token.
+        pixels: Pixel values in the network's own form, without a batch axis.
+        layout: What the network needs beside them (a grid, or a mask); empty if nothing.
+    """
+
+    ids: Int[Tensor, " tokens"]
+    pixels: Tensor
+    layout: Tensor
+
+    def to(self, device: torch.device | str) -> PromptedPhoto:
+        """Move to a device."""
+        return PromptedPhoto(*(part.to(device) for part in self))
+
+
+class PromptedPhotos(tuple[PromptedPhoto, ...]):
+    """Photos inside of prompts; they differ in all sizes, and are not padded."""
+
+    def __new__(cls, *photos: PromptedPhoto) -> PromptedPhotos:
+        """Collect photos, each of which is one argument."""
+        return super().__new__(cls, photos)
+
+
 # One photo as returned by an image encoder's `preprocess`, and several as by its `collate`.
-ImageInput = Float[Tensor, "3 height width"] | PhotoPatches | RegionInput
-ImageBatch = Float[Tensor, "batch 3 height width"] | PatchBatch | RegionBatch
+ImageInput = Float[Tensor, "3 height width"] | PhotoPatches | RegionInput | PromptedPhoto
+ImageBatch = Float[Tensor, "batch 3 height width"] | PatchBatch | RegionBatch | PromptedPhotos
 
 
 @runtime_checkable
@@ -256,13 +282,15 @@ class ImageEncoder(Freezable, ABC):
         """
 
 
-Batched = TypeVar("Batched", bound=Tensor | tuple[Tensor, ...])
+Batched = TypeVar("Batched", bound=Tensor | tuple[Tensor, ...] | PromptedPhotos)
 
 
 def to_device(batch: Batched, device: torch.device | str) -> Batched:
     """Move a batch, or each part of one, to a device."""
     if isinstance(batch, Tensor):
         return cast(Batched, batch.to(device))
+    if isinstance(batch, PromptedPhotos):
+        return cast(Batched, PromptedPhotos(*(photo.to(device) for photo in batch)))
     return type(batch)(*(part.to(device) for part in batch))
 
 

@@ -37,11 +37,14 @@ def load_failure(error: Exception) -> str:
 
     Returns:
         The exception's text, or, where the model needs code of its own, a statement that such
-        code is not run: the library's text recommends an argument that users cannot pass.
+        code is not run: the library's text recommends an argument that users cannot pass. Where
+        the name is neither a folder nor a possible name of the hub, a statement of that.
     """
     text = str(error)
     if "trust_remote_code" in text:
         return "it needs Python code of its own repository, and such code is never run"
+    if "Repo id must" in text:  # the hub library's own rule
+        return "there is no such folder, and it is no name of the hub's, OWNER/NAME"
     return text
 
 

@@ -8,7 +8,8 @@ first stage's best items of the index.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -106,7 +107,11 @@ def score_documents(
         EngineUnavailableError: If the vector database that stores the index does not respond.
         InputError: If the vectors do not have the dimensions of the index.
     """
-    found = _find_items(searcher, [each for each in documents if isinstance(each, str)])
+    # Rows of an item mean something to one snapshot of its collection only.
+    sides: dict[Target, Collection] = {
+        target: searcher.index.side(target) for target in searcher.index.manifest.targets
+    }
+    found = _find_items(sides, [each for each in documents if isinstance(each, str)])
     targets: list[Target] = [
         found[each][0] if isinstance(each, str) else TARGET_OF[each.modality] for each in documents
     ]
@@ -120,7 +125,7 @@ def score_documents(
         own = [documents[place] for place in places]
         group = _Group(
             target,
-            searcher.index.side(target) if target in searcher.index.manifest.targets else None,
+            sides.get(target),
             [found[each][1] for each in own if isinstance(each, str)],
             [each for each in own if not isinstance(each, str)],
         )
@@ -130,18 +135,17 @@ def score_documents(
 
 
 def _find_items(
-    searcher: TwoStageSearcher, ids: Sequence[str]
+    sides: Mapping[Target, Collection], ids: Sequence[str]
 ) -> dict[str, tuple[Target, StoredItem]]:
     found: dict[str, tuple[Target, StoredItem]] = {}
     missing = list(dict.fromkeys(ids))
-    held = searcher.index.manifest.targets
     for target in TARGETS:
-        if target in held and missing:
-            items = searcher.index.side(target).items.by_ids(missing)
+        if target in sides and missing:
+            items = sides[target].items.by_ids(missing)
             found.update((item.id, (target, item)) for item in items if item is not None)
             missing = [item_id for item_id in missing if item_id not in found]
     if missing:
-        raise UnknownItemError(" and ".join(held), missing[0])
+        raise UnknownItemError(" and ".join(sides), missing[0])
     return found
 
 
@@ -238,6 +242,8 @@ def _probabilities(
     if group.collection is None:
         return None
     search = searcher.validate(query, group.target, SearchOptions(k=1), time.monotonic())
+    # The same snapshot, so that an item of the pool and a document have the same row.
+    search = replace(search, collection=group.collection)
     if search.calibration is None:
         return None
     found = retrieve(search)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tokenizers import Tokenizer
@@ -33,7 +33,14 @@ from aladin_network.checkpoint import (
     read_model_id,
     write_checkpoint,
 )
-from aladin_network.encoders.base import ImageBatch, PatchBatch, RegionBatch, TextBatch
+from aladin_network.encoders.base import (
+    ImageBatch,
+    PatchBatch,
+    PromptedPhotos,
+    RegionBatch,
+    TextBatch,
+    to_device,
+)
 from aladin_network.errors import CheckpointError, ConfigError, InputError
 from aladin_network.inference import PHOTOS_AT_A_TIME, tokenize
 from aladin_network.scoring.scores import Encoding, concatenate
@@ -183,8 +190,9 @@ class AladinModule(InputModule):
         if "input_ids" in features:
             names = ("input_ids", "attention_mask", "content_mask")
             return self.network.encode_texts(TextBatch(*(features[name] for name in names)))
-        batch = _image_batch(features, next(self.network.parameters()).dtype)
-        count = len(batch if isinstance(batch, Tensor) else batch[0])
+        parameter = next(self.network.parameters())
+        batch = _image_batch(features, parameter.dtype, parameter.device)
+        count = len(batch[0] if isinstance(batch, PatchBatch) else batch)
         if torch.is_grad_enabled() or count <= PHOTOS_AT_A_TIME:
             return self.network.encode_images(batch)
         parts = [
@@ -254,16 +262,27 @@ def _features(batch: ImageBatch) -> dict[str, Tensor | Any]:
         return {"patches": batch.values, "patch_mask": batch.mask, "grids": batch.grids}
     if isinstance(batch, RegionBatch):
         raise InputError("this network reads the regions of a photo, not the photo")
+    if isinstance(batch, PromptedPhotos):
+        return {"photos": batch}
     return {"pixel_values": batch}
 
 
-def _image_batch(features: dict[str, Any], dtype: torch.dtype) -> Tensor | PatchBatch:
+def _image_batch(
+    features: dict[str, Any], dtype: torch.dtype, device: torch.device
+) -> Tensor | PatchBatch | PromptedPhotos:
     if "pixel_values" in features:
         return features["pixel_values"].to(dtype)
+    if "photos" in features:  # the library moves tensors only
+        photos = to_device(cast(PromptedPhotos, features["photos"]), device)
+        return PromptedPhotos(*(each._replace(pixels=each.pixels.to(dtype)) for each in photos))
     return PatchBatch(features["patches"].to(dtype), features["patch_mask"], features["grids"])
 
 
-def _rows(batch: Tensor | PatchBatch, rows: slice) -> Tensor | PatchBatch:
+def _rows(
+    batch: Tensor | PatchBatch | PromptedPhotos, rows: slice
+) -> Tensor | PatchBatch | PromptedPhotos:
     if isinstance(batch, Tensor):
         return batch[rows]
+    if isinstance(batch, PromptedPhotos):
+        return PromptedPhotos(*batch[rows])
     return PatchBatch(*(part[rows] for part in batch))

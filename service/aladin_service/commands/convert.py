@@ -12,6 +12,7 @@ import typer
 from aladin_service.commands.help_style import CommandApp
 
 if TYPE_CHECKING:
+    from aladin_network.conversion.multivector import MultiVectorReport
     from aladin_network.conversion.tensors import ConversionReport
     from aladin_network.conversion.towers import TowersReport
 
@@ -227,3 +228,48 @@ def _summary(report: TowersReport) -> str:
     if report.zero_shot:
         return f"searches by the towers' own similarity: {sizes}"
     return f"the heads are new, train them before searching: {sizes}"
+
+
+@app.command("multivector")
+def multivector(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Folder or hub name of a ColPali, ColQwen2 or ColModernVBERT, as transformers "
+            "saves them.",
+        ),
+    ],
+    out: OutOption,
+    max_tokens: Annotated[
+        int,
+        typer.Option(
+            "--max-tokens", min=3, help="Longest text in tokens, those of its prompt included."
+        ),
+    ] = 512,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON on stdout.")
+    ] = False,
+) -> None:
+    """Convert a late-interaction network for texts and photos.
+
+    In: SOURCE. Out: in the folder --out, a network whose tokens are SOURCE's own and whose
+    alignment score is its MaxSim, ready for `index build`, `search` and `serve`; the folder is
+    printed on stdout. The embedding that finds the candidates is the mean of an item's tokens.
+    Networks for texts alone (ColBERT, PyLate) and adapters without their base model are refused.
+    """
+    from aladin_network.conversion.multivector import convert_multivector
+
+    report = convert_multivector(source, out, max_tokens)
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(report) | {"out": str(report.out)}, indent=2))
+        return
+    typer.echo(_multivector_summary(report), err=True)
+    typer.echo(str(report.out))
+
+
+def _multivector_summary(report: MultiVectorReport) -> str:
+    return (
+        f"{report.family}: {report.dim} numbers a token and an embedding, "
+        f"texts of up to {report.max_tokens} tokens"
+    )

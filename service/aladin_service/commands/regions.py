@@ -64,6 +64,5 @@ def extract(
             progress=progress,
         )
     typer.echo(
-        f"{out}: {report.written} written, {report.kept} were there, "
-        f"{len(report.left_out)} left out"
+        f"{out}: {report.written} written, {report.kept} were there, {len(report.left_out)} skipped"
     )

@@ -13,6 +13,7 @@ import binascii
 import re
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -251,16 +252,15 @@ async def encode_documents(
             replaced again and again.
         IndexNotReadyError: If no index is live.
     """
-    with service.batch_room.request():
+    # A single document is admitted like a query; only larger requests are limited in number.
+    room = service.batch_room.request() if len(documents) > 1 else nullcontext()
+    with room:
         for _ in range(_ATTEMPTS):
             encoded = await _encode_all(service, documents, names, how)
             if len({each.model_id for each in encoded}) <= 1:
                 break
         else:
             raise OverloadedError(_RETRY_AFTER_S)
-    record = CURRENT_REQUEST.get()
-    if record is not None:
-        record.documents += len(documents)
     return encoded
 
 
@@ -276,7 +276,11 @@ async def _encode_all(
         for place, document in entries:
             job = replace(how, document=document, received_s=received_s)
             try:
-                results[place] = await turns.enter(lambda job=job: service.workers.encode(job))
+                if len(documents) == 1:
+                    results[place] = await service.workers.encode(job)
+                    continue
+                async with service.batch_room.documents:
+                    results[place] = await turns.enter(lambda job=job: service.workers.encode(job))
             except InputError as error:
                 if isinstance(document, TextQuery):  # the errors of photos name them
                     error.args = (f"{names[place]}: {error}",)
@@ -292,7 +296,7 @@ async def _encode_all(
 
 
 def count_documents(service: ServiceState, values: object, name: str) -> int:
-    """Count the documents of a parsed body before they are looked at.
+    """Count the documents of a parsed body before they are looked at, also for the log.
 
     Raises:
         InputError: If there are none or too many, or they are not a list.
@@ -304,4 +308,7 @@ def count_documents(service: ServiceState, values: object, name: str) -> int:
         raise InputError(
             f"{name}: expected 1 to {limit} in a request (ALADIN_MAX_DOCUMENTS), got {count}"
         )
+    record = CURRENT_REQUEST.get()
+    if record is not None:
+        record.documents = count
     return count

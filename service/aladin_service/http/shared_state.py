@@ -34,7 +34,12 @@ T = TypeVar("T")
 
 
 class BatchRoom:
-    """Places in the queues for queries of batch requests."""
+    """Places in the queues for queries of batch requests, and for documents.
+
+    Attributes:
+        places: Places of all of them.
+        documents: Those of the places that documents may take.
+    """
 
     def __init__(self, places: int) -> None:
         """Start with all places free.
@@ -44,6 +49,9 @@ class BatchRoom:
                 a whole batch, while a single query still finds short queues.
         """
         self.places = asyncio.Semaphore(places)
+        # Documents fill less: as many queries as there are places are always admitted, so half of
+        # them stay free for the queries of others.
+        self.documents = asyncio.Semaphore(max(1, places // 2))
         self._requests = 0
 
     @contextmanager

@@ -62,7 +62,7 @@ class RequestRecord:
         searches: Searches that were answered; a request may contain several.
         failed_parts: Number of failed searches in a request with several searches; the others
             succeeded.
-        documents: Number of documents that were encoded or scored.
+        documents: Number of documents in the body of the request.
     """
 
     request_id: str

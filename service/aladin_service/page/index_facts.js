@@ -13,8 +13,8 @@ export const indexFacts = new Promise((resolve) => (learn = resolve));
 
 // The second stage of an alignment that was not trained is not offered.
 function hideSecondStage() {
-  for (const id of ["option-rerank", "option-fitted", "compare"]) at(id).closest("label").hidden = true;
-  at("option-fusion").closest("div").hidden = true;
+  at("option-candidates").closest("label").hidden = true;
+  for (const id of ["option-rerank", "option-fusion"]) at(id).closest("div").hidden = true;
   at("option-unaligned").hidden = false;
 }
 

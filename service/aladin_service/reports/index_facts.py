@@ -47,7 +47,7 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
     ]
     for target, side in info.sides.items():
         facts += [
-            (target, f"{side.count:,}, {side.left_out:,} left out"),
+            (target, f"{side.count:,}, {side.left_out:,} skipped"),
             *side_facts(side, info.default_candidates),
             ("  pending", "{0.added:,} added, {0.removed:,} removed".format(info.pending[target])),
             ("  memory", _memory(info.memory[target])),

@@ -91,6 +91,22 @@ def test_a_long_text_is_refused_or_cut(encoder: HFTextEncoder) -> None:
     assert encoder.preprocess([" ".join(["red"] * 14)]).ids.shape == (1, 16)
 
 
+def test_the_beginning_of_a_text_with_a_number_of_tokens(encoder: HFTextEncoder) -> None:
+    text = "a red dog, and two men"
+    tokens = len(encoder.tokenizer.encode(text).ids)
+    assert encoder.shortened(text, tokens) == text
+    lengths: list[int] = []
+    for most in range(3, tokens):
+        kept = encoder.shortened(text, most)
+        assert text.startswith(kept)
+        assert len(encoder.tokenizer.encode(kept).ids) == most
+        lengths.append(len(kept))
+    assert lengths == sorted(set(lengths))
+    # One word piece remains beside the special tokens.
+    assert len(encoder.tokenizer.encode(encoder.shortened(text, 1)).ids) == 3
+    assert encoder.shortened("", 1) == ""
+
+
 def test_padding_changes_no_state(encoder: HFTextEncoder) -> None:
     texts = ["a circle", "a small red circle above a striped blue square"]
     together = encoder(encoder.preprocess(texts))

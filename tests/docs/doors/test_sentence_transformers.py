@@ -18,6 +18,7 @@ from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.scores import alignment_scores, matching_scores
 from aladin_service.cli import app
+from tests.aladin.conversion.late_interaction import FAMILIES
 
 GUIDE = Path(__file__).parents[3] / "docs" / "doors" / "sentence-transformers.md"
 
@@ -35,7 +36,7 @@ def test_the_snippets_run(
         pixels = random.integers(0, 256, (40, 50, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(f"photos/{number}.png")
     blocks = re.findall(r"```(bash|python)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)
-    (_, commands), (_, first), (_, second) = blocks
+    (_, commands), (_, first), (_, second), _ = blocks
     for line in commands.splitlines():
         result = CliRunner().invoke(app, line.split()[1:])
         assert result.exit_code == 0, result.output
@@ -56,3 +57,18 @@ def test_the_snippets_run(
     words = ["--model", "exported/tokens", "--images", "photos", "--out", "INDEX"]
     result = CliRunner().invoke(app, ["index", "build", *words])
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_model_of_the_library_becomes_an_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    FAMILIES["colpali"](Path("colpali"))
+    Path("photos").mkdir()
+    Image.new("RGB", (40, 50), "red").save("photos/0.png")
+    commands = re.findall(r"```bash\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)[-1]
+    for line in commands.splitlines():
+        result = CliRunner().invoke(app, line.split()[1:])
+        assert result.exit_code == 0, result.output
+    assert "1 images" in result.stdout

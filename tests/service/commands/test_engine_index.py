@@ -86,7 +86,7 @@ def test_items_are_added_and_deleted(world: EngineWorld, tmp_path: Path) -> None
     source = tmp_path / "more.jsonl"
     source.write_text(json.dumps({"id": "new", "text": WORDS}) + "\n", encoding="utf-8")
     result = aladin("index", "add", world.folder, "--texts", source)
-    assert "texts: 1 added, 0 replaced, 0 skipped, 0 left out" in result.stdout
+    assert "texts: 1 added, 0 replaced, 0 already there, 0 skipped" in result.stdout
     first = hits(world.folder, WORDS, "--target", "texts")[0]
     assert (first["id"], first["stages"]["match"]["score"]) == ("new", 1)
     again = run("index", "add", world.folder, "--texts", source)

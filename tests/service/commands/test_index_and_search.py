@@ -65,8 +65,8 @@ def test_photos_that_cannot_be_used_are_named_and_the_build_goes_on(
         *["index", "build", "--model", tiny_checkpoint, "--images", photos],
         *["--out", tmp_path / "index"],
     )
-    assert result.stdout.endswith("generation 1, 1 images, 1 left out\n")
-    assert "left out broken.png: " in result.stderr
+    assert result.stdout.endswith("generation 1, 1 images, 1 skipped\n")
+    assert "skipped broken.png: " in result.stderr
 
 
 def test_search_prints_the_json_of_the_service(built: Path) -> None:

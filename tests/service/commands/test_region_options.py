@@ -101,7 +101,7 @@ def test_an_index_of_regions_is_built_searched_and_added_to(
             np.testing.assert_allclose(box, expected, atol=0.1)
     captions = data / "captions.jsonl"
     says = run("index", "add", index, "--images", captions, "--split", "new", *options)
-    assert says == f"{index}: images: 2 added, 0 replaced, 0 skipped, 0 left out\n"
+    assert says == f"{index}: images: 2 added, 0 replaced, 0 already there, 0 skipped\n"
     answer = json.loads(run("search", index, "red dog", "--json", "-k", COUNT + 1))
     assert len(answer["hits"]) == COUNT
 
@@ -197,7 +197,7 @@ def test_a_detector_of_the_user_s_own(
     detector = ["--detector", "colours:make"]
     for counts in ("2 written, 0 were there", "0 written, 2 were there"):
         says = run("regions", "extract", photos, *detector, "--out", out)
-        assert says == f"{out}: {counts}, 0 left out\n"
+        assert says == f"{out}: {counts}, 0 skipped\n"
 
     asked = ["search", index, "--explain", "--json", "--regions", out / "1.png.npz"]
     by_regions = json.loads(run(*asked))["hits"]

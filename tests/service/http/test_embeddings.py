@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import itertools
 import json
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -278,6 +280,17 @@ async def test_a_queue_without_a_place_refuses_the_whole_request(
     assert (response.status_code, response.headers["retry-after"]) == (429, "3")
     error = response.json()["error"]
     assert (error["type"], error["code"]) == ("rate_limit_error", "overloaded")
+
+
+async def test_many_requests_of_one_input_are_admitted_like_queries(service: Service) -> None:
+    async with service() as client:
+        asked = [embed(client, input=f"a red dog {n}") for n in range(40)]
+        answers = await asyncio.gather(*asked)
+        sizes = (await client.get("/metrics")).text
+    assert all(len(each["data"]) == 1 for each in answers)
+    batches = re.search(r'aladin_batch_size_count\{lane="document_text"\} (\d+)', sizes)
+    assert batches is not None
+    assert int(batches[1]) < 40  # concurrent requests are encoded together
 
 
 async def test_documents_have_lanes_of_their_own(

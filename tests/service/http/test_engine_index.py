@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -110,6 +111,28 @@ async def test_a_photo_finds_what_it_finds_in_files(
         ]
     assert answers[0].status_code == 200
     assert_alike(answers[1].json(), answers[0].json())
+
+
+async def test_documents_are_scored_as_with_files(
+    service: Service, pushed: EngineWorld, photo: bytes, image_ids: list[str]
+) -> None:
+    documents = [
+        *({"id": each} for each in image_ids),
+        {"image": base64.b64encode(photo).decode()},
+        {"id": "plain#0"},
+        "a dog",
+    ]
+    async with service() as files, pushed.service() as engine:
+        for query in ("a red dog", {"id": "plain"}):
+            body = {"query": query, "documents": documents}
+            expected = await files.post("/v1/rerank", json=body)
+            actual = await engine.post("/v1/rerank", json=body)
+            assert expected.status_code == 200, expected.text
+            assert_alike(actual.json()["results"], expected.json()["results"])
+        body = {"input": ["a dog"]}
+        expected = await files.post("/v1/embeddings", json=body)
+        assert_alike((await engine.post("/v1/embeddings", json=body)).json(), expected.json())
+        assert len((await engine.get("/v1/models")).json()["data"]) == 2
 
 
 async def test_items_and_their_photos_are_there(service: Service, pushed: EngineWorld) -> None:

@@ -84,6 +84,30 @@ async def test_a_search_by_url_is_a_search_by_photo(
         assert by_form.status_code == 422  # an unknown field, whatever else is there
 
 
+async def test_documents_and_inputs_by_url(
+    fetching: Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]],
+    query_photo: Image.Image,
+    encoded: Encoded,
+) -> None:
+    data = encoded(query_photo)
+    plain = base64.b64encode(data).decode()
+    async with fetching(data) as client:
+        body: dict[str, Any] = {"input": [{"image": URL}, {"image": plain}]}
+        vectors = [
+            each["embedding"]
+            for each in (await client.post("/v1/embeddings", json=body)).json()["data"]
+        ]
+        assert vectors[0] == pytest.approx(vectors[1], abs=1e-6)
+    async with fetching(data) as client:
+        body = {"query": "a dog", "documents": [{"image": plain}, {"image": URL}]}
+        results = (await client.post("/v1/rerank", json=body)).json()["results"]
+        assert results[0]["score"] == pytest.approx(results[1]["score"], abs=1e-6)
+        body["documents"][1]["image"] = "http://inside.test/"
+        response = await client.post("/v1/rerank", json=body)
+        assert response.status_code == 422
+        assert "no photo could be fetched from inside.test" in response.json()["message"]
+
+
 async def test_the_content_decides(
     fetching: Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]],
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -21,6 +22,7 @@ from aladin_network.calibration.calibration import Calibration
 from aladin_service.http.app import create_app
 from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
+from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.processes import ProcessWorkers
 from aladin_service.work.worker import WorkerPlan
@@ -263,6 +265,50 @@ async def test_the_query_and_the_documents_share_the_pixels(
         response = await client.post("/v1/rerank", json=body)
     assert response.status_code == 413
     assert "more than 7000 pixels together" in response.json()["message"]
+
+
+async def test_a_model_that_is_replaced_meanwhile(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Documents that another model encoded are encoded again, and not for ever."""
+    encode, replaced = DocumentEncoder.encode, 0
+
+    def encode_with_the_old_one(self: DocumentEncoder, *arguments: Any) -> list[Any]:
+        nonlocal replaced
+        replaced -= 1
+        found = encode(self, *arguments)
+        return [each._replace(model_id="old") for each in found] if replaced >= 0 else found
+
+    monkeypatch.setattr(DocumentEncoder, "encode", encode_with_the_old_one)
+    async with service(max_batch=1) as client:
+        expected = await rerank(client, TEXT, "a star")
+        replaced = 1
+        assert (await rerank(client, TEXT, "a star"))["results"] == expected["results"]
+        replaced = 1  # of two documents, the first one
+        answer = await client.post("/v1/embeddings", json={"input": ["a star", "a dog"]})
+        assert answer.json()["model"] == expected["model"]
+        replaced = 100
+        body = {"query": TEXT, "documents": ["a star"]}
+        refused = await client.post("/v1/rerank", json=body)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+
+
+async def test_the_log_counts_documents_and_names_none(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="service.access")
+    async with service() as client:
+        await rerank(client, TEXT, "a star", "two men", {"id": "plain"})
+        await client.post("/v2/rerank", json={"query": TEXT, "documents": []})
+        metrics = (await client.get("/metrics")).text
+    told = [
+        record.__dict__["fields"] for record in caplog.records if record.name == "service.access"
+    ]
+    assert (told[0]["route"], told[0]["status"], told[0]["documents"]) == ("/v1/rerank", 200, 3)
+    assert (told[1]["route"], told[1]["error"]) == ("/v2/rerank", "invalid_field")
+    assert "star" not in caplog.text
+    assert 'route="/v1/rerank",status="200"' in metrics
+    assert 'route="/v2/rerank",status="422"' in metrics
 
 
 async def test_keys_and_rates(service: Service, tmp_path: Path) -> None:

@@ -14,12 +14,18 @@ from PIL import Image
 
 from aladin_network.errors import OverloadedError
 from aladin_service.client.answers import LiveIndexInfo
-from aladin_service.client_errors import ServiceError, ServiceUnreachableError, TooBusyError
+from aladin_service.client_errors import (
+    RefusedInputError,
+    ServiceError,
+    ServiceUnreachableError,
+    TooBusyError,
+)
 from aladin_service.http.agents import ServedIndex
 from aladin_service.http.server import open_alone
 from aladin_service.mcp.access import IndexAccess, RemoteIndex
 from aladin_service.mcp.arguments import THUMBNAIL_PX
 from aladin_service.mcp.tools import BY_NAME, TOOLS, ToolAnswer
+from tests.service.engine_world import EngineWorld
 
 pytestmark = pytest.mark.anyio
 
@@ -187,6 +193,29 @@ async def test_the_index_is_described_with_filters_that_work(opened: Opened) -> 
         for field in fields.values():
             found = await data(access, "search_photos", query="a", filter=field["example"])
             assert found["hits"]
+
+
+async def test_an_index_in_a_vector_database_is_described_without_lists(
+    world: EngineWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.service() as http:
+        access = RemoteIndex("http://localhost", transport=http._transport)
+        info = await data(access, "index_info")
+        assert info["photos"] == {
+            "count": 6,
+            "newest": [],
+            "filter_fields": [],
+            "further_fields": [],
+        }
+        found = await data(access, "search_photos", query="a dog", filter={"number": 1})
+        assert [hit["id"] for hit in found["hits"]] == ["bike 2?"]
+
+        async def fail() -> None:
+            raise RefusedInputError(422, "invalid_field", "no", None)
+
+        monkeypatch.setattr(access, "fields", fail)
+        with pytest.raises(RefusedInputError, match="no"):
+            await data(access, "index_info")
 
 
 async def test_probabilities_are_described_and_shown(

@@ -93,6 +93,7 @@ class Record:
         captions: Any number of captions; may be empty if captions are not required.
         split: Split, or None if the source does not name it.
         metadata: The user's own metadata, passed on unchanged.
+        text_ids: Id of each caption, or empty if the source names none.
     """
 
     id: str
@@ -101,10 +102,13 @@ class Record:
     captions: tuple[str, ...]
     split: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    text_ids: tuple[str, ...] = ()
 
     @property
     def caption_ids(self) -> list[str]:
         """Ids of the captions as items of their own, for example in an index of texts."""
+        if self.text_ids:
+            return list(self.text_ids)
         return [f"{self.id}#{number}" for number in range(len(self.captions))]
 
 
@@ -157,7 +161,8 @@ def select(
     if not any_photo:
         raise DataError(source, None, "holds no photo")
     if not any_chosen:
-        raise DataError(source, None, f"has no split {split!r}, known are {sorted(known)}")
+        found = f"known are {sorted(known)}" if known else "it has none; use --split all"
+        raise DataError(source, None, f"has no split {split!r}, {found}")
 
 
 def collect(entries: Iterable[LocatedRecord], *, require_photos: bool = True) -> list[Record]:

@@ -23,20 +23,20 @@ OutOption = Annotated[
     Path, typer.Option("--out", help="Folder of the index: a new one, or one to replace.")
 ]
 ImagesOption = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
         "--images",
         metavar="SRC",
         help="Folder of photos, a photo or a pattern of photos, JSONL, Karpathy JSON, CSV, TSV, "
-        "parquet or webdataset tars.",
+        "parquet or webdataset tars; or several of them, one after another.",
     ),
 ]
 TextsOption = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
         "--texts",
         metavar="SRC",
-        help="JSONL or table of texts, or a data set whose captions to take.",
+        help="JSONL or table of texts, or a data set whose captions to take; or several of them.",
     ),
 ]
 AnnOption = Annotated[
@@ -116,7 +116,7 @@ ExcludeOption = Annotated[
         metavar="GLOB",
         help="Leave files and folders out of a folder of photos whose names match, such as '*.gif' "
         "or Screenshots, or, with a slash, whose paths in it match; repeatable. Hidden files and "
-        "the folders of other programs (@eaDir, #recycle, $RECYCLE.BIN ...) are left out anyway.",
+        "the folders of other programs (@eaDir, #recycle, $RECYCLE.BIN ...) are skipped anyway.",
     ),
 ]
 MaxPixelsOption = Annotated[
@@ -126,7 +126,7 @@ MaxPixelsOption = Annotated[
         min=1,
         metavar="N",
         help="Largest number of pixels of a decoded photo; a larger JPEG is decoded at a reduced "
-        "size, another photo is left out. Decoding takes up to 17 bytes per pixel. "
+        "size, another photo is skipped. Decoding takes up to 17 bytes per pixel. "
         "[default: 64000000]",
     ),
 ]

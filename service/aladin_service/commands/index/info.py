@@ -118,7 +118,7 @@ def print_generation(
     from aladin_service.reports.index_facts import recall_warnings, taken_over_line
 
     for item_id, reason in left_out:
-        typer.echo(f"left out {item_id}: {reason}", err=True)
+        typer.echo(f"skipped {item_id}: {reason}", err=True)
     info = describe(index)
     for warning in recall_warnings(info):
         typer.echo(f"warning: {warning}", err=True)
@@ -126,7 +126,7 @@ def print_generation(
     if taken_over is not None:
         typer.echo(taken_over, err=True)
     held = ", ".join(f"{count} {target}" for target, count in counts.items())
-    missing = f", {len(left_out)} left out" if left_out else ""
+    missing = f", {len(left_out)} skipped" if left_out else ""
     typer.echo(f"{index}: generation {generation}, {held}{missing}{more}")
 
 

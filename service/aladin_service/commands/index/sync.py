@@ -175,7 +175,7 @@ class PassLines:
         """Print a pass; a file that is left out is named once."""
         for item_id, reason in report.left_out:
             if (item_id, reason) not in self._left_out:
-                typer.echo(f"left out {item_id}: {reason}", err=True)
+                typer.echo(f"skipped {item_id}: {reason}", err=True)
         self._left_out = set(report.left_out)
         if not report.has_changes and (not self._is_first or report.waiting):
             return
@@ -209,7 +209,7 @@ def _summary(report: SyncReport) -> str:
     return (
         f"{len(report.added)} added, {len(report.changed)} changed, {len(report.moved)} moved, "
         f"{len(report.deleted)} deleted, {report.unchanged} unchanged, "
-        f"{len(report.left_out)} left out"
+        f"{len(report.left_out)} skipped"
     )
 
 

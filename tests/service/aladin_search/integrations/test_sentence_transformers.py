@@ -237,3 +237,66 @@ def test_vectors_are_those_of_an_index(tiny_checkpoint: Path, tmp_path: Path) ->
             name = side.items.by_rows([row])[0].id
             vector = model.encode(str(tmp_path / "photos" / name), convert_to_tensor=True)
             torch.testing.assert_close(side.embedding(row), vector, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["colpali", "colqwen2", "colmodernvbert"])
+def test_a_converted_late_interaction_model_scores_as_in_the_library(
+    kind: str, tmp_path: Path
+) -> None:
+    from sentence_transformers import MultiVectorEncoder
+
+    from aladin_network.conversion.multivector import convert_multivector
+    from aladin_search.integrations.sentence_transformers import multi_vector_encoder
+    from tests.aladin.conversion.late_interaction import FAMILIES
+
+    FAMILIES[kind](tmp_path / "source")
+    convert_multivector(str(tmp_path / "source"), tmp_path / "converted")
+    ours = multi_vector_encoder(tmp_path / "converted")
+    words, regions = ours.encode_query(TEXTS), ours.encode_document(photos())
+    network = load_checkpoint(tmp_path / "converted").model
+    aligned = alignment_scores(encode_photos(network, photos()), encode_texts(network, TEXTS)).T
+    torch.testing.assert_close(ours.similarity(words, regions), aligned, atol=1e-5, rtol=0)
+    if kind == "colmodernvbert":  # version 6.2 of the library gives its network no prompt
+        return
+    theirs = MultiVectorEncoder(str(tmp_path / "source"), device="cpu", local_files_only=True)
+    for own, other in zip(words, theirs.encode_query(TEXTS), strict=True):
+        torch.testing.assert_close(own, other, atol=1e-5, rtol=0)
+    scores = theirs.similarity(theirs.encode_query(TEXTS), theirs.encode_document(photos()))
+    torch.testing.assert_close(ours.similarity(words, regions), scores, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["colpali", "colqwen2"])
+def test_what_a_saved_folder_changes_is_converted(kind: str, tmp_path: Path) -> None:
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    from aladin_network.conversion.multivector import convert_multivector
+    from aladin_search.integrations.sentence_transformers import multi_vector_encoder
+    from tests.aladin.conversion.late_interaction import FAMILIES
+
+    FAMILIES[kind](tmp_path / "source")
+    options = {"device": "cpu", "local_files_only": True}
+    first = MultiVectorEncoder(
+        str(tmp_path / "source"), prompts={"query": "describe the "}, **options
+    )
+    image_id = first.tokenizer.convert_tokens_to_ids(
+        "<image>" if kind == "colpali" else "<|image_pad|>"
+    )
+    first[1] = MultiVectorMask(keep_only_token_ids=[image_id])
+    first.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    theirs = MultiVectorEncoder(str(tmp_path / "saved"), **options)
+
+    convert_multivector(str(tmp_path / "saved"), tmp_path / "converted")
+    ours = multi_vector_encoder(tmp_path / "converted")
+    words, regions = ours.encode_query(TEXTS), ours.encode_document(photos())
+    assert all(len(each) == 16 for each in regions) or kind == "colqwen2"
+    for own, other in zip(words, theirs.encode_query(TEXTS), strict=True):
+        torch.testing.assert_close(own, other, atol=1e-5, rtol=0)
+    for own, other in zip(regions, theirs.encode_document(photos()), strict=True):
+        torch.testing.assert_close(own, other, atol=1e-5, rtol=0)
+    encoder = load_checkpoint(tmp_path / "converted").model.image.encoder
+    for photo, tokens in zip(photos(), regions, strict=True):
+        boxes = encoder.region_boxes(*photo.size)
+        assert len(boxes) == len(tokens)
+        areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+        assert float(areas.sum()) == pytest.approx(1, abs=1e-4)

@@ -204,3 +204,12 @@ def test_what_cannot_be_converted(naflex: PreTrainedModel, tmp_path: Path) -> No
     assert nothing.exit_code == 2
     assert nothing.stderr.startswith(f"error: {tmp_path / 'none'}: cannot load a ")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_path_that_does_not_exist_is_reported_as_such(tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        app, ["convert", "towers", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
+    )
+    assert result.exit_code == 2
+    assert "there is no such folder" in " ".join(result.stderr.split())
+    assert "Repo id" not in result.stderr

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from aladin_service.cli import app
+from aladin_service.folders.watching import FolderWatch
 
 
 @pytest.fixture
@@ -48,13 +52,13 @@ def test_a_day_in_the_life_of_an_index(index: Path, more: Path, tmp_path: Path) 
     assert "'plain'" in says
     assert hits(index) == before  # "new" comes before it in the file
     says = run("index", "add", index, "--images", more, "--on-duplicate", "skip")
-    assert says == f"{index}: images: 1 added, 0 replaced, 1 skipped, 0 left out\n"
+    assert says == f"{index}: images: 1 added, 0 replaced, 1 already there, 0 skipped\n"
     assert hits(index) == before | {"new": "new"}
     says = run(
         "index", "add", index, "--images", more, "--texts", more, "--on_duplicate", "replace"
     )
-    assert "images: 0 added, 2 replaced, 0 skipped" in says
-    assert "texts: 1 added, 1 replaced, 0 skipped" in says
+    assert "images: 0 added, 2 replaced, 0 already there" in says
+    assert "texts: 1 added, 1 replaced, 0 already there" in says
     assert hits(index) == before | {"new": "new", "plain": "other"}
 
     assert "'nobody'" in run(
@@ -150,9 +154,9 @@ def test_an_index_follows_a_folder(index: Path, data_file: Path, tmp_path: Path)
     (folder / "broken.png").write_bytes(b"no photo")
     done = CliRunner().invoke(app, ["index", "sync", str(index), str(folder), "--dry-run"])
     assert "images: 2 added, 0 changed, 0 moved, 0 deleted, 0 unchanged" in done.stdout
-    assert done.stdout.endswith("0 left out (dry run)\n")
+    assert done.stdout.endswith("0 skipped (dry run)\n")
     done = CliRunner().invoke(app, ["index", "sync", str(index), str(folder), "--json"])
-    assert "left out broken.png: " in done.stderr
+    assert "skipped broken.png: " in done.stderr
     facts = json.loads(done.stdout)
     assert (facts["added"], facts["encoded"]) == (["first.png"], 1)
     assert [each["id"] for each in facts["left_out"]] == ["broken.png"]
@@ -161,5 +165,23 @@ def test_an_index_follows_a_folder(index: Path, data_file: Path, tmp_path: Path)
     (folder / "broken.png").unlink()
     assert "--allow-empty removes them" in run("index", "sync", index, folder, code=2)
     says = run("index", "sync", index, folder, "--allow-empty")
-    assert "images: 0 added, 0 changed, 0 moved, 1 deleted, 0 unchanged, 0 left out\n" in says
+    assert "images: 0 added, 0 changed, 0 moved, 1 deleted, 0 unchanged, 0 skipped\n" in says
     assert hits(index) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_watching_ends_with_a_signal(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    def run_until_stopped(self: FolderWatch, stop: threading.Event) -> None:
+        del self
+        os.kill(os.getpid(), number)
+        assert stop.wait(10)
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr(FolderWatch, "run", run_until_stopped)
+    assert run("index", "sync", index, tmp_path, "--watch") == ""
+    assert signal.getsignal(number) is before
+    says = run("index", "sync", index, tmp_path, "--watch", "--dry-run", code=2)
+    assert "--watch: expected neither --dry-run nor --allow-empty" in says
+    assert "--poll: expected --watch" in run("index", "sync", index, tmp_path, "--poll", 1, code=2)

@@ -14,9 +14,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from click.testing import Result
 from PIL import ExifTags, Image
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from aladin_index.open import open_backend
 from aladin_network.photos.formats import HAS_AVIF, HAS_HEIF, HAS_RAW
@@ -38,8 +37,8 @@ def aladin(*words: object, code: int = 0) -> Result:
 
 def left_out(result: Result) -> dict[str, str]:
     """Reasons by the names on stderr."""
-    lines = [line for line in result.stderr.splitlines() if line.startswith("left out ")]
-    pairs = [line.removeprefix("left out ").split(": ", 1) for line in lines]
+    lines = [line for line in result.stderr.splitlines() if line.startswith("skipped ")]
+    pairs = [line.removeprefix("skipped ").split(": ", 1) for line in lines]
     return dict(pairs)
 
 
@@ -156,7 +155,7 @@ def test_everything_is_indexed_or_named_with_its_reason(
         *["index", "build", "--model", tiny_checkpoint, "--images", pictures, "--out", index],
         *["--exclude", "Screenshots"],
     )
-    assert f"generation 1, 24 images, {len(REASONS)} left out" in result.stdout
+    assert f"generation 1, 24 images, {len(REASONS)} skipped" in result.stdout
     found = left_out(result)
     assert found.keys() == REASONS.keys()
     for name, reason in REASONS.items():
@@ -194,7 +193,7 @@ def test_photos_are_added_by_the_same_rules(
     assert metadata_of(index) == {"first.jpg": {}}
     result = aladin("index", "add", index, "--images", pictures, "--exclude", "[lS]*")
     left = REASONS.keys() - {"large.png", "loop"}
-    assert f"images: 23 added, 0 replaced, 0 skipped, {len(left)} left out\n" in result.stdout
+    assert f"images: 23 added, 0 replaced, 0 already there, {len(left)} skipped\n" in result.stdout
     assert left_out(result).keys() == left
     assert "5 excluded (5 '[lS]*')" in result.stderr
     assert metadata_of(index)["2024/00.jpg"]["lat"] == 43.5

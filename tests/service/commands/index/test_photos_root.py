@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from aladin_service.cli import app
 
@@ -102,9 +101,9 @@ async def test_a_root_keeps_other_peoples_pictures_out(
     source = write_source(way, tmp_path / "set", passport, data_file.parent / "photo-0.png")
     index = tmp_path / "index"
     result = build(way, source, tiny_checkpoint, index, "--photos-root", tmp_path / "set")
-    assert result.stdout.splitlines()[-1].endswith("generation 1, 1 images, 1 left out")
+    assert result.stdout.splitlines()[-1].endswith("generation 1, 1 images, 1 skipped")
     reason = "the photo's file lies outside of the folder of --photos-root"
-    assert f"left out stolen: {reason}\n" in result.stderr
+    assert f"skipped stolen: {reason}\n" in result.stderr
     assert "warning: photos outside" not in result.stderr
     async with service(index=index) as client:
         assert await status(client, "own") == 200
@@ -179,11 +178,11 @@ def test_photos_that_are_added_are_looked_at_too(
     source = write_source("absolute", tmp_path / "set", passport, data_file.parent / "photo-0.png")
     index = Path(shutil.copytree(index_folder, tmp_path / "index"))
     result = aladin("index", "add", index, "--images", source, "--photos-root", tmp_path / "set")
-    assert "1 added, 0 replaced, 0 skipped, 1 left out" in result.stdout
-    assert "left out stolen: " in result.stderr
+    assert "1 added, 0 replaced, 0 already there, 1 skipped" in result.stdout
+    assert "skipped stolen: " in result.stderr
     words = ["index", "add", index, "--images", source, "--on-duplicate", "skip"]
     result = aladin(*words)
-    assert "1 added, 0 replaced, 1 skipped, 0 left out" in result.stdout
+    assert "1 added, 0 replaced, 1 already there, 0 skipped" in result.stdout
     assert result.stderr.count("warning: photos outside of") == 1
     assert repr(str(passport)) in result.stderr
 

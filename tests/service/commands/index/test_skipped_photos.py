@@ -10,8 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from aladin_service.cli import app
 
@@ -46,14 +45,14 @@ async def test_a_build_counts_and_names_them(
     index = tmp_path / "index"
     words = ["index", "build", "--model", tiny_checkpoint, "--images", photos, "--texts", photos]
     result = aladin(*words, "--out", index)
-    assert result.stdout.endswith("generation 1, 2 images, 1 texts, 3 left out\n")
-    named = [line for line in result.stderr.splitlines() if "left out" in line]
+    assert result.stdout.endswith("generation 1, 2 images, 1 texts, 3 skipped\n")
+    named = [line for line in result.stderr.splitlines() if "skipped " in line]
     assert [line.split(":")[0] for line in named] == [
-        "left out caf\\xe9.png",
-        "left out iphone.jxl",
-        "left out link.jpg",
+        "skipped caf\\xe9.png",
+        "skipped iphone.jxl",
+        "skipped link.jpg",
     ]
-    assert "3 left out" in aladin("index", "info", index).stdout
+    assert "3 skipped" in aladin("index", "info", index).stdout
     async with service(index=index) as client:
         state = (await client.get("/v1/index/state")).json()
     assert state["images"]["left_out"]["total"] == 3
@@ -64,7 +63,7 @@ async def test_a_build_counts_and_names_them(
     # The same build again changes nothing, and what is new among them is noticed.
     assert "generation 1, 2 images" in aladin(*words, "--out", index, "--resume").stdout
     (photos / "later.jxl").write_bytes(b"x")
-    assert "4 left out" in aladin(*words, "--out", index, "--resume").stdout
+    assert "4 skipped" in aladin(*words, "--out", index, "--resume").stdout
 
 
 def test_each_part_of_a_build_names_its_own(
@@ -77,24 +76,24 @@ def test_each_part_of_a_build_names_its_own(
             *["index", "build", "--model", tiny_checkpoint, "--images", photos],
             *["--out", tmp_path / str(part), "--part", f"{part}/2", "--batch-size", 1],
         )
-        found += [line.split(":")[0] for line in result.stderr.splitlines() if "left out" in line]
+        found += [line.split(":")[0] for line in result.stderr.splitlines() if "skipped " in line]
     assert sorted(found) == [
-        "left out caf\\xe9.png",
-        "left out iphone.jxl",
-        "left out link.jpg",
+        "skipped caf\\xe9.png",
+        "skipped iphone.jxl",
+        "skipped link.jpg",
     ]
     merged = aladin("index", "merge", tmp_path / "1", tmp_path / "2", "--out", tmp_path / "all")
     assert "generation 1, 2 images" in merged.stdout
-    assert "2, 3 left out" in aladin("index", "info", tmp_path / "all").stdout
+    assert "2, 3 skipped" in aladin("index", "info", tmp_path / "all").stdout
 
 
 def test_photos_are_added_like_that(index_folder: Path, photos: Path, tmp_path: Path) -> None:
     index = Path(shutil.copytree(index_folder, tmp_path / "index"))
     result = aladin("index", "add", index, "--images", photos, "--texts", photos)
-    assert f"{index}: images: 2 added, 0 replaced, 0 skipped, 3 left out\n" in result.stdout
-    assert f"{index}: texts: 1 added, 0 replaced, 0 skipped, 0 left out\n" in result.stdout
+    assert f"{index}: images: 2 added, 0 replaced, 0 already there, 3 skipped\n" in result.stdout
+    assert f"{index}: texts: 1 added, 0 replaced, 0 already there, 0 skipped\n" in result.stdout
     assert result.stderr.count("iphone.jxl") == 1
-    assert "left out caf\\xe9.png: the file name is not UTF-8" in result.stderr
+    assert "skipped caf\\xe9.png: the file name is not UTF-8" in result.stderr
 
 
 def test_a_folder_of_nothing_else_says_so(tiny_checkpoint: Path, tmp_path: Path) -> None:

@@ -1,0 +1,18 @@
+"""Without the package of a door, one line names the extra that brings it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from aladin_network.errors import ConfigError
+
+
+def test_sentence_transformers_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "aladin_search.integrations.sentence_transformers"
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(ConfigError, match=r"pip install 'aladin-search\[sentence-transformers\]'"):
+        importlib.import_module(module)
