@@ -25,6 +25,7 @@ DOCUMENTS = [
     "docs/PLAN.md",
     "docs/PYTHON.md",
     "docs/SEARCH.md",
+    "docs/doors/datasets.md",
     "docs/doors/embeddings.md",
     "docs/doors/rerank.md",
     "docs/doors/mcp.md",

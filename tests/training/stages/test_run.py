@@ -44,6 +44,8 @@ def unbroken(recipe_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_run_leaves_complete_checkpoints(unbroken: Path) -> None:
     checkpoint = load_checkpoint(unbroken / "checkpoint")
     assert checkpoint.provenance.stage == "student"
+    config = json.loads((unbroken / "checkpoint" / "config.json").read_text())
+    assert config["alignment_trained"] is True  # by the stage before, which the student continues
     assert json.loads(checkpoint.provenance.recipe)["name"] == "test"
     validation = read_validation(unbroken / "stages" / "student")
     assert validation.keys() == {"matching", "alignment", "fused", "two_stage"}
