@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from aladin_index.format.layout import live_generation
 from aladin_service.cli import app
