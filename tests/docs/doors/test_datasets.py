@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,9 +30,10 @@ def test_the_snippets_run(
         Image.fromarray(pixels).save(f"photos/{number}.png")
     blocks = re.findall(r"```(bash|python)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)
     outputs: list[str] = []
+    names: dict[str, Any] = {}
     for language, block in blocks:
         if language == "python":
-            exec(block, {})
+            exec(block, names)
             continue
         for line in block.splitlines():
             result = CliRunner().invoke(app, line.split()[1:])
@@ -39,6 +41,8 @@ def test_the_snippets_run(
             outputs.append(result.output)
 
     assert "two_stage" in outputs[1] and "two_stage" not in outputs[2]
+    recalls = {str(measure): value for measure, value in names["recalls"].items()}
+    assert recalls.keys() == {"Success@1", "Success@5", "Success@10"} and recalls["Success@5"] == 1
     with aladin_search.open("INDEX") as index:
         (best, *_) = index.search(image=Path("photos/1.png"), target="images")
         assert (best.id, best.metadata["year"]) == ("test/1", 2020)
