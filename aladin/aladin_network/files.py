@@ -105,6 +105,17 @@ def check_writable(option: str, path: Path) -> None:
         raise InputError(f"{option}: {path} cannot be written ({reason})")
 
 
+def check_folder_writable(path: Path) -> None:
+    """Check that an output folder can be written, as `check_writable` does for a file.
+
+    Raises:
+        InputError: If the folder, or the one that it would be created in, cannot be written to.
+    """
+    reason = _fault(path / "file")
+    if reason is not None:
+        raise InputError(f"cannot write to {path} ({reason})")
+
+
 def _fault(path: Path) -> str | None:
     folder = next(each for each in path.absolute().parents if each.exists())
     try:

@@ -21,6 +21,7 @@ OTHER_TARGET_OF: dict[Modality, Target] = {"text": "images", "image": "texts"}
 
 # Search across the modalities, named by the query's modality and the target's.
 Direction = Literal["text_to_image", "image_to_text"]
+DIRECTIONS: tuple[Direction, ...] = ("text_to_image", "image_to_text")
 DIRECTION_OF: dict[Modality, Direction] = {"text": "text_to_image", "image": "image_to_text"}
 
 # Treatment of a new item whose id is already in the index.

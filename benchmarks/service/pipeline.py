@@ -24,7 +24,7 @@ import torch
 
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import AladinError
-from aladin_service.search.job import Answered, Query, SearchJob
+from aladin_service.search.job import Answered, Query, SearchJob, WorkAnswer
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
 from benchmarks.lib.measuring import time_in_turn
@@ -57,9 +57,10 @@ def answer_batch(worker: Worker, queries: Sequence[Query]) -> list[Answered]:
     ]
     answers: list[Answered] = []
 
-    def take(_: int, answer: Answered | Exception) -> None:
-        if not isinstance(answer, Answered):
+    def take(_: int, answer: WorkAnswer | Exception) -> None:
+        if isinstance(answer, Exception):
             raise answer
+        assert isinstance(answer, Answered)  # only documents have answers of another kind
         answers.append(answer)
 
     worker.answer(jobs, take)

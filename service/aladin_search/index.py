@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aladin_network.photos.files import PhotoFile
     from aladin_network.scoring.metrics import RetrievalMetrics
     from aladin_network.types import Progress
+    from aladin_service.photos.photo_bytes import PhotoBytes
 
 
 class Index:
@@ -130,8 +131,8 @@ class Index:
             wanted = held[0]
         encoded = self._encoder.encode_one(self._searcher, query)
         answer = self._searcher.search(encoded, wanted, SearchOptions(**options))
-        files = {hit.id: self._photo_file(hit.id) for hit in answer.hits}
-        return Hits(described, answer, lambda item_id: self._small(files[item_id], item_id))
+        files = {hit.id: self.photo_file(hit.id) for hit in answer.hits}
+        return Hits(described, answer, lambda item: self._small(files[item], item, THUMBNAIL_PX))
 
     def items(
         self,
@@ -267,7 +268,7 @@ class Index:
         """
         from aladin_network.photos.decoding import read_image
 
-        file = self._photo_file(item_id)
+        file = self.photo_file(item_id)
         if file is None:
             raise InputError(f"item {item_id!r} has no photo")
         return read_image(file)
@@ -285,7 +286,26 @@ class Index:
         Raises:
             UnknownItemError: If the index has no such item.
         """
-        return self._small(self._photo_file(item_id), item_id, size_px)
+        return self._small(self.photo_file(item_id), item_id, size_px)
+
+    def photo_bytes(self, item_id: str) -> PhotoBytes | None:
+        """Return an item's photo as the service sends it: upright, without metadata; or None.
+
+        Raises:
+            UnknownItemError: If the index has no such item.
+        """
+        return self._bytes(self.photo_file(item_id), item_id, None)
+
+    def photo_file(self, item_id: str) -> PhotoFile | None:
+        """Return where the bytes of an item's photo are, or None for a text.
+
+        Raises:
+            UnknownItemError: If the index has no such item.
+        """
+        from aladin_service.photos.photo_bytes import served_photo
+
+        item, _ = self._searcher.find_item(item_id)
+        return served_photo(self.path, item, None)
 
     def close(self) -> None:
         """Release the index's files and threads; hits that were found stay usable."""
@@ -311,21 +331,20 @@ class Index:
         model_id = self._searcher.index.manifest.model.id
         return open_writer(self.path, model_id, engine=engine_options(self.path))
 
-    def _photo_file(self, item_id: str) -> PhotoFile | None:
-        from aladin_service.photos.photo_bytes import served_photo
+    def _small(self, file: PhotoFile | None, item_id: str, size_px: int) -> bytes | None:
+        small = self._bytes(file, item_id, size_px)
+        return None if small is None else small.data
 
-        item, _ = self._searcher.find_item(item_id)
-        return served_photo(self.path, item, None)
+    def _bytes(self, file: PhotoFile | None, item_id: str, size: int | None) -> PhotoBytes | None:
+        from aladin_service.photos import photo_bytes
 
-    def _small(
-        self, file: PhotoFile | None, item_id: str, size_px: int = THUMBNAIL_PX
-    ) -> bytes | None:
-        from aladin_service.photos.photo_bytes import PhotoGoneError, resized_photo
-
-        if file is None:
-            return None
+        image, memory = self._limits.image, self._limits.memory
         try:
-            limits = self._limits
-            return resized_photo(file, item_id, size_px, limits.image, limits.memory).data
-        except PhotoGoneError:
+            if file is None:
+                return None
+            if size is not None:
+                return photo_bytes.resized_photo(file, item_id, size, image, memory)
+            cut = photo_bytes.cut_photo(file, item_id, image)
+            return cut or photo_bytes.rewritten_photo(file, item_id, image, memory)
+        except photo_bytes.PhotoGoneError:
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +31,11 @@ _MAX_NAME_CHARS = 100
 _MAX_MESSAGE_CHARS = 2000
 # Messages start with what was sent and end with what is expected: both ends are kept.
 _MESSAGE_END_CHARS = 500
+
+# Errors of the system that only an attempt to write can have.
+_WRITE_ERRORS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EEXIST, errno.ENOTEMPTY, errno.EFBIG}
+)
 
 JOB_FAILED = 1
 USER_MISTAKE = 2
@@ -59,11 +66,27 @@ def exit_code(error: Exception) -> int:
 
 
 def one_line(error: Exception) -> str:
-    """Describe an error in one line; an unexpected one includes its class name."""
-    message = " ".join(str(error).split())
+    """Describe an error in one line; an unexpected one includes its class name.
+
+    An error of the system that names a file says whether it was to be written, if that is certain.
+    """
+    message = " ".join(_words(error).split())
     if isinstance(error, (AladinError, OSError)) and message:
         return message
     return f"{type(error).__name__}: {message} (use --debug for a traceback)"
+
+
+def _words(error: Exception) -> str:
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    if error.filename is None:
+        return error.strerror
+    attempt = "cannot write to" if error.errno in _WRITE_ERRORS else "cannot read or write"
+    return f"{attempt} {_path(error.filename)}: {error.strerror}"
+
+
+def _path(name: object) -> str:
+    return os.fsdecode(name) if isinstance(name, str | bytes) else str(name)
 
 
 def describe_faults(faults: Sequence[Any]) -> str:

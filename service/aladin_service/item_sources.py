@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from aladin_index.encode.source_items import ImageItem, PhotoPlaces, TextItem
 from aladin_index.format.records import SkippedItem
+from aladin_network.photos.formats import PHOTO_SUFFIXES
 from aladin_training.data import iter_records
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.formats import common_folder
@@ -15,8 +17,44 @@ from aladin_training.data.regions import RegionStore, region_key, region_keys
 from aladin_training.data.texts import iter_texts
 
 
+def images_of_all(
+    sources: Sequence[Path],
+    split: str | None,
+    regions: RegionStore | None = None,
+    places: PhotoPlaces | None = None,
+    rules: FolderRules | None = None,
+) -> Iterator[ImageItem | SkippedItem]:
+    """Read the photos of several sources, one after another, each as `image_items` reads it.
+
+    Files of photos that follow each other, as a shell writes them for ``*.jpg``, are one source:
+    one that cannot be read is skipped, and is an error only if it was the only one.
+
+    Args:
+        sources: Sources, in the order of their photos.
+        split: Split to read of each, or None for all photos.
+        regions: See `image_items`, as for the other arguments.
+        places: Looks up where each photo is stored, or None.
+        rules: What is left out of folders of photos, and counts of it over all sources, or None.
+
+    Raises:
+        DataError: If `image_items` raises it for a source.
+        RegionError: If photos have no regions.
+    """
+    groups: list[Path | list[Path]] = []
+    for source in sources:
+        if source.suffix.lower() not in PHOTO_SUFFIXES or not source.is_file():
+            groups.append(source)
+        elif groups and isinstance(photos := groups[-1], list):
+            photos.append(source)
+        else:
+            groups.append([source])
+    return chain.from_iterable(
+        [image_items(group, split, regions, places, rules) for group in groups]
+    )
+
+
 def image_items(
-    source: Path,
+    source: Path | Sequence[Path],
     split: str | None,
     regions: RegionStore | None = None,
     places: PhotoPlaces | None = None,
@@ -25,7 +63,7 @@ def image_items(
     """Read the photos of a data set.
 
     Args:
-        source: Source of any format that `aladin_training.data` supports.
+        source: Source of any format that `aladin_training.data` supports, or several files of one.
         split: Split to read, or None for all photos.
         regions: Regions of the photos, for a network that reads regions; before the first photo is
             returned, the source is read through to check that each photo has regions.
@@ -77,14 +115,15 @@ def image_items(
     return items()
 
 
-def photo_places(source: Path, root: Path | None) -> PhotoPlaces:
+def photo_places(source: Path | Sequence[Path], root: Path | None) -> PhotoPlaces:
     """Return an object that looks up where the photos of a data set are stored.
 
     Args:
-        source: Source of any format that `aladin_training.data` supports.
+        source: Source of any format that `aladin_training.data` supports, or several of them.
         root: Folder outside of which no photo is used, or None to use photos from anywhere.
     """
-    return PhotoPlaces(source if source.is_dir() else common_folder(source), root)
+    sources = [source] if isinstance(source, Path) else source
+    return PhotoPlaces([each if each.is_dir() else common_folder(each) for each in sources], root)
 
 
 def text_items(
@@ -104,6 +143,28 @@ def text_items(
     return (
         TextItem(id=record.id, text=record.text, metadata=record.metadata, image_id=record.image_id)
         for record in iter_texts(source, split, on_skip)
+    )
+
+
+def texts_of_all(
+    sources: Sequence[Path], split: str | None, reported: Sequence[Path] = ()
+) -> Iterator[TextItem]:
+    """Read the texts of several sources, one after another, each as `text_items` reads it.
+
+    Args:
+        sources: Sources, in the order of their texts.
+        split: Split whose captions are read, or None for all captions.
+        reported: Sources of which another reading, such as that of the photos, reports what is
+            skipped.
+
+    Raises:
+        DataError: If `text_items` raises it for a source.
+    """
+    return chain.from_iterable(
+        [
+            text_items(source, split, ignore_skipped if source in reported else log_skipped)
+            for source in sources
+        ]
     )
 
 

@@ -51,12 +51,15 @@ def test_the_interpreter_has_no_objects_to_search_for_cycles_at_exit(
 
 
 def test_help_answers_within_a_second() -> None:
-    best_s = float("inf")
+    elapsed_s: list[float] = []
+    shown = ""
     for _ in range(3):  # the first one may compile, and others use this machine too
         started = time.perf_counter()
-        result = subprocess.run([ALADIN, "--help"], capture_output=True, text=True, check=True)
-        best_s = min(best_s, time.perf_counter() - started)
-    assert best_s < 1
+        shown = subprocess.run(
+            [ALADIN, "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        elapsed_s.append(time.perf_counter() - started)
+    assert min(elapsed_s) < 1
     for command in (
         "demo",
         "train",
@@ -70,7 +73,7 @@ def test_help_answers_within_a_second() -> None:
         "mcp",
         "key",
     ):
-        assert command in result.stdout
+        assert command in shown
 
 
 def test_help_of_every_command_needs_no_torch_and_says_what_goes_in_and_comes_out() -> None:

@@ -36,6 +36,30 @@ def test_a_failure_is_one_line_even_if_its_message_is_not() -> None:
     assert one_line(errors.InputError("a\n  b\tc")) == "a b c"
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/x"),
+            "cannot read or write /proc/x: No such file or directory",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", b"/a/b"),
+            "cannot read or write /a/b: Permission denied",
+        ),
+        (
+            OSError(errno.EROFS, "Read-only file system", "/a"),
+            "cannot write to /a: Read-only file system",
+        ),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "Connection refused"),
+        (OSError("only words"), "only words"),
+    ],
+)
+def test_an_error_of_the_system_names_the_place_and_the_reason(error: OSError, said: str) -> None:
+    assert one_line(error) == said
+
+
 def test_a_bug_names_its_class_and_how_to_see_more() -> None:
     assert one_line(KeyError("rows")) == "KeyError: 'rows' (use --debug for a traceback)"
     assert one_line(OSError()) == "OSError:  (use --debug for a traceback)"

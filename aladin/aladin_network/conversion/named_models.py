@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, cast
 
 from aladin_network.errors import CheckpointError
 from aladin_network.files import atomic_folder
+from aladin_network.hub.messages import one_hub_warning
 
 _LOG = logging.getLogger(__name__)
 
@@ -237,8 +238,9 @@ def _downloaded(source: _Source) -> Path:
 
     try:
         _LOG.info("looking for %s on the hub and in its cache", source.name)
-        folder = fetch([*_DESCRIPTIONS, _WEIGHTS])
-        return folder if any(folder.glob(_WEIGHTS)) else fetch([*_DESCRIPTIONS, _OLD_WEIGHTS])
+        with one_hub_warning():
+            folder = fetch([*_DESCRIPTIONS, _WEIGHTS])
+            return folder if any(folder.glob(_WEIGHTS)) else fetch([*_DESCRIPTIONS, _OLD_WEIGHTS])
     except RevisionNotFoundError:
         reason = f"the hub has no revision {source.revision} of it"
     except RepositoryNotFoundError:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from aladin_network.checkpoint import Provenance, save_checkpoint
 from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.files import check_folder_writable
 from aladin_network.model import AladinModel
 
 # Number of tensors named in an error; more would not help.
@@ -280,9 +281,11 @@ def refuse_existing(out: Path) -> None:
 
     Raises:
         ConfigError: If `out` exists and is not an empty folder.
+        InputError: If `out` cannot be written to.
     """
     if out.exists() and not (out.is_dir() and next(out.iterdir(), None) is None):
         raise ConfigError(f"{out}: there is something already; choose another folder")
+    check_folder_writable(out)
 
 
 def write_converted(

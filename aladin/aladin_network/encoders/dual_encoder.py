@@ -165,7 +165,9 @@ def padded_length(model: nn.Module) -> int | None:
 
 def _read_config(source: str, part: Part) -> PretrainedConfig:
     try:
-        return cast(PretrainedConfig, AutoConfig.from_pretrained(source, trust_remote_code=False))
+        with quiet():
+            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        return cast(PretrainedConfig, config)
     except LOAD_ERRORS as error:
         raise CheckpointError(
             f"{source}: cannot load a {part} encoder ({load_failure(error)})"

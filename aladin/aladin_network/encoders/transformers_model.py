@@ -21,6 +21,7 @@ from transformers.configuration_utils import PretrainedConfig
 from transformers.utils import logging
 
 from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.hub.messages import one_hub_warning
 
 # Errors of the library if a model is missing, cannot be read, or needs another package.
 LOAD_ERRORS = (OSError, ValueError, KeyError, ImportError)
@@ -130,12 +131,13 @@ def read_weights(
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Suppress the library's progress bar and its list of unused weights of other heads."""
+    """Suppress the library's progress bar, its list of unused weights, and repeated warnings."""
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with one_hub_warning():
+            yield
     finally:
         logging.set_verbosity(level)
         if bar:

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.encoders.base import ImageEncoder, PhotoPatches, TextEncoder
 from aladin_network.encoders.dual_encoder import load_dual_tower
-from aladin_network.encoders.transformers_model import load_failure, load_tower
+from aladin_network.encoders.transformers_model import load_failure, load_tower, quiet
 from aladin_network.errors import CheckpointError, ConfigError
 
 _FILTERS = {
@@ -119,9 +119,10 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
     from transformers import AutoImageProcessor  # building an encoder does not need it
 
     try:
-        processor = AutoImageProcessor.from_pretrained(
-            source, backend="pil", trust_remote_code=False
-        )
+        with quiet():
+            processor = AutoImageProcessor.from_pretrained(
+                source, backend="pil", trust_remote_code=False
+            )
     except (OSError, ValueError) as error:
         reason = load_failure(error)
         raise CheckpointError(f"{source}: cannot read its preprocessing ({reason})") from error

@@ -6,7 +6,7 @@ If a photos root is given, photos outside of it are skipped.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -193,18 +193,21 @@ _Way = Literal["by an absolute path", "by '..'", "by a link"]
 
 
 class PhotoPlaces:
-    """Checks the location of each photo while a source is read once."""
+    """Checks the location of each photo while its sources are read once."""
 
-    def __init__(self, source: Path, root: Path | None = None) -> None:
+    def __init__(self, source: Path | Sequence[Path], root: Path | None = None) -> None:
         """Start with no photo checked.
 
         Args:
-            source: Folder of the data set; photos outside it are counted if there is no root.
+            source: Folder of the data set, or folders of several; photos outside of all of them are
+                counted if there is no root.
             root: Folder that all photos must be in, or None to accept photos from anywhere.
         """
+        folders = [source] if isinstance(source, Path) else list(dict.fromkeys(source))
         self._has_root = root is not None
-        self._source = source
-        self._places = ListedPhotos(PhotosRoot(source if root is None else root))
+        self._source = " and ".join(map(str, folders))
+        roots = folders if root is None else [root]
+        self._places = [ListedPhotos(PhotosRoot(each)) for each in roots]
         self._counts: dict[_Way, int] = {}
         self._examples: list[str] = []
 
@@ -218,7 +221,7 @@ class PhotoPlaces:
         Returns:
             The reason, without a path, or None if the photo is taken.
         """
-        if self._places.holds(path):
+        if any(place.holds(path) for place in self._places):
             return None
         if self._has_root:
             return OUTSIDE

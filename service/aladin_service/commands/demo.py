@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from aladin_network.files import check_folder_writable
 from aladin_network.types import DeviceName
 from aladin_service.commands.index.info import print_generation
 from aladin_service.commands.options import network_device, set_log_format
@@ -39,6 +40,7 @@ def demo(
         from aladin_service.http.server import check_address
 
         check_address(host, port)  # now, because training takes minutes
+    check_folder_writable(out)
     with stderr_progress() as progress:
         result = run_demo(out, progress)
     print_table(metrics_table("test scenes", result.rows))

@@ -54,6 +54,25 @@ CurveCandidatesOption = Annotated[
         "always included. [default: 2,5,10,20,50,100,200,500]",
     ),
 ]
+TrecOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--trec",
+        metavar="DIR",
+        file_okay=False,
+        help="Also write TREC files there, for ranx, ir-measures or trec_eval: DIRECTION.qrels, "
+        "and DIRECTION.SCORE.run for each score.",
+    ),
+]
+TrecDepthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--trec-depth",
+        min=10,
+        metavar="N",
+        help="Results of each query in a run of --trec. [default: 100]",
+    ),
+]
 
 
 def evaluate(
@@ -64,6 +83,8 @@ def evaluate(
     folds: FoldsOption = 0,
     curve: CurveOption = None,
     curve_candidates: CurveCandidatesOption = None,
+    trec: TrecOption = None,
+    trec_depth: TrecDepthOption = None,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     as_json: JsonOption = False,
@@ -78,10 +99,12 @@ def evaluate(
     over blocks. With --index also the two stages as served, how far they agree with an exhaustive
     search, and what they gain over matching, with its 95 % interval; the results are stored with
     the index. With --curve also R@1 and rsum from one candidate, which is matching alone, to all,
-    the exhaustive order, with their intervals and the search time.
+    the exhaustive order, with their intervals and the search time. With --trec also these rankings
+    as files of TREC, one tag for each score.
     """
     from aladin_index.measure.curve import DEFAULT_NUMBERS, check_numbers
     from aladin_service.measure.evaluate import evaluate_system, keep_evaluation
+    from aladin_service.measure.trec_files import DEFAULT_DEPTH, TrecFiles
     from aladin_service.reports.curve_plot import check_curve_file, write_curve
     from aladin_service.reports.evaluation_report import (
         curve_data,
@@ -101,11 +124,14 @@ def evaluate(
         check_numbers(numbers)
     elif curve_candidates is not None:
         raise InputError("--curve-candidates: expected also --curve, whose points they are")
+    if trec is None and trec_depth is not None:
+        raise InputError("--trec-depth: expected also --trec, whose runs it limits")
     chosen = chosen_split(split)
     store = opened_regions(regions, region_labels)
+    files = None if trec is None else TrecFiles(trec, trec_depth or DEFAULT_DEPTH)
     with stderr_progress() as progress:
         evaluation = evaluate_system(
-            model_folder(checkpoint), data, chosen, index, progress, folds, numbers, store
+            model_folder(checkpoint), data, chosen, index, progress, folds, numbers, store, files
         )
     title = f"{data}, split {split}"
     figures, of_index = evaluation_data(evaluation), evaluation.index

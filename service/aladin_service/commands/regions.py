@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from aladin_network.files import check_folder_writable
 from aladin_network.types import DeviceName
 from aladin_service.commands.help_style import CommandApp
 from aladin_service.commands.options import DETECTOR_HELP, PartOfDataOption, network_device
@@ -53,6 +54,7 @@ def extract(
     from aladin_training.data import iter_records
     from aladin_training.data.regions.extraction import extract_regions
 
+    check_folder_writable(out)
     records = iter_records(data, split, require_captions=False)
     with stderr_progress() as progress:
         report = extract_regions(

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from aladin_network.errors import ReportedElsewhereError
+from aladin_network.files import check_folder_writable
 from aladin_network.types import NullProgress, Progress, ScoreName
 from aladin_service.commands.options import (
     DataArgument,
@@ -83,6 +84,7 @@ def train(
     from aladin_training.config.shipped import find_recipe
 
     path = find_recipe(recipe)
+    check_folder_writable(out)
     from aladin_training.config.recipe import load_recipe
     from aladin_training.parallel.distributed import distributed_job, is_main_process
     from aladin_training.stages.run import run_recipe
@@ -203,6 +205,7 @@ def compare(
     from aladin_training.comparison.compare import compare as compare_plan
     from aladin_training.comparison.plan import load_plan
 
+    check_folder_writable(out)
     plan = load_plan(recipes, seeds, out, split, baseline, overrides or [])
     with stderr_progress() as progress:
         result = compare_plan(

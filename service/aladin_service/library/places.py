@@ -1,40 +1,22 @@
 """Where this user's photos, converted models and photo libraries are.
 
 The settings ``ALADIN_MODELS_DIR`` and ``ALADIN_LIBRARIES_DIR`` name other folders than those of the
-system: XDG's on Linux, ``~/Library`` on macOS.
+system (platformdirs: XDG's on Linux, ``~/Library`` on macOS).
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from platformdirs import user_cache_path, user_data_path
+
 from aladin_network.conversion.named_models import named_model
 from aladin_network.errors import InputError
 
-_NAME = "aladin-search"
-
-
-def user_cache_folder() -> Path:
-    """Return this user's folder for what can be made again."""
-    return _user_folder("XDG_CACHE_HOME", ".cache", "Caches")
-
-
-def user_data_folder() -> Path:
-    """Return this user's folder for what programs keep."""
-    return _user_folder("XDG_DATA_HOME", ".local/share", "Application Support")
-
-
-def _user_folder(variable: str, default: str, of_macos: str) -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / of_macos / _NAME
-    given = os.environ.get(variable, "")
-    # A relative path is to be ignored (XDG Base Directory Specification).
-    base = Path(given) if Path(given).is_absolute() else Path.home() / default
-    return base / _NAME
+_APPLICATION = "aladin-search"
 
 
 def model_folder(name: str | os.PathLike[str]) -> Path:
@@ -54,7 +36,9 @@ def _models_folder() -> Path:
     from aladin_service.settings import read_settings
 
     given = read_settings().models_dir
-    return user_cache_folder() / "models" if given is None else given.expanduser().absolute()
+    if given is not None:
+        return given.expanduser().absolute()
+    return user_cache_path(_APPLICATION) / "models"
 
 
 def libraries_folder() -> Path:
@@ -66,7 +50,9 @@ def libraries_folder() -> Path:
     from aladin_service.settings import read_settings
 
     given = read_settings().libraries_dir
-    return user_data_folder() / "libraries" if given is None else given.expanduser().absolute()
+    if given is not None:
+        return given.expanduser().absolute()
+    return user_data_path(_APPLICATION) / "libraries"
 
 
 def checked_folders(folders: Sequence[Path]) -> tuple[Path, ...]:

@@ -16,18 +16,21 @@ from aladin_index.measure.curve_points import CandidateCurve
 from aladin_index.measure.evaluate import (
     EvaluationQueries,
     EvaluationText,
+    OnHits,
     ServedEvaluation,
     evaluate_index,
     evaluation_queries,
 )
 from aladin_index.open import open_backend
 from aladin_index.search.backend import SearchBackend
+from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError, SearchIndexError
 from aladin_network.scoring.metrics import Interval, RetrievalMetrics, paired_bootstrap
 from aladin_network.scoring.separation import RankSummary, summarize_cross_ranks
-from aladin_network.types import Progress
+from aladin_network.types import DIRECTIONS, Direction, Progress
+from aladin_service.measure.trec_files import TrecFiles
 from aladin_service.settings import engine_options
 from aladin_training.data import Record, read_records
 from aladin_training.data.regions import RegionStore
@@ -137,6 +140,7 @@ def evaluate_system(
     folds: int = 1,
     curve_candidates: Sequence[int] | None = None,
     regions: RegionStore | None = None,
+    trec: TrecFiles | None = None,
 ) -> SystemEvaluation:
     """Evaluate a network on a data set, and the index that was built with it.
 
@@ -152,6 +156,7 @@ def evaluate_system(
         curve_candidates: Numbers of candidates of the index's curve, ascending, or None for no
             curve.
         regions: Regions of the photos, for a network that reads regions.
+        trec: Writes runs and qrels, or None for no files.
 
     Raises:
         AladinError: If one of the three cannot be used, or they do not belong together.
@@ -162,12 +167,16 @@ def evaluate_system(
         raise InputError(f"folds: expected at most one a photo, {len(records)}, found {folds}")
     if index is None:
         exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
+        if trec is not None:
+            trec.write_exhaustive(records, exhaustive)
         return _report(checkpoint.model_id, exhaustive, folds)
     # Opened first, so that an index of another network is refused before the long work.
     engine = engine_options(index)
     with closing(open_backend(index, checkpoint=checkpoint, engine=engine)) as opened:
         exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
-        of_index = _evaluate_index(opened, records, exhaustive, curve_candidates, progress)
+        if trec is not None:
+            trec.write_exhaustive(records, exhaustive)
+        of_index = _evaluate_index(opened, records, exhaustive, curve_candidates, progress, trec)
     return replace(_report(checkpoint.model_id, exhaustive, folds), index=of_index)
 
 
@@ -177,10 +186,16 @@ def _evaluate_index(
     exhaustive: ExhaustiveEvaluation,
     curve_candidates: Sequence[int] | None,
     progress: Progress,
+    trec: TrecFiles | None,
 ) -> IndexEvaluation:
     searcher = TwoStageSearcher(index)
     queries = _queries(searcher, records, progress)
-    served = evaluate_index(searcher, queries, progress=progress)
+    answers: dict[Direction, list[Sequence[SearchHit]]] = {each: [] for each in DIRECTIONS}
+    keep: OnHits | None = None if trec is None else lambda of, hits: answers[of].append(hits)
+    served = evaluate_index(searcher, queries, progress=progress, on_hits=keep)
+    if trec is not None:
+        for direction, hits in answers.items():
+            trec.write_served(records, direction, hits)
     matching = exhaustive.ranks["matching"]
     curve = None
     if curve_candidates is not None:

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import Result
 from PIL import Image
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest

@@ -22,6 +22,7 @@ from aladin_network.calibration.calibration import Calibration
 from aladin_service.http.app import create_app
 from aladin_service.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
+from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.processes import ProcessWorkers
 from aladin_service.work.worker import WorkerPlan
@@ -264,6 +265,32 @@ async def test_the_query_and_the_documents_share_the_pixels(
         response = await client.post("/v1/rerank", json=body)
     assert response.status_code == 413
     assert "more than 7000 pixels together" in response.json()["message"]
+
+
+async def test_a_model_that_is_replaced_meanwhile(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Documents that another model encoded are encoded again, and not for ever."""
+    encode, replaced = DocumentEncoder.encode, 0
+
+    def encode_with_the_old_one(self: DocumentEncoder, *arguments: Any) -> list[Any]:
+        nonlocal replaced
+        replaced -= 1
+        found = encode(self, *arguments)
+        return [each._replace(model_id="old") for each in found] if replaced >= 0 else found
+
+    monkeypatch.setattr(DocumentEncoder, "encode", encode_with_the_old_one)
+    async with service(max_batch=1) as client:
+        expected = await rerank(client, TEXT, "a star")
+        replaced = 1
+        assert (await rerank(client, TEXT, "a star"))["results"] == expected["results"]
+        replaced = 1  # of two documents, the first one
+        answer = await client.post("/v1/embeddings", json={"input": ["a star", "a dog"]})
+        assert answer.json()["model"] == expected["model"]
+        replaced = 100
+        body = {"query": TEXT, "documents": ["a star"]}
+        refused = await client.post("/v1/rerank", json=body)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
 
 
 async def test_the_log_counts_documents_and_names_none(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from collections.abc import Callable
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
+from platformdirs import user_data_path
 
 from aladin_network.errors import ConfigError, InputError
 from aladin_service.library.libraries import LibraryInUseError, all_libraries, library_of
-from aladin_service.library.places import checked_folders, libraries_folder, user_data_folder
+from aladin_service.library.places import checked_folders, libraries_folder
 
 
 @pytest.fixture
@@ -131,12 +133,13 @@ def test_removing_a_library_keeps_photos_and_an_index_elsewhere(
 
 
 def test_the_place_of_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert user_data_folder() == tmp_path / "aladin-search"
-    assert libraries_folder() == tmp_path / "aladin-search" / "libraries"
-    monkeypatch.setenv("XDG_DATA_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert user_data_folder() == tmp_path / "home" / ".local" / "share" / "aladin-search"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert libraries_folder() == user_data_path("aladin-search") / "libraries"
+    if sys.platform == "linux":
+        assert libraries_folder() == tmp_path / "aladin-search" / "libraries"
+        monkeypatch.delenv("XDG_DATA_HOME")
+        share = tmp_path / "home" / ".local" / "share"
+        assert libraries_folder() == share / "aladin-search" / "libraries"
     monkeypatch.setenv("ALADIN_LIBRARIES_DIR", "~/mine")
     assert libraries_folder() == tmp_path / "home" / "mine"

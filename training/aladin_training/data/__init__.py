@@ -5,7 +5,7 @@ The columns of tables are described in ``fields.py``, other formats in their rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aladin_training.data.folder_rules import FolderRules
@@ -23,7 +23,7 @@ __all__ = ["KNOWN_FORMATS", "Record", "iter_records", "read_records"]
 
 
 def iter_records(
-    source: Path,
+    source: Path | Sequence[Path],
     split: str | None = None,
     *,
     require_captions: bool = True,
@@ -36,7 +36,8 @@ def iter_records(
     The caller has to check that ids are unique and that the files of photos exist.
 
     Args:
-        source: File of one of the `KNOWN_FORMATS`, a pattern of such files, or a folder.
+        source: File of one of the `KNOWN_FORMATS`, a pattern of such files, or a folder; or several
+            of them, read one after another as one data set.
         split: Split to read, or None for all photos.
         require_captions: Refuse a photo without captions; searching photos needs none.
         images: Folder of a Karpathy JSON's photos, if it is not beside the file.
@@ -48,9 +49,13 @@ def iter_records(
             end, if there was no photo or no such split.
     """
     skipped = SkippedOfSplit(split, on_skip)
+    sources = [source] if isinstance(source, Path) else source
+    # All are opened here, not when the first is at its end, to detect a missing one at once.
+    opened = [read_entries(each, images, skipped, rules, split) for each in sources]
+    named = sources[0] if len(sources) == 1 else Path(f"{sources[0]} and {len(sources) - 1} more")
     entries = select(
-        read_entries(source, images, skipped, rules),
-        source,
+        (entry for entries in opened for entry in entries),
+        named,
         split,
         require_captions=require_captions,
         skipped=skipped,
@@ -82,6 +87,6 @@ def read_records(
         DataError: If `iter_records` raises it, an id repeats, or the file of a photo is missing.
     """
     skipped = SkippedOfSplit(split, log_skipped)
-    entries = read_entries(source, images, skipped)
+    entries = read_entries(source, images, skipped, split=split)
     chosen = select(entries, source, split, require_captions=require_captions, skipped=skipped)
     return collect(chosen, require_photos=require_photos)

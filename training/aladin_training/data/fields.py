@@ -94,6 +94,11 @@ class Fields:
         value = self._data.get(name)
         return None if value is None else self._checked(value, name)
 
+    def is_blank(self, name: str) -> bool:
+        """Tell whether a field is missing, null or a text without words."""
+        value = self._data.get(name)
+        return value is None or (isinstance(value, str) and not value.strip())
+
     def optional_number(self, name: str) -> int | None:
         """Return a whole number, or None if the field is missing or null."""
         value = self._data.get(name)
@@ -186,15 +191,24 @@ def parse_row(
     present = [name for name, value in row.items() if value is not None]
     captions, identity = first_of(CAPTIONS, present), first_of(ID, present)
     return RowDescription(
-        id=None if identity is None else _word(row[identity], identity, place),
-        captions=() if captions is None else _captions(row[captions], captions, place),
-        split=_word(row[SPLIT], SPLIT, place) if SPLIT in present else None,
+        id=None if identity is None else parse_word(row[identity], identity, place),
+        captions=() if captions is None else parse_captions_value(row[captions], captions, place),
+        split=parse_word(row[SPLIT], SPLIT, place) if SPLIT in present else None,
         metadata=metadata_of(row, [captions, identity, photo_column, SPLIT]),
     )
 
 
-def _word(value: object, name: str, place: Place) -> str:
-    """Return an id or a split; in tables an id may also be a number."""
+def parse_word(value: object, name: str, place: Place) -> str:
+    """Return an id or a split; in tables an id may also be a number.
+
+    Args:
+        value: Value of the column.
+        name: Column, named in errors.
+        place: Place of the row, named in errors.
+
+    Raises:
+        DataError: If it is of another type, or blank.
+    """
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise place.error(f"{name}: expected a text, got {type(value).__name__}")
     word = str(value)
@@ -203,7 +217,17 @@ def _word(value: object, name: str, place: Place) -> str:
     return word
 
 
-def _captions(value: object, name: str, place: Place) -> tuple[str, ...]:
+def parse_captions_value(value: object, name: str, place: Place) -> tuple[str, ...]:
+    """Return the captions of a column: a text, or a list of texts; blank ones are omitted.
+
+    Args:
+        value: Value of the column.
+        name: Column, named in errors.
+        place: Place of the row, named in errors.
+
+    Raises:
+        DataError: If it is of another type.
+    """
     values = cast(list[object], value) if isinstance(value, list) else [value]
     captions: list[str] = []
     for caption in values:

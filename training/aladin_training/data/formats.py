@@ -9,8 +9,10 @@ from pathlib import Path
 
 from aladin_network.errors import DataError
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
+from aladin_training.data.beir import is_beir, read_beir
 from aladin_training.data.folder import read_folder, read_photo
 from aladin_training.data.folder_rules import FolderRules
+from aladin_training.data.hub_datasets.names import is_dataset
 from aladin_training.data.json_files import read_jsonl, read_karpathy
 from aladin_training.data.precomp import is_precomp, read_precomp
 from aladin_training.data.records import LocatedRecord, OnSkip, log_skipped
@@ -26,8 +28,8 @@ TABLES: Mapping[str, Callable[[Path], Table]] = {
     ".parquet": open_parquet,
 }
 KNOWN_FORMATS = (
-    "a folder, a photo, .jsonl, Karpathy .json, .csv, .tsv, .parquet, a precomp folder of SCAN "
-    "or webdataset .tar"
+    "a folder, a photo, .jsonl, Karpathy .json, .csv, .tsv, .parquet, a precomp folder of SCAN, "
+    "a BEIR folder, datasets:NAME or webdataset .tar"
 )
 
 
@@ -53,7 +55,14 @@ def expand(pattern: Path) -> list[Path]:
 
 
 def common_folder(pattern: Path) -> Path:
-    """Return the last folder of a path before its first ``{``, ``*``, ``?`` or ``[``."""
+    """Return the last folder of a path before its first ``{``, ``*``, ``?`` or ``[``.
+
+    Of a data set of `datasets`, it is the folder of its files.
+    """
+    if is_dataset(pattern):
+        from aladin_training.data.hub_datasets.source import dataset_folder
+
+        return dataset_folder(pattern)
     if pattern.exists():
         return pattern.parent
     parts = pattern.parts[:-1]
@@ -87,21 +96,31 @@ def read_entries(
     images: Path | None = None,
     on_skip: OnSkip = log_skipped,
     rules: FolderRules | None = None,
+    split: str | None = None,
 ) -> Iterator[LocatedRecord]:
     """Read the photos of any source.
 
     Args:
-        source: Folder, file, or pattern of files, each read according to its own suffix.
+        source: Folder, file, or pattern of files, each read according to its own suffix, or
+            ``datasets:NAME``.
         images: Folder of a Karpathy JSON's photos, or None if they are beside the file.
         on_skip: Called with each file of a folder, and each member of a tar, that looks like a
             photo and cannot be read.
         rules: What is left out of a folder of photos, see `read_folder`; None for a data set.
+        split: Split whose texts a photo of a BEIR folder has; other sources have all splits.
 
     Raises:
         DataError: If there is no such source, or its format is unknown; while reading, if a photo
             cannot be used.
     """
+    if is_dataset(source):
+        # Not at the top: pyarrow is imported only where it is used.
+        from aladin_training.data.hub_datasets.reader import read_dataset
+
+        return read_dataset(source, on_skip)
     if source.is_dir():
+        if is_beir(source):
+            return read_beir(source, split)
         return read_precomp(source) if is_precomp(source) else read_folder(source, on_skip, rules)
     files = expand(source)
     for file in files:

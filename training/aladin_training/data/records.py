@@ -93,6 +93,7 @@ class Record:
         captions: Any number of captions; may be empty if captions are not required.
         split: Split, or None if the source does not name it.
         metadata: The user's own metadata, passed on unchanged.
+        text_ids: Id of each caption, or empty if the source names none.
     """
 
     id: str
@@ -101,10 +102,13 @@ class Record:
     captions: tuple[str, ...]
     split: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    text_ids: tuple[str, ...] = ()
 
     @property
     def caption_ids(self) -> list[str]:
         """Ids of the captions as items of their own, for example in an index of texts."""
+        if self.text_ids:
+            return list(self.text_ids)
         return [f"{self.id}#{number}" for number in range(len(self.captions))]
 
 

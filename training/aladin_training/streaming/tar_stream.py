@@ -18,7 +18,7 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import Progress
 from aladin_training.data import Record
-from aladin_training.streaming.shards import ShardCount, TarShard, count_shards, find_shards
+from aladin_training.streaming.shards import Shard, ShardCount, count_shards, find_shards
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class TarStream:
         counts: Number of photos expected in each.
     """
 
-    shards: tuple[TarShard, ...]
+    shards: tuple[Shard, ...]
     counts: tuple[ShardCount, ...]
 
     @property
@@ -68,7 +68,7 @@ def open_stream(source: Path, split: str | None, cache: Path, progress: Progress
     """Find the tars of a source and count their photos.
 
     Args:
-        source: A tar, a pattern of tars or a folder of them.
+        source: A tar, a pattern of tars or a folder of them, or a data set of `datasets`.
         split: Split of the photos, or None for all.
         cache: Folder of all caches, where counts are kept that needed a tar to be read.
         progress: Receives shards.
@@ -160,7 +160,7 @@ def read_samples(
 
 
 def _read_shard(
-    shard: TarShard, count: ShardCount, passed: int, wants: Callable[[int], bool]
+    shard: Shard, count: ShardCount, passed: int, wants: Callable[[int], bool]
 ) -> Iterator[ReadSample]:
     """Read a tar's photos from a given one on: as many as were counted, whatever it holds now."""
     records = shard.records()

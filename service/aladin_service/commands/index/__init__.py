@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from aladin_service.commands.help_style import CommandApp
 from aladin_service.commands.index import build, changes, exchange, info, plan, push, sync, tune
+from aladin_service.commands.index.several_sources import SourcesCommand
 
 app = CommandApp(help="Build, inspect, change and check an index.")
 app.command("plan")(plan.plan)
-app.command("build")(build.build)
+app.command("build", cls=SourcesCommand)(build.build)
 app.command("merge")(exchange.merge)
 app.command("import")(exchange.import_)
 app.command("export")(exchange.export)
@@ -15,7 +16,7 @@ app.command("push")(push.push)
 app.command("info")(info.info)
 app.command("verify")(info.verify)
 app.command("tune")(tune.tune)
-app.command("add")(changes.add)
+app.command("add", cls=SourcesCommand)(changes.add)
 app.command("delete")(changes.delete)
 app.command("sync")(sync.sync)
 app.command("compact")(changes.compact)

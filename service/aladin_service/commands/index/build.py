@@ -124,9 +124,7 @@ def build(
     from aladin_index.settings import BuildSettings
 
     check_ray_options(ray, ray_workers, ray_cpus)
-    sources = _Sources(
-        images, texts, split, photos_root, tuple(exclude or ()), regions, region_labels, detector
-    )
+    sources = _Sources(images, texts, split, photos_root, exclude, regions, region_labels, detector)
     settings = BuildSettings(
         ann=ann,
         memory_budget_bytes=memory_budget,
@@ -150,11 +148,11 @@ def build(
 class _Sources(NamedTuple):
     """The sources to index, as given by the options."""
 
-    images: Path | None
-    texts: Path | None
+    images: list[Path] | None
+    texts: list[Path] | None
     split: str | None
     photos_root: Path | None
-    exclude: tuple[str, ...]
+    exclude: list[str] | None
     regions: Path | None
     region_labels: Path | None
     detector: str | None
@@ -162,7 +160,7 @@ class _Sources(NamedTuple):
 
 def _named_model(model: Path, sources: _Sources) -> Path:
     """Return the checkpoint of --model; it may have to be downloaded, so sources come first."""
-    if sources.images is None and sources.texts is None:
+    if not sources.images and not sources.texts:
         raise InputError("expected --images, --texts or both, got neither")
     return model_folder(model)
 
@@ -188,9 +186,8 @@ def _build(
     from aladin_index.cluster.pool import WorkerSettings
     from aladin_index.cluster.ray_encoding import connected, ray_encoding
     from aladin_index.format.layout import CURRENT, live_generation
-    from aladin_service.item_sources import image_items, photo_places, text_items
+    from aladin_service.item_sources import images_of_all, photo_places, texts_of_all
     from aladin_training.data.folder_rules import FolderRules
-    from aladin_training.data.records import ignore_skipped, log_skipped
 
     images, texts, split = sources.images, sources.texts, sources.split
     with ExitStack() as stack:
@@ -200,13 +197,11 @@ def _build(
             settings, device=own_device if ray is None else workers_device(ray, device)
         )
         store = opened_regions(sources.regions, sources.region_labels)
-        places = None if images is None else photo_places(images, sources.photos_root)
-        rules = FolderRules(sources.exclude)
-        photos = None if images is None else image_items(images, split, store, places, rules)
+        places = photo_places(images, sources.photos_root) if images else None
+        rules = FolderRules(tuple(sources.exclude or ()))
+        photos = images_of_all(images, split, store, places, rules) if images else None
         found = _find_regions(model, sources, store, own_device, settings.device)
-        # Reported only once if the captions belong to the photos.
-        on_skip = ignore_skipped if texts == images else log_skipped
-        lines = None if texts is None else text_items(texts, split, on_skip)
+        lines = texts_of_all(texts, split, images or ()) if texts else None
         before = live_generation(out) if (out / CURRENT).exists() else None
         encoding = None
         if ray is not None:
@@ -249,7 +244,7 @@ def _find_regions(
         labels = None if sources.region_labels is None else sources.region_labels.absolute()
         return _Regions(store, partial(open_regions, sources.regions.absolute(), labels))
     name = named_detector(sources.detector)
-    if sources.images is None or name is None:
+    if not sources.images or name is None:
         return _Regions(store, None)
     encoder = load_checkpoint(model).model.image.encoder
     finder = detector_for(encoder, sources.detector, own_device)

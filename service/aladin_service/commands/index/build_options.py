@@ -23,20 +23,20 @@ OutOption = Annotated[
     Path, typer.Option("--out", help="Folder of the index: a new one, or one to replace.")
 ]
 ImagesOption = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
         "--images",
         metavar="SRC",
         help="Folder of photos, a photo or a pattern of photos, JSONL, Karpathy JSON, CSV, TSV, "
-        "parquet or webdataset tars.",
+        "parquet or webdataset tars; or several of them, one after another.",
     ),
 ]
 TextsOption = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
         "--texts",
         metavar="SRC",
-        help="JSONL or table of texts, or a data set whose captions to take.",
+        help="JSONL or table of texts, or a data set whose captions to take; or several of them.",
     ),
 ]
 AnnOption = Annotated[

@@ -45,10 +45,12 @@ if TYPE_CHECKING:
 def add(
     index: IndexArgument,
     images: Annotated[
-        Path | None, typer.Option("--images", metavar="SRC", help="Photos, as of `index build`.")
+        list[Path] | None,
+        typer.Option("--images", metavar="SRC", help="Photos, as of `index build`."),
     ] = None,
     texts: Annotated[
-        Path | None, typer.Option("--texts", metavar="SRC", help="Texts, as of `index build`.")
+        list[Path] | None,
+        typer.Option("--texts", metavar="SRC", help="Texts, as of `index build`."),
     ] = None,
     split: PartOfDataOption = None,
     photos_root: PhotosRootOption = None,
@@ -86,7 +88,7 @@ def add(
     from aladin_network.errors import InputError
     from aladin_service.settings import engine_options
 
-    if images is None and texts is None:
+    if not images and not texts:
         raise InputError("expected --images, --texts or both, got neither")
     store = opened_regions(regions, region_labels)
     engine = engine_options(index)
@@ -94,9 +96,9 @@ def add(
         live_generation(index)  # raises if there is no index
     checkpoint = load_checkpoint(index / MODEL)
     finder = None
-    if images is not None and store is None:
+    if images and store is None:
         finder = detector_for(checkpoint.model.image.encoder, detector)
-    source = _NewItems(images, texts, split, photos_root, tuple(exclude or ()), store, finder)
+    source = _NewItems(images, texts, split, photos_root, exclude, store, finder)
     limits = metadata_limits(max_metadata)
     settings = AddSettings(
         on_duplicate=on_duplicate, limits=image_limits(max_pixels), metadata=limits, exif=exif
@@ -126,22 +128,22 @@ class _NewItems:
     """The items to add, which may be read more than once.
 
     Attributes:
-        images: Source of photos, or None.
-        texts: Source of texts, or None.
+        images: Sources of photos, or None.
+        texts: Sources of texts, or None.
         split: Split of the sources, or None for all of them.
         photos_root: Folder that photos have to be in, or None.
-        exclude: Patterns of what is left out of a folder.
+        exclude: Patterns of what is left out of a folder, or None.
         store: Precomputed regions, or None.
         finder: Detector of regions, or None.
         places: Where the photos of the last reading are; None before the first.
         rules: What the last reading left out; None before the first.
     """
 
-    images: Path | None
-    texts: Path | None
+    images: list[Path] | None
+    texts: list[Path] | None
     split: str | None
     photos_root: Path | None
-    exclude: tuple[str, ...]
+    exclude: list[str] | None
     store: RegionStore | None
     finder: Detector | None
     places: PhotoPlaces | None = None
@@ -150,8 +152,8 @@ class _NewItems:
     @property
     def targets(self) -> list[Target]:
         """Images, texts or both."""
-        sources: list[tuple[Target, Path | None]] = [("images", self.images), ("texts", self.texts)]
-        return [target for target, source in sources if source is not None]
+        sources: list[tuple[Target, object]] = [("images", self.images), ("texts", self.texts)]
+        return [target for target, given in sources if given]
 
     @property
     def regions(self) -> RegionSource | None:
@@ -162,27 +164,19 @@ class _NewItems:
         """Read the images or the texts.
 
         Args:
-            target: Which of the two; its source is not None.
+            target: Which of the two.
             report: Log lines of texts that are skipped.
         """
-        from aladin_service.item_sources import (
-            image_items,
-            photo_places,
-            text_items,
-        )
+        from aladin_service.item_sources import images_of_all, photo_places, texts_of_all
         from aladin_training.data.folder_rules import FolderRules
-        from aladin_training.data.records import ignore_skipped, log_skipped
 
+        images, texts = self.images or [], self.texts or []
         if target == "texts":
-            assert self.texts is not None
-            # Reported only once: not if the photos are added from the same source.
-            on_skip = log_skipped if report and self.texts != self.images else ignore_skipped
-            return text_items(self.texts, self.split, on_skip)
-        assert self.images is not None
+            return texts_of_all(texts, self.split, images if report else texts)
         # Both count, so there is one for each reading.
-        self.places = photo_places(self.images, self.photos_root)
-        self.rules = FolderRules(self.exclude)
-        return image_items(self.images, self.split, self.store, self.places, self.rules)
+        self.places = photo_places(images, self.photos_root)
+        self.rules = FolderRules(tuple(self.exclude or ()))
+        return images_of_all(images, self.split, self.store, self.places, self.rules)
 
 
 def delete(

@@ -86,7 +86,9 @@ def export(
     printed on stdout.
     """
     from aladin_index.exchange.exporter import export_index
+    from aladin_network.files import check_folder_writable
 
+    check_folder_writable(out)
     with stderr_progress() as progress:
         counts = export_index(index, out, progress)
     typer.echo(f"{out}: " + ", ".join(f"{count} {target}" for target, count in counts.items()))

@@ -37,6 +37,12 @@ _CHECK_EVERY_S = 1.0
 _MISSING_S = 5.0
 
 # Limit per client: a mistyped key is tried by hand, or by a program at its start.
+# What each scope permits, in the log.
+_MAY: dict[Scope, str] = {
+    "read": "search",
+    "write": "add and delete items",
+    "metrics": "read the metrics",
+}
 _WRONG_KEYS_PER_S = 1.0
 _WRONG_KEYS_BURST = 20
 
@@ -224,7 +230,14 @@ def closed_policy() -> AccessPolicy:
 
 
 def _describe(settings: ServiceSettings, anonymous: frozenset[Scope]) -> str:
-    """Return a log line about the keys and the scopes of requests without one."""
-    keys = "no keys configured" if settings.keys_file is None else f"keys {settings.keys_file}"
+    """Return a log line about who may do what with and without a key."""
     scopes = anonymous - {"write"} if settings.read_only else anonymous
-    return f"authentication: {keys}; anonymous scopes: {', '.join(sorted(scopes)) or 'none'}"
+    parts = [words for scope, words in _MAY.items() if scope in scopes]
+    comma = ", and " if len(parts) > 2 else " and "
+    may = comma.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    if settings.keys_file is not None:
+        others = f"anybody else may {may} without a key" if may else "nobody else may do anything"
+        return f"whoever has a key of {settings.keys_file} may do what it allows; {others}"
+    # Requests from elsewhere never have the right to change the index without a key.
+    who = "anybody on this machine" if "write" in anonymous else "anybody who can reach it"
+    return f"the service asks for no key: {who} may {may}"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from aladin_index.format.layout import live_generation
 from aladin_service.cli import app
@@ -115,6 +114,27 @@ def test_a_folder_that_cannot_be_made_is_one_clear_error(
         assert last.startswith((f"error: cannot write to {out}: ", f"error: {out}: expected a"))
         assert "live generation" not in last
         assert "can be run again" not in last
+
+
+def test_the_folder_of_every_other_command_is_checked_before_the_work(
+    data_file: Path, index_folder: Path, tiny_checkpoint: Path
+) -> None:
+    out = Path("/proc/out")
+    for words in (
+        ["train", "demo"],
+        ["compare", "demo", "flickr8k"],
+        ["demo", "--no-serve"],
+        ["convert", "towers", "someone/clip"],
+        ["convert", "multivector", "someone/colpali"],
+        ["export", "sentence-transformers", tiny_checkpoint],
+        ["index", "export", index_folder],
+        ["regions", "extract", data_file, "--detector", "someone/detr"],
+    ):
+        result = aladin(*words, "--out", out, code=2)
+        last = result.stderr.splitlines()[-1]
+        assert last.startswith(f"error: cannot write to {out}"), words
+        assert "No such file or directory" in last
+        assert "Errno" not in last
 
 
 def stopped(*_: object) -> None:

@@ -14,9 +14,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from click.testing import Result
 from PIL import ExifTags, Image
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from aladin_index.open import open_backend
 from aladin_network.photos.formats import HAS_AVIF, HAS_HEIF, HAS_RAW

@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from aladin_service.cli import app
 

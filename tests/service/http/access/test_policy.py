@@ -47,17 +47,18 @@ def test_with_keys_they_are_needed_everywhere(
         (
             "127.0.0.1",
             {},
-            "authentication: no keys configured; anonymous scopes: metrics, read, write",
+            "the service asks for no key: anybody on this machine may search, add and delete "
+            "items, and read the metrics",
         ),
         (
             "127.0.0.1",
             {"read_only": True},
-            "authentication: no keys configured; anonymous scopes: metrics, read",
+            "the service asks for no key: anybody on this machine may search and read the metrics",
         ),
         (
             "0.0.0.0",
             {"allow_anonymous": True},
-            "authentication: no keys configured; anonymous scopes: metrics, read",
+            "the service asks for no key: anybody who can reach it may search and read the metrics",
         ),
     ],
 )
@@ -76,10 +77,10 @@ def test_the_log_says_who_may_do_what_with_keys(
     with caplog.at_level("INFO", "aladin_service.http.access.policy"):
         anonymous("0.0.0.0", keys_file=keys_file)
         anonymous("0.0.0.0", keys_file=keys_file, allow_anonymous=True)
-    start = f"authentication: keys {keys_file}; anonymous scopes:"
+    start = f"whoever has a key of {keys_file} may do what it allows;"
     assert [record.getMessage() for record in caplog.records] == [
-        f"{start} none",
-        f"{start} read",
+        f"{start} nobody else may do anything",
+        f"{start} anybody else may search without a key",
     ]
 
 

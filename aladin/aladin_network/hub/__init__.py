@@ -1,0 +1,1 @@
+"""The model hub: what its library says."""
