@@ -151,7 +151,7 @@ def sync(
 
 
 class PassLines:
-    """Prints passes: the first complete one, those with changes, and files newly left out."""
+    """Prints passes: the first complete one, those with changes, and files newly skipped."""
 
     def __init__(self, name: str, note: str = "", *, as_json: bool = False) -> None:
         """Start before the first pass.
@@ -168,7 +168,7 @@ class PassLines:
         self._left_out: set[SkippedItem] = set()
 
     def __call__(self, report: SyncReport) -> None:
-        """Print a pass; a file that is left out is named once."""
+        """Print a pass; a file that is skipped is named once."""
         for item_id, reason in report.left_out:
             if (item_id, reason) not in self._left_out:
                 typer.echo(f"skipped {item_id}: {reason}", err=True)
