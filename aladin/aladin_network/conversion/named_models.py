@@ -43,8 +43,8 @@ _DESCRIPTIONS = ("*.json", "*.txt", "*.model")
 _WEIGHTS, _OLD_WEIGHTS = "*.safetensors", "*.bin"
 _HUB_NAME = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
 _WAYS_OUT = (
-    "connect to a network for the download, give a folder of such a model or a checkpoint, or set HF_HOME to a hub cache that holds it, or"
-    " HF_ENDPOINT to a hub that can be reached"
+    "connect to a network for the download, give a folder of such a model or a checkpoint, or set"
+    " HF_HOME to a hub cache that holds it, or HF_ENDPOINT to a hub that can be reached"
 )
 
 

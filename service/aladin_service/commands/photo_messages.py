@@ -20,10 +20,7 @@ _FEWEST = 64  # photos for which progress is shown
 
 
 class PhotoLines:
-    """Prints the passes that changed something, in words, and each file that cannot be used once.
-
-    Photos that are found while others are being added are counted in several passes.
-    """
+    """Prints the passes that changed something, in words, and each file that cannot be used once."""
 
     def __init__(self) -> None:
         """Start before the first pass."""
