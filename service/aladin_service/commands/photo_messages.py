@@ -20,7 +20,7 @@ _FEWEST = 64  # photos for which progress is shown
 
 
 class PhotoLines:
-    """Prints the passes that changed something, in words, and each file that cannot be used once."""
+    """Prints the passes that changed something, and each file that cannot be used once."""
 
     def __init__(self) -> None:
         """Start before the first pass."""
