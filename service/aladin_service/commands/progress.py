@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from aladin_network.types import Progress
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as RichProgress
 
 LINE_INTERVAL_S = 10.0
@@ -114,19 +115,21 @@ class LineProgress:
 
 
 class BarProgress:
-    """Draws one bar for each piece of work."""
+    """Draws one bar for each piece of work, with the figures that the terminal has room for."""
 
-    def __init__(self, bars: RichProgress) -> None:
-        """Draw with `bars`, which the caller starts and stops."""
+    def __init__(self, bars: RichProgress, clock: Callable[[], float] = time.monotonic) -> None:
+        """Draw with the `bars` of `make_bars`, which the caller starts and stops."""
         self._bars = bars
+        self._clock = clock
+        # Columns are aligned: each is as wide as that of the longest line so far.
+        self._widths = [0, _bar_width(bars.console.width), 0, 0]
         self._pace: Pace | None = None
         self._notes: dict[str, float | str] = {}
 
     def start(self, total: int | None, unit: str) -> None:
-        """Begin a piece of work; the previous bar stays unchanged."""
-        for task in self._bars.tasks:
-            self._bars.stop_task(task.id)
-        self._pace = Pace(total, unit, time.monotonic)
+        """Begin a piece of work; the previous bar ends."""
+        self.close()
+        self._pace = Pace(total, unit, self._clock)
         self._notes = {}
         self._bars.add_task(unit, total=total, pace="starting", notes="")
 
@@ -135,13 +138,44 @@ class BarProgress:
         if self._pace is None:
             return
         self._pace.advance(count)
-        self._bars.update(self._bars.task_ids[-1], advance=count, pace=self._pace.describe())
+        self._bars.update(self._bars.task_ids[-1], advance=count)
+        self._draw(self._pace.describe())
 
     def note(self, **numbers: float | str) -> None:
         """Show figures beside the bar."""
         self._notes.update(numbers)
         if self._pace is not None:
-            self._bars.update(self._bars.task_ids[-1], notes="  ".join(_figures(self._notes)))
+            self._draw(self._pace.describe())
+
+    def close(self) -> None:
+        """End the current piece of work: its total is known now, and how long it took."""
+        if self._pace is None:
+            return
+        task = self._bars.task_ids[-1]
+        if self._pace.total is None:
+            self._bars.update(task, total=self._pace.done)
+        if self._pace.done:
+            self._draw(words := self._pace.summary())
+            done = self._pace.done
+            lengths = (len(self._pace.unit), 0, 2 * len(str(done)) + 1, len(words))
+            self._widths = list(map(max, self._widths, lengths))
+        self._bars.stop_task(task)
+        self._pace = None
+
+    def _draw(self, words: str) -> None:
+        """Show the pace, and the figures that fit into the line."""
+        assert self._pace is not None
+        total = "?" if self._pace.total is None else str(self._pace.total)
+        lengths = (len(self._pace.unit), 0, len(str(self._pace.done)) + 1 + len(total), len(words))
+        widths = list(map(max, self._widths, lengths))
+        room = self._bars.console.width - sum(widths) - len(widths)
+        notes = ""
+        for figure in _figures(self._notes):
+            longer = f"{notes}  {figure}" if notes else figure
+            if len(longer) > room:
+                break
+            notes = longer
+        self._bars.update(self._bars.task_ids[-1], pace=words, notes=notes)
 
 
 @contextmanager
@@ -153,18 +187,30 @@ def stderr_progress() -> Generator[Progress]:
         lines.close()
         return
     from rich.console import Console
+
+    with make_bars(Console(stderr=True)) as bars:
+        progress = BarProgress(bars)
+        yield progress
+        progress.close()
+
+
+def make_bars(console: Console) -> RichProgress:
+    """Return the display of a `BarProgress` on a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as RichProgress
 
-    columns = (
+    return RichProgress(
         TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
+        BarColumn(bar_width=_bar_width(console.width)),
         MofNCompleteColumn(),
         TextColumn("{task.fields[pace]}"),
         TextColumn("[dim]{task.fields[notes]}"),
+        console=console,
     )
-    with RichProgress(*columns, console=Console(stderr=True)) as bars:
-        yield BarProgress(bars)
+
+
+def _bar_width(columns: int) -> int:
+    return 30 if columns >= 100 else 15
 
 
 def duration(seconds: float) -> str:

@@ -6,9 +6,16 @@ import io
 import sys
 
 import pytest
+from rich.console import Console
 
 from aladin_network.types import Progress
-from aladin_service.commands.progress import LineProgress, duration, stderr_progress
+from aladin_service.commands.progress import (
+    BarProgress,
+    LineProgress,
+    duration,
+    make_bars,
+    stderr_progress,
+)
 
 
 class Clock:
@@ -106,3 +113,36 @@ def test_stderr_shows_the_work_on_files_and_terminals(
 )
 def test_durations_are_for_people(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("columns", "figures"),
+    [
+        (79, []),
+        (80, ["list_s=1"]),
+        (110, ["list_s=1", "read_s=0.1"]),
+        (140, ["list_s=1", "read_s=0.1", "encode_s=99.2"]),
+    ],
+)
+def test_a_bar_shows_what_the_terminal_has_room_for(columns: int, figures: list[str]) -> None:
+    console, clock = Console(file=io.StringIO(), width=columns, force_terminal=False), Clock()
+    bars = make_bars(console)
+    progress = BarProgress(bars, clock)
+    progress.start(None, "photos listed")
+    clock.now_s += 2
+    progress.advance(8223)
+    progress.start(8223, "photos")
+    progress.note(list_s=1.0, read_s=0.1, encode_s=99.2)
+    clock.now_s += 50
+    progress.advance(7000)
+    with console.capture() as captured:
+        console.print(bars)
+    listed, photos = captured.get().splitlines()
+    assert listed.startswith("photos listed ")
+    assert listed.rstrip().endswith("8223/8223 in 2.0 s, 4,112 photos listed/s")
+    found = photos.split("7000/8223 140 photos/s, 8.7 s left")[1]
+    assert found.split() == figures
+    progress.close()
+    with console.capture() as captured:
+        console.print(bars)
+    assert "7000/8223 in 50.0 s, 140 photos/s" in captured.get().splitlines()[1]

@@ -1,0 +1,130 @@
+"""Messages that no agent should send: made-up JSON, and made-up arguments of the tools."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from aladin_service.mcp.tools import BY_NAME
+
+pytest.importorskip("mcp")
+pytestmark = pytest.mark.clients
+
+HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=30)
+    | st.sampled_from(["plain", "a red dog runs", "..", "\0", "1e999", "\ud800"])
+)
+values = st.recursive(
+    scalars,
+    lambda part: (
+        st.lists(part, max_size=4)
+        | st.dictionaries(
+            st.text(max_size=8) | st.sampled_from(["$not", "and", "gte"]), part, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+fields = ["query", "k", "offset", "filter", "sort", "min_probability", "id", "find", "photo_id"]
+fields += ["text_id", "include_image", "include_thumbnails", "size_px", "unknown"]
+calls = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from([*BY_NAME, "no_such_tool"]) | scalars,
+        "arguments": st.dictionaries(st.sampled_from(fields), values, max_size=5) | values,
+    }
+)
+# Words and a photo are there, so that what is wrong is deeper.
+likely = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(list(BY_NAME)),
+        "arguments": st.fixed_dictionaries(
+            {}, optional={name: values for name in fields if name != "unknown"}
+        ).map(lambda given: {"query": "a red dog", "id": "plain", "photo_id": "plain"} | given),
+    }
+)
+messages = st.fixed_dictionaries(
+    {"jsonrpc": st.just("2.0") | scalars, "id": st.integers(0, 9) | scalars},
+    optional={
+        "method": st.sampled_from(["tools/call", "tools/list", "initialize", "ping"]) | scalars,
+        "params": calls | values,
+    },
+)
+sound = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["search_photos", "search_texts"]),
+        "arguments": st.fixed_dictionaries(
+            {"query": st.text(min_size=1, max_size=30) | st.just("a red dog")},
+            optional={"k": st.integers(1, 50), "offset": st.integers(0, 9)},
+        ),
+    }
+)
+agents = (calls | likely | sound).map(
+    lambda params: {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+)
+bodies = (agents | messages | values).map(lambda value: json.dumps(value).encode()) | st.binary(
+    max_size=60
+)
+
+
+@pytest.fixture(scope="module")
+def agent(url: str) -> Any:
+    """Sends a body to /mcp."""
+    with httpx.Client(base_url=url, timeout=30) as client:
+        yield lambda body: client.post("/mcp", content=body, headers=HEADERS)
+
+
+def test_no_message_is_too_much(agent: Any) -> None:
+    answered: dict[str, int] = {"result": 0, "isError": 0, "error": 0}
+
+    @settings(
+        max_examples=600,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(bodies)
+    def send(body: bytes) -> None:
+        answer = agent(body)
+        assert answer.status_code < 500, (body, answer.text)
+        assert "Traceback" not in answer.text
+        if answer.status_code != 200:
+            return
+        message = answer.json()
+        assert message["jsonrpc"] == "2.0"
+        assert ("result" in message) != ("error" in message), (body, message)
+        if "error" in message:
+            answered["error"] += 1
+            # -32603 is an internal error.
+            assert message["error"]["code"] != -32603, (body, message)
+        else:
+            answered["isError" if message["result"].get("isError") else "result"] += 1
+
+    send()
+    # All three kinds of answers were seen, so the messages were not all alike.
+    assert min(answered.values()) > 5, answered
+    works = {"jsonrpc": "2.0", "id": 7, "method": "tools/call"}
+    works["params"] = {"name": "search_photos", "arguments": {"query": "a red dog", "k": 2}}
+    found = agent(json.dumps(works)).json()["result"]
+    assert len(found["structuredContent"]["hits"]) == 2
+
+
+@pytest.mark.parametrize("k", [0, 51, 1_000_000, "many", None, [3]])
+def test_an_agent_that_asks_for_a_million_hits_is_told_the_limit(agent: Any, k: Any) -> None:
+    call = {"name": "search_photos", "arguments": {"query": "a red dog", "k": k}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    result = agent(json.dumps(message)).json()["result"]
+    assert result["isError"] is True
+    (block,) = result["content"]
+    assert block["text"].startswith("k: ")
