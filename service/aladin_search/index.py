@@ -81,7 +81,7 @@ class Index:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Why each file or item that the build could not use was left out, by its id."""
+        """Why each file or item that the build could not use was skipped, by its id."""
         from aladin_index.format.layout import generation_folder
         from aladin_index.format.records import read_skipped
 

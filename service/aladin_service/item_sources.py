@@ -34,7 +34,7 @@ def images_of_all(
         split: Split to read of each, or None for all photos.
         regions: See `image_items`, as for the other arguments.
         places: Looks up where each photo is stored, or None.
-        rules: What is left out of folders of photos, and counts of it over all sources, or None.
+        rules: What is skipped in folders of photos, and counts of it over all sources, or None.
 
     Raises:
         DataError: If `image_items` raises it for a source.
@@ -68,10 +68,10 @@ def image_items(
         regions: Regions of the photos, for a network that reads regions; before the first photo is
             returned, the source is read through to check that each photo has regions.
         places: Looks up where each photo is stored, or None if no photo will be shown to anyone.
-        rules: What is left out of a folder of photos, and counts of it; None for the defaults.
+        rules: What is skipped in a folder of photos, and counts of it; None for the defaults.
 
     Returns:
-        The photos, and among them what looks like a photo and is left out.
+        The photos, and among them what looks like a photo and is skipped.
 
     Raises:
         DataError: If the source cannot be used, or, while reading, one of its photos cannot.

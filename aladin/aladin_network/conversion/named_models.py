@@ -43,8 +43,8 @@ _DESCRIPTIONS = ("*.json", "*.txt", "*.model")
 _WEIGHTS, _OLD_WEIGHTS = "*.safetensors", "*.bin"
 _HUB_NAME = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
 _WAYS_OUT = (
-    "give a folder of such a model or a checkpoint, or set HF_HOME to a hub cache that holds it, or"
-    " HF_ENDPOINT to a hub that can be reached"
+    "connect to a network for the download, give a folder of such a model or a checkpoint, or set"
+    " HF_HOME to a hub cache that holds it, or HF_ENDPOINT to a hub that can be reached"
 )
 
 
@@ -249,7 +249,10 @@ def _downloaded(source: _Source) -> Path:
         cached = try_to_load_from_cache(source.name, _CONFIG, revision=source.revision)
         if isinstance(cached, str):
             return Path(cached).parent
-        reason = "no such folder, the hub cannot be reached, and its cache has no such model"
+        reason = (
+            "the hub cannot be reached, its cache on this machine has no such model, and there is"
+            " no such folder"
+        )
     except HfHubHTTPError as error:
         reason = f"the hub refuses it ({_first_line(error)})"
     except Exception as error:  # of the library's HTTP client, which changes with its version

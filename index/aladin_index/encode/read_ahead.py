@@ -118,7 +118,7 @@ def prepared_batches(
 
 
 def _reason(item: SourceItem, error: InputError) -> str:
-    """Say why an item is left out, by the name that its source gave it: paths are not shown."""
+    """Say why an item is skipped, by the name that its source gave it: paths are not shown."""
     if not isinstance(error, ImageError):
         return str(error)
     shown = item.uri if isinstance(item, ImageItem) and item.uri != item.id else None

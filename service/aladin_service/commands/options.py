@@ -314,11 +314,12 @@ def metadata_limits(max_bytes: int | None) -> MetadataLimits:
 # Logs.
 
 
-def set_log_format(chosen: LogFormat | None = None) -> None:
+def set_log_format(chosen: LogFormat | None = None, *, brief: bool = False) -> None:
     """Set the format of all following log messages.
 
     Args:
         chosen: Format given on the command line, or None for that of ALADIN_LOG_FORMAT.
+        brief: Whether to show few messages; see `LogSetup`.
 
     Raises:
         ConfigError: If a variable ALADIN_... has an impossible value.
@@ -326,4 +327,4 @@ def set_log_format(chosen: LogFormat | None = None) -> None:
     from aladin_service.settings import read_settings
 
     format = read_settings().log_format if chosen is None else chosen
-    log_to_stderr(log_setup()._replace(format=format))
+    log_to_stderr(log_setup()._replace(format=format, brief=brief))

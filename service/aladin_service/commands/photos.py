@@ -21,9 +21,8 @@ from aladin_service.commands.index.build_options import (
     MaxPixelsOption,
     image_limits,
 )
-from aladin_service.commands.index.sync import PassLines
 from aladin_service.commands.options import set_log_format
-from aladin_service.commands.progress import stderr_progress
+from aladin_service.commands.photo_messages import PhotoLines, photo_progress
 from aladin_service.commands.serve import HostOption
 from aladin_service.library.places import checked_folders, libraries_folder, model_folder
 
@@ -119,8 +118,11 @@ def photos(
     places = checked_folders(folders or [])  # a wrong path is named before heavy imports
     limits = image_limits(max_pixels)
     library = _library(places, model, index)
-    set_log_format()
-    checkpoint = _new_model(library)
+    set_log_format(brief=True)
+    checkpoint = None
+    if not _has_index(library):
+        _check_photos(places, exclude or ())  # before a model is downloaded for them
+        checkpoint = model_folder(library.model)
     from aladin_service.library.keeper import KeepPlan
 
     plan = KeepPlan(
@@ -135,11 +137,33 @@ def photos(
     _serve(library, plan, host, port, browser=browser and _has_browser())
 
 
-def _new_model(library: Library) -> Path | None:
-    """Return the checkpoint for a library that has no index yet."""
+def _has_index(library: Library) -> bool:
     from aladin_index.format.layout import CURRENT
 
-    return None if (library.index / CURRENT).exists() else model_folder(library.model)
+    return (library.index / CURRENT).exists()
+
+
+def _check_photos(folders: Sequence[Path], exclude: Sequence[str]) -> None:
+    """Check that one of the folders has a file that looks like a photo.
+
+    Raises:
+        InputError: If none has one.
+    """
+    from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
+    from aladin_training.data.folder import walk_files
+    from aladin_training.data.folder_rules import FolderRules
+
+    unreadable = ""
+    for folder in folders:
+        files = walk_files(folder, lambda path, reason: None, FolderRules(exclude))  # noqa: ARG005
+        for path, _ in files:
+            suffix = path.suffix.lower()
+            if suffix in PHOTO_SUFFIXES:
+                return
+            if suffix in UNREADABLE_SUFFIXES:
+                unreadable = f"; {path}: {UNREADABLE_SUFFIXES[suffix]}"
+    places = ", ".join(map(str, folders))
+    raise InputError(f"{places}: expected photos here or in a subfolder, found none{unreadable}")
 
 
 def _serve(library: Library, plan: KeepPlan, host: str, port: int | None, *, browser: bool) -> None:
@@ -155,15 +179,19 @@ def _serve(library: Library, plan: KeepPlan, host: str, port: int | None, *, bro
         if browser:
             _show_in_browser(address)
 
+    def show_own(address: str) -> None:
+        show(address)
+        typer.echo("this page is served until Ctrl-C", err=True)
+
     try:
         open_library(
             library,
             plan,
             host=host,
             port=port,
-            show_progress=stderr_progress,
-            on_pass=PassLines(library.name, stderr=True),
-            on_address=show,
+            show_progress=photo_progress,
+            on_pass=PhotoLines(),
+            on_address=show_own,
         )
     except LibraryInUseError as error:
         if error.address is None:
@@ -197,12 +225,12 @@ def _library(folders: Sequence[Path], model: str | None, index: Path | None) -> 
 
 
 def _print_libraries() -> None:
-    from aladin_network.errors import SearchIndexError
+    from aladin_network.errors import IndexNotReadyError, SearchIndexError
     from aladin_service.library.libraries import all_libraries
 
     libraries = all_libraries(libraries_folder())
     if not libraries:
-        typer.echo("no libraries yet: aladin photos FOLDER makes one", err=True)
+        typer.echo("no libraries yet: `aladin photos FOLDER` makes one", err=True)
         return
     from aladin_index.generations.info import describe
 
@@ -211,6 +239,8 @@ def _print_libraries() -> None:
             info = describe(library.index)
             pending = info.pending["images"]
             photos = f"{info.sides['images'].count + pending.added - pending.removed:,}"
+        except IndexNotReadyError:
+            photos = "none yet"
         except (SearchIndexError, KeyError) as error:
             photos = f"none ({error})"
         size = sum(file.stat().st_size for file in library.index.rglob("*") if file.is_file())

@@ -39,7 +39,7 @@ class FolderSettings:
 
     Attributes:
         folders: The folders; none inside another.
-        exclude: Patterns of what is left out, see `FolderRules`.
+        exclude: Patterns of what is skipped, see `FolderRules`.
         photos_root: Folder that all photos have to be in, or None.
         add: How photos are read and encoded.
         allow_missing: Whether all photos of a folder may be removed from the index, because the
@@ -80,7 +80,7 @@ class FolderSync:
     """Brings an index into the state of folders, pass by pass; the network is loaded once.
 
     Attributes:
-        warnings: What the last pass has left out without naming each file, and photos outside of
+        warnings: What the last pass skipped without naming each file, and photos outside of
             their folder.
     """
 

@@ -330,9 +330,9 @@ def _listen(host: str, port: int | None) -> socket.socket:
             is_taken = error.errno == errno.EADDRINUSE
             if is_taken and port is None:
                 continue
-            hint = "; choose another with --port" if is_taken else ""
-            reason = f"cannot listen on {host}, port {number}: {error.strerror}{hint}"
-            raise ConfigError(reason) from None
+            # The error's own words repeat the address.
+            reason = "it is in use; choose another with --port" if is_taken else error.strerror
+            raise ConfigError(f"cannot listen on {host}, port {number}: {reason}") from None
         # Inherited by the connections. Without it the kernel holds back the body of an answer until
         # the client has acknowledged the headers, which clients delay by 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

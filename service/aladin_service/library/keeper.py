@@ -51,7 +51,7 @@ class KeepPlan:
         index: Folder of the index; may not exist yet.
         checkpoint: Model of a new index, or None if there is an index.
         folders: Folders of photos, absolute paths, none inside another.
-        exclude: Patterns of files and folders that are left out.
+        exclude: Patterns of files and folders that are skipped.
         limits: Limits of a photo.
         exif: Whether the EXIF data of photos become metadata.
         watch: Whether to go on when the first pass is done.

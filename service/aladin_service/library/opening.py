@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -73,9 +73,14 @@ def open_library(
 
 
 class _Keeper:
-    """The process that keeps the index in step."""
+    """The process that keeps the index in step.
+
+    Attributes:
+        is_ending: Whether it is being ended, so that its exit status says nothing.
+    """
 
     def __init__(self, process: BaseProcess, failures: Connection) -> None:
+        self.is_ending = False
         self._process = process
         self._failures = failures
 
@@ -92,6 +97,9 @@ class _Keeper:
 
     def log_failure(self) -> None:
         """Wait for the end of the process, and log why it failed; returns if it did not."""
+        wait([self._process.sentinel])  # the block that ends the process joins it
+        if self.is_ending:
+            return
         self._process.join()
         if self._process.exitcode not in (0, -signal.SIGTERM):
             _LOG.error("the index does not follow its folders any more: %s", self._failure())
@@ -113,9 +121,11 @@ def _keeper(plan: KeepPlan, show_progress: ShowProgress, on_pass: OnPass) -> Gen
     process = context.Process(target=_keep, args=arguments, name="keeper", daemon=True)
     process.start()
     theirs.close()
+    keeper = _Keeper(process, ours)
     try:
-        yield _Keeper(process, ours)
+        yield keeper
     finally:
+        keeper.is_ending = True
         process.terminate()
         process.join()
         ours.close()

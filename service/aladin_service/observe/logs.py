@@ -34,6 +34,8 @@ _OURS = (
     "service",
     "uvicorn",
 )
+# Announces downloads and conversions, for which a person waits.
+_AWAITED = "aladin_network.conversion"
 
 
 class SearchRecord(NamedTuple):
@@ -88,6 +90,16 @@ class TextFormatter(logging.Formatter):
         return line if request is None else f"{line} [{request.request_id}]"
 
 
+class BriefFormatter(logging.Formatter):
+    """Formats the message, with its level in front if that is above INFO."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802, logging's own name
+        """Format everything except a traceback."""
+        if record.levelno <= logging.INFO:
+            return record.message
+        return f"{record.levelname.lower()}: {record.message}"
+
+
 class JsonFormatter(logging.Formatter):
     """Formats one object per line: time (UTC), level, logger, pid, message and other fields.
 
@@ -127,10 +139,24 @@ class LogSetup(NamedTuple):
     Attributes:
         debug: Show all messages.
         format: Format for people or for programs.
+        brief: Show warnings, downloads and conversions alone, without the time: for the person who
+            started a program at a terminal. Without effect on all messages and on JSON.
     """
 
     debug: bool = False
     format: LogFormat = "text"
+    brief: bool = False
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether few messages are shown."""
+        return self.brief and not self.debug and self.format == "text"
+
+    def formatter(self) -> logging.Formatter:
+        """Return what formats the messages."""
+        if self.format == "json":
+            return JsonFormatter()
+        return BriefFormatter() if self.is_brief else TextFormatter()
 
 
 class StderrHandler(logging.Handler):
@@ -140,7 +166,7 @@ class StderrHandler(logging.Handler):
         """Create a handler configured by `setup`."""
         super().__init__()
         self.setup = setup
-        self.setFormatter(JsonFormatter() if setup.format == "json" else TextFormatter())
+        self.setFormatter(setup.formatter())
 
     def emit(self, record: logging.LogRecord) -> None:
         """Format one record."""
@@ -164,8 +190,10 @@ def log_to_stderr(setup: LogSetup) -> None:
     root.handlers = [each for each in root.handlers if not isinstance(each, StderrHandler)]
     root.addHandler(StderrHandler(setup))
     root.setLevel(logging.WARNING)
+    level = logging.DEBUG if setup.debug else logging.INFO
     for name in _OURS:
-        logging.getLogger(name).setLevel(logging.DEBUG if setup.debug else logging.INFO)
+        logging.getLogger(name).setLevel(logging.WARNING if setup.is_brief else level)
+    logging.getLogger(_AWAITED).setLevel(level)
     # A reader of JSON lines expects nothing else between them.
     logging.captureWarnings(setup.format == "json")
 

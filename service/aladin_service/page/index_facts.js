@@ -7,7 +7,7 @@ import { describeIndex, readFields } from "./service.js";
 const COLLECTIONS = [["images", "photo"], ["texts", "text"]];
 
 let learn;
-// Resolves to {targets, fields, isAligned} when they are known; `fields` is null if the index does
+// Resolves to {index, targets, fields, isAligned} when they are known; `fields` is null if the index does
 // not describe them.
 export const indexFacts = new Promise((resolve) => (learn = resolve));
 
@@ -16,6 +16,16 @@ function hideSecondStage() {
   at("option-candidates").closest("label").hidden = true;
   for (const id of ["option-rerank", "option-fusion"]) at(id).closest("div").hidden = true;
   at("option-unaligned").hidden = false;
+}
+
+// Show the size of the index. grows: whether items are being added.
+export function showCounts(index, grows = false) {
+  const present = COLLECTIONS.filter(([target]) => index[target] !== null);
+  const words = present.map(([target, noun]) => counted(index[target].count, noun));
+  if (grows) words.push("more are being added");
+  at("index-info").textContent = words.join(" · ");
+  // A count that changes every few seconds is read aloud when it is final.
+  at("status").ariaBusy = String(grows);
 }
 
 // Show the size of the index, and return its description.
@@ -27,11 +37,11 @@ export async function loadIndexFacts() {
     choice.closest("label").hidden = index[target] === null;
     choice.closest("fieldset").hidden = present.length < 2; // there is nothing to choose
   }
-  const counts = present.map(([target, noun]) => counted(index[target].count, noun));
-  at("index-info").textContent = counts.join(" · ");
+  showCounts(index);
   at("option-candidates").placeholder = index.default_candidates;
   if (index.alignment_trained === false) hideSecondStage();
   learn({
+    index,
     targets: present.map(([target]) => target),
     fields,
     // An alignment that was not trained finds regions at random.

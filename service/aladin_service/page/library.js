@@ -1,6 +1,7 @@
 // What the page opens on: all items without a query, the newest first, photos under the month in
 // which they were taken.
 
+import { offerArrivals, withdrawArrivals } from "./arrivals.js";
 import { allOf, nothingPasses, nothingThere, unknownFields } from "./answer.js";
 import { at, make } from "./elements.js";
 import { rowsOf } from "./filter_language.js";
@@ -12,6 +13,7 @@ import { showOrder } from "./order.js";
 import { listItems } from "./service.js";
 
 const PAGE = 60;
+const TOP_PX = 40; // scrolled no further, the reader is at the top of the page
 const LOADING_AFTER_MS = 150; // a faster list needs no such state
 const MONTH = new Intl.DateTimeFormat("en", { month: "long", year: "numeric", timeZone: "UTC" });
 const UNDATED = "Without a date";
@@ -44,6 +46,53 @@ export async function showLibrary(search, act, signal) {
   library.hidden = false;
   offerNext(act);
   return shown;
+}
+
+// Show or offer what is new in the list on the page; photos on it keep their elements.
+// act: that of showLibrary, and choose(difference): shows the list in another order
+export async function refreshLibrary(act) {
+  const list = shown;
+  if (list === null || library.hidden) return;
+  const page = await nextPage({ ...list, after: null });
+  if (list !== shown || library.hidden || page === null) return;
+  const known = new Set(list.hits.map(({ id }) => id));
+  const isFirst = page.items.some(({ id }) => !known.has(id)); // there are new ones at the beginning
+  const isSame = !isFirst && page.items.every(({ id }, place) => list.hits[place].id === id);
+  if (isSame && page.total === list.total) return;
+  const isRead =
+    scrollY > TOP_PX || library.contains(document.activeElement) || document.querySelector("dialog[open]");
+  const more = page.total - list.total;
+  if (isRead || (isSame && more > 0)) {
+    if (more > 0) offerArrivals(more, list.search.target, () => showNew(list, isFirst, act));
+    else withdrawArrivals();
+    return;
+  }
+  withdrawArrivals();
+  begin(list, page, act);
+}
+
+function showNew(list, isFirst, act) {
+  scrollTo(0, 0);
+  forgetLibrary();
+  // Where they are not at the beginning, they are in the order of addition.
+  act.choose(isFirst ? {} : { sort: null, order: list.dated ? "added" : "desc" });
+}
+
+// Show a list from its first page on.
+async function begin(list, page, act) {
+  const old = new Map([...library.querySelectorAll(".hit")].map((each) => [each.dataset.id, each]));
+  list.hits = [];
+  list.month = null;
+  library.replaceChildren();
+  append(page, act);
+  for (const element of library.querySelectorAll(".hit")) {
+    const before = old.get(element.dataset.id);
+    if (before) element.replaceWith(before);
+  }
+  const { fields } = await indexFacts;
+  at("status").textContent = summary(fields?.[list.search.target] ?? []);
+  at("found").classList.toggle("empty", list.total === 0);
+  offerNext(act);
 }
 
 export function hideLibrary() {
@@ -79,8 +128,10 @@ function offerNext(act) {
     return;
   }
   offerMore(async () => {
+    const { after } = list;
     const page = await nextPage(list);
-    if (list !== shown || library.hidden) return; // something else is shown by now
+    // Something else is shown by now, or the same list from its beginning.
+    if (list !== shown || library.hidden || list.after !== after) return;
     append(page, act);
     offerNext(act);
   });

@@ -2,14 +2,22 @@
 // text field, a photo or an item.
 
 import { clearAnswer, showAnswer, showWaiting, shownHit, startSharing } from "./answer.js";
+import { followIndex, forgetArrivals } from "./arrivals.js";
 import { startComparison } from "./compare.js";
 import { at } from "./elements.js";
 import { learnExamples, showSuggestions, startSuggestions } from "./examples.js";
 import { narrowed } from "./filter_language.js";
 import { showFilter, startFilters } from "./filters.js";
-import { neighbour, refreshPhotos } from "./grid.js";
+import { refreshPhotos } from "./grid.js";
 import { loadIndexFacts } from "./index_facts.js";
-import { forgetLibrary, hideLibrary, listedItem, showLibrary } from "./library.js";
+import {
+  forgetLibrary,
+  hideLibrary,
+  listedItem,
+  refreshLibrary,
+  showLibrary,
+} from "./library.js";
+import { startKeyboard } from "./keyboard.js";
 import { loadMore, startMore } from "./more.js";
 import { showOptions, startOptions } from "./options.js";
 import { hideOrder, startOrder } from "./order.js";
@@ -23,7 +31,6 @@ import {
   waitForService,
 } from "./problems.js";
 import {
-  focusQuery,
   showQuery,
   startPhotoInput,
   startQueryField,
@@ -114,6 +121,7 @@ function stop() {
   running = null;
   answered = false;
   hideProblem();
+  forgetArrivals();
 }
 
 async function run(openId = null) {
@@ -265,8 +273,13 @@ function recall() {
 
 async function learnIndex() {
   try {
-    const { targets } = await loadIndexFacts();
+    const { index, targets } = await loadIndexFacts();
     if (targets.length === 1 && search.target !== targets[0]) show(changed(search, { target: targets[0] }));
+    followIndex(index, {
+      searched: () => (search.query && answered ? search.target : null),
+      search: runAgain,
+      list: () => (search.query === null && answered ? refreshLibrary({ open, similar, choose }) : null),
+    });
     await learnExamples(targets);
     showSuggestions(search.query === null);
   } catch (error) {
@@ -274,33 +287,6 @@ async function learnIndex() {
     else if (error instanceof NeedsKey) askForKey(error);
     else showProblem(error, learnIndex);
   }
-}
-
-// --- The keyboard: / focuses the query, arrows move between items ---
-
-const TYPING = "input:not([type=radio], [type=checkbox], [type=range]), textarea, select";
-
-function startKeyboard() {
-  document.querySelector(".skip").addEventListener("click", (event) => {
-    event.preventDefault(); // the part of the address after # is the search
-    at("found").focus();
-  });
-  addEventListener("keydown", onKey);
-}
-
-function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (document.querySelector("dialog[open]") || event.target.matches?.(TYPING)) return;
-  if (event.key === "/") {
-    event.preventDefault();
-    focusQuery();
-    return;
-  }
-  const hit = event.target.closest?.(".hit");
-  const next = hit && neighbour(hit, event.key);
-  if (!next) return;
-  event.preventDefault(); // arrows would also scroll the page
-  next.querySelector(".open").focus();
 }
 
 // --- Start ---

@@ -13,12 +13,15 @@ from typer.testing import CliRunner, Result
 import aladin_service.commands.photos
 import aladin_service.library.opening
 from aladin_index.build.builder import build_index
+from aladin_index.format.records import SkippedItem
+from aladin_index.sync.apply import SyncReport
 from aladin_network.conversion.named_models import DEFAULT_MODEL
 from aladin_network.errors import ConfigError
 from aladin_service.cli import app
+from aladin_service.commands.photo_messages import PhotoLines, photo_progress
 from aladin_service.http.server import check_address
 from aladin_service.item_sources import image_items
-from aladin_service.library.libraries import Library, all_libraries
+from aladin_service.library.libraries import Library, all_libraries, library_of
 from tests.service.conftest import make_photo
 
 ADDRESS = "http://127.0.0.1:8000"
@@ -96,7 +99,7 @@ def test_a_library_is_made_once_and_found_without_its_model(
     removed = run("--remove", library.name)
     assert (removed.exit_code, removed.stdout) == (0, f"{library.name}: removed\n")
     assert all_libraries(libraries) == [] and len(list(folder.iterdir())) == 2
-    assert run("--list").stderr == "no libraries yet: aladin photos FOLDER makes one\n"
+    assert run("--list").stderr == "no libraries yet: `aladin photos FOLDER` makes one\n"
 
 
 def test_folders_with_libraries_of_several_models_need_one_named(
@@ -126,9 +129,69 @@ def test_without_a_hub_nothing_is_left(
     failed = run(folder)
     assert failed.exit_code == 2
     assert failed.stderr.splitlines()[-1].startswith(
-        f"error: {DEFAULT_MODEL}: no such folder, the hub cannot be reached"
+        f"error: {DEFAULT_MODEL}: the hub cannot be reached"
     )
     assert not libraries.exists() and opened == []
+
+
+def test_a_folder_without_photos_needs_no_model(
+    libraries: Path,
+    folder: Path,
+    tmp_path: Path,
+    opened: list[tuple[Library, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(name: object) -> Path:
+        raise AssertionError(name)
+
+    monkeypatch.setattr(aladin_service.commands.photos, "model_folder", fail)
+    (tmp_path / "empty" / "inside").mkdir(parents=True)
+    (tmp_path / "empty" / "inside" / "notes.txt").write_text("no photo", encoding="utf-8")
+    refused = run(tmp_path / "empty")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        f"error: {tmp_path / 'empty'}: expected photos here or in a subfolder, found none\n",
+    )
+    assert run(folder, "--exclude", "*.png").exit_code == 2
+    assert not libraries.exists() and opened == []
+
+
+def test_a_library_without_an_index_is_listed(libraries: Path, folder: Path) -> None:
+    library_of([folder], "some/model", libraries).save()
+    assert "  photos  none yet\n" in run("--list").stdout
+
+
+def test_passes_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = PhotoLines()
+    damaged = SkippedItem("a.jpg", "damaged")
+
+    def said(**fields: Any) -> list[str]:
+        lines(SyncReport(**fields))
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        return captured.err.splitlines()
+
+    assert said(added=["b"] * 1024, unchanged=128, remaining=1720, left_out=[damaged]) == [
+        "cannot be used: a.jpg: damaged",
+        "1,152 photos: 1,024 added; 1,720 are still to be added; 1 file cannot be used",
+    ]
+    assert said(unchanged=1152, left_out=[damaged]) == []
+    assert said(changed=["c"], moved=["d", "e"], deleted=["f"], unchanged=1148) == [
+        "1,151 photos: 1 changed, 2 moved, 1 removed"
+    ]
+    assert said(unchanged=1, waiting=1) == []
+    assert PhotoLines()(SyncReport(unchanged=1)) is None
+    assert capsys.readouterr().err == "1 photo: nothing has changed\n"
+
+
+def test_only_long_work_has_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    with photo_progress() as progress:
+        for total, unit in ((900, "files compared"), (3, "photos"), (200, "photos")):
+            progress.start(total, unit)
+            progress.advance(total)
+            progress.note(read_s=1.0)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("200/200 photos, in ") and "read_s" not in line
 
 
 def test_a_second_start_tells_the_address_of_the_first(

@@ -53,6 +53,19 @@ def test_a_text_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"\d\d:\d\d:\d\d INFO 3 items\n", capsys.readouterr().err)
 
 
+def test_brief_messages_are_those_that_matter_to_a_person(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log_to_stderr(LogSetup(brief=True))
+    LOG.info("listening")
+    logging.getLogger("aladin_network.conversion.named_models").info("converting a model")
+    LOG.warning("tried again")
+    assert capsys.readouterr().err == "converting a model\nwarning: tried again\n"
+    log_to_stderr(LogSetup(brief=True, debug=True))
+    LOG.info("listening")
+    assert "INFO listening" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("in_request")
 def test_a_text_line_within_a_request_ends_with_its_id(capsys: pytest.CaptureFixture[str]) -> None:
     log_to_stderr(LogSetup())
@@ -113,7 +126,7 @@ def test_pythons_warnings_are_json_lines_too(capsys: pytest.CaptureFixture[str])
 def test_the_last_setup_counts_and_can_be_handed_on(
     format: LogFormat, debug: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log_to_stderr(LogSetup(debug=not debug, format="text"))
+    log_to_stderr(LogSetup(debug=not debug, format="text", brief=True))
     log_to_stderr(LogSetup(debug=debug, format=format))
     assert log_setup() == LogSetup(debug=debug, format=format)
     LOG.debug("detail")

@@ -41,5 +41,8 @@ def test_a_file_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"flikr8k: no such recipe.*did you mean 'flickr8k'"):
         find_recipe("flikr8k")
+    # As in a checkout, from where a wheel was installed.
+    with pytest.raises(ConfigError, match="did you mean 'flickr8k'"):
+        find_recipe("elsewhere/recipes/flickr8k.toml")
     with pytest.raises(ConfigError, match=r"`aladin train --list` names$"):
         find_recipe("/nowhere/x.toml")

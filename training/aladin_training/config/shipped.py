@@ -61,7 +61,9 @@ def find_recipe(recipe: str | Path) -> Path:
     name = path.as_posix().removesuffix(".toml")
     if name in by_name:
         return by_name[name]
-    close = difflib.get_close_matches(name, by_name, n=1)
+    close = difflib.get_close_matches(name, by_name, n=1) or difflib.get_close_matches(
+        Path(name).name, by_name, n=1
+    )
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise ConfigError(
         f"{recipe}: no such recipe, neither a file nor one of those that "

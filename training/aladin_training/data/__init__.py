@@ -42,7 +42,7 @@ def iter_records(
         require_captions: Refuse a photo without captions; searching photos needs none.
         images: Folder of a Karpathy JSON's photos, if it is not beside the file.
         on_skip: Called with each file of the split that looks like a photo and cannot be read.
-        rules: What is left out of a folder of photos, see `read_folder`; None for a data set.
+        rules: What is skipped in a folder of photos, see `read_folder`; None for a data set.
 
     Raises:
         DataError: If the source cannot be used; while reading, if a line cannot be used, or at the

@@ -72,7 +72,7 @@ def read_folder(
         on_skip: Called with each file that looks like a photo and cannot be read, each broken
             link, each folder that cannot be read, and each link to a folder, which is not
             followed.
-        rules: Decide what else is left out, for a folder as people have it: a tar among photos and
+        rules: Decide what else is skipped, for a folder as people have it: a tar among photos and
             a file beside a photo that cannot be used are then skipped, too. None for a data set,
             where they are errors.
 
@@ -131,7 +131,7 @@ def walk_files(
         passed_over: Called with the reason for each link that is broken or leads to a folder,
             each entry with the suffix of a photo or a tar that is not a regular file, and each
             folder below that cannot be read.
-        rules: Decide what is left out besides hidden files, or None for those alone.
+        rules: Decide what is skipped besides hidden files, or None for those alone.
 
     Raises:
         DataError: If the folder cannot be read, or, without `passed_over`, one below it.

@@ -1,4 +1,4 @@
-"""What of a folder of photos is left out without being named one by one, and how much that is.
+"""What is skipped in a folder of photos without being named one by one, and how much that is.
 
 Left out are hidden files and folders, folders in which other programs keep thumbnails or deleted
 files, what the user excludes, and files that are no photos: documents, videos.
@@ -24,7 +24,7 @@ _MOST_NAMES = 5
 
 
 class FolderRules:
-    """Decides what is left out of one pass over a folder, and counts it.
+    """Decides what is skipped in one pass over a folder, and counts it.
 
     Attributes:
         exclude: Patterns of names, or, with a slash, of paths in the folder.
@@ -35,7 +35,7 @@ class FolderRules:
 
         Args:
             exclude: Patterns as of `fnmatch`, such as ``*.gif``, ``Screenshots`` or ``2019/raw/*``.
-                What is in a folder whose name or path matches is left out, too.
+                What is in a folder whose name or path matches is skipped, too.
         """
         self.exclude = tuple(pattern.rstrip("/") for pattern in exclude)
         self._others: Counter[str] = Counter()
@@ -43,7 +43,7 @@ class FolderRules:
         self._excluded: Counter[str] = Counter()
 
     def leaves_out(self, uri: PurePosixPath) -> bool:
-        """Whether a file or a folder is left out; counted if so.
+        """Whether a file or a folder is skipped; counted if so.
 
         Args:
             uri: Path in the folder.
@@ -66,7 +66,7 @@ class FolderRules:
 
     @property
     def summary(self) -> str | None:
-        """What was left out, in one line, or None if it was nothing."""
+        """What was skipped, in one line, or None if it was nothing."""
         parts: list[str] = []
         for what, counts in (
             ("not photos", self._others),

@@ -106,7 +106,7 @@ def read_entries(
         images: Folder of a Karpathy JSON's photos, or None if they are beside the file.
         on_skip: Called with each file of a folder, and each member of a tar, that looks like a
             photo and cannot be read.
-        rules: What is left out of a folder of photos, see `read_folder`; None for a data set.
+        rules: What is skipped in a folder of photos, see `read_folder`; None for a data set.
         split: Split whose texts a photo of a BEIR folder has; other sources have all splits.
 
     Raises:

@@ -102,7 +102,7 @@ def build(
     It holds these items alone: additions to an earlier generation stay with that one. Skipped and
     named on stderr: photos that cannot be used, files that look like photos in an unknown format,
     broken links, and links to folders, which are not followed. Counted there in one line: files of
-    a folder that are no photos, and what is left out of it as hidden or by --exclude.
+    a folder that are no photos, and what is skipped in it as hidden or by --exclude.
 
     Whoever may search the index can see its photos. A source from elsewhere may name any picture
     on this machine, by an absolute path, ".." or a link: --photos-root skips what is outside a

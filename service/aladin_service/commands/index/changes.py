@@ -132,11 +132,11 @@ class _NewItems:
         texts: Sources of texts, or None.
         split: Split of the sources, or None for all of them.
         photos_root: Folder that photos have to be in, or None.
-        exclude: Patterns of what is left out of a folder, or None.
+        exclude: Patterns of what is skipped in a folder, or None.
         store: Precomputed regions, or None.
         finder: Detector of regions, or None.
         places: Where the photos of the last reading are; None before the first.
-        rules: What the last reading left out; None before the first.
+        rules: What the last reading skipped; None before the first.
     """
 
     images: list[Path] | None

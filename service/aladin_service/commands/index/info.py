@@ -131,11 +131,11 @@ def print_generation(
 
 
 def warn_of_places(places: PhotoPlaces, rules: FolderRules | None = None) -> None:
-    """Print, on stderr, which photos are outside of their source's folder, and what was left out.
+    """Print, on stderr, which photos are outside of their source's folder, and what was skipped.
 
     Args:
         places: Where the photos are.
-        rules: What of a folder was left out without being named, or None for another source.
+        rules: What of a folder was skipped without being named, or None for another source.
     """
     if rules is not None and rules.summary is not None:
         typer.echo(f"not looked at: {rules.summary}", err=True)

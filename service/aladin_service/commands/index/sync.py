@@ -151,28 +151,24 @@ def sync(
 
 
 class PassLines:
-    """Prints passes: the first complete one, those with changes, and files newly left out."""
+    """Prints passes: the first complete one, those with changes, and files newly skipped."""
 
-    def __init__(
-        self, name: str, note: str = "", *, as_json: bool = False, stderr: bool = False
-    ) -> None:
+    def __init__(self, name: str, note: str = "", *, as_json: bool = False) -> None:
         """Start before the first pass.
 
         Args:
             name: Name of the index in each line.
             note: End of each line.
             as_json: Whether to print JSON.
-            stderr: Whether to print everything on stderr.
         """
         self._name = name
         self._note = note
         self._as_json = as_json
-        self._stderr = stderr
         self._is_first = True
         self._left_out: set[SkippedItem] = set()
 
     def __call__(self, report: SyncReport) -> None:
-        """Print a pass; a file that is left out is named once."""
+        """Print a pass; a file that is skipped is named once."""
         for item_id, reason in report.left_out:
             if (item_id, reason) not in self._left_out:
                 typer.echo(f"skipped {item_id}: {reason}", err=True)
@@ -181,10 +177,10 @@ class PassLines:
             return
         self._is_first = False
         if self._as_json:
-            typer.echo(json.dumps(_facts(report), ensure_ascii=False), err=self._stderr)
+            typer.echo(json.dumps(_facts(report), ensure_ascii=False))
         else:
             line = f"{self._name}: images: {_summary(report)}{self._note}"
-            typer.echo(line, err=self._stderr)
+            typer.echo(line)
 
 
 def _watch(folder_watch: FolderWatch) -> None:

@@ -30,6 +30,7 @@ _MEDIA_TYPES = {
 # An explicit list: no name from a request ever becomes a path.
 PageFile = Literal[
     "answer.js",
+    "arrivals.js",
     "charts.css",
     "charts.js",
     "compare.css",
@@ -52,6 +53,7 @@ PageFile = Literal[
     "heat.js",
     "icon.svg",
     "index_facts.js",
+    "keyboard.js",
     "library.js",
     "more.js",
     "options.js",

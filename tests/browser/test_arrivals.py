@@ -1,0 +1,201 @@
+"""Photos that are added while the page is open: counts, the list, and what is offered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, expect
+
+from aladin_index.build.builder import build_index
+from aladin_service.item_sources import image_items
+from benchmarks.service.search_page import SearchPage, data_of
+
+pytestmark = pytest.mark.browser
+
+OpenService = Callable[..., AbstractContextManager[str]]
+OpenPage = Callable[..., SearchPage]
+
+_BUILT = 12
+LOOKS = {
+    "light": {"viewport": {"width": 1280, "height": 900}},
+    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 844}},
+}
+
+
+@pytest.fixture
+def growing_url(
+    index_folder: Path, data_file: Path, tmp_path: Path, open_service: OpenService
+) -> Iterator[str]:
+    """Of an index of a few photos, to which others can be added."""
+    lines = data_file.read_text(encoding="utf-8").splitlines()[:_BUILT]
+    file = data_file.parent / f"{tmp_path.name}.jsonl"
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    build_index(index_folder / "model", tmp_path / "index", image_items(file, None), None)
+    with open_service(index=tmp_path / "index") as url:
+        yield url
+
+
+@pytest.fixture
+def growing(growing_url: str, open_page: OpenPage) -> Iterator[SearchPage]:
+    """The page of that index; its timers run only as far as a test lets them."""
+    page = open_page(growing_url)
+    page.page.clock.install()
+    yield page.open()
+    page.page.goto("about:blank")  # it asks for nothing more when the service ends
+
+
+def add(page: SearchPage, data_file: Path, first: int, number: int) -> list[str]:
+    """Add photos of the data file, and return their ids."""
+    lines = data_file.read_text(encoding="utf-8").splitlines()
+    ids: list[str] = []
+    for line in lines[first : first + number]:
+        record = json.loads(line)
+        ids.append(f"new-{len(ids)}-{first}")
+        answer = httpx.post(
+            f"{page.url}/v1/items/images",
+            files={"image": (data_file.parent / record["image"]).read_bytes()},
+            data={"id": ids[-1]},
+            timeout=30,
+        )
+        assert answer.is_success, answer.text
+    return ids
+
+
+def notice(page: SearchPage) -> Locator:
+    return page.page.locator("#arrived")
+
+
+def look(page: SearchPage, seconds: float = 2.5) -> None:
+    """Let the time pass after which the page looks at the index."""
+    with page.page.expect_response("**/v1/index"):
+        page.page.clock.run_for(round(1000 * seconds))
+
+
+def test_new_photos_appear_at_the_top_of_the_list(growing: SearchPage, data_file: Path) -> None:
+    info = growing.page.locator("#index-info")
+    expect(growing.listed).to_have_count(_BUILT)
+    kept = growing.listed.first.element_handle()
+
+    ids = add(growing, data_file, 20, 2)
+    look(growing)
+
+    expect(growing.listed).to_have_count(_BUILT + 2)
+    assert data_of(growing.listed, "id")[:2] == ids[::-1]
+    expect(info).to_have_text("14 photos · more are being added")
+    expect(growing.status).to_have_text("14 photos.")
+    assert kept.evaluate("each => each.isConnected"), "photos that stay keep their elements"
+    expect(notice(growing)).to_be_empty()
+    look(growing)
+    expect(info).to_have_text("14 photos")
+
+
+def test_further_down_they_are_offered_and_nothing_moves(
+    growing: SearchPage, data_file: Path
+) -> None:
+    growing.page.set_viewport_size({"width": 500, "height": 400})
+    expect(growing.listed).to_have_count(_BUILT)
+    growing.page.evaluate("scrollTo(0, 300)")
+    before = growing.listed.nth(4).bounding_box()
+
+    ids = add(growing, data_file, 20, 1)
+    look(growing)
+    button = notice(growing).get_by_role("button")
+    expect(button).to_have_text("1 new photo")
+    add(growing, data_file, 30, 1)
+    look(growing)
+    expect(button).to_have_text("2 new photos")
+    assert growing.listed.nth(4).bounding_box() == before
+    expect(growing.listed).to_have_count(_BUILT)
+
+    button.click()
+
+    expect(growing.listed).to_have_count(_BUILT + 2)
+    assert ids[0] in data_of(growing.listed, "id")[:2]
+    assert growing.page.evaluate("scrollY") == 0
+    expect(notice(growing)).to_be_empty()
+
+
+def test_a_search_stays_and_can_be_repeated(growing: SearchPage, data_file: Path) -> None:
+    growing.find("a red star")
+    look(growing)  # what the search has found is known
+    shown = growing.ids()
+    add(growing, data_file, 20, 2)
+    look(growing, 10)
+    button = notice(growing).get_by_role("button")
+    expect(button).to_have_text("New photos since this search: search again")
+    assert growing.ids() == shown
+
+    with growing.answer_shown() as answer:
+        button.click()
+
+    assert len(answer["hits"]) == _BUILT + 2
+    expect(notice(growing)).to_be_empty()
+
+
+def test_an_unchanged_index_is_looked_at_less_and_less(growing: SearchPage) -> None:
+    expect(growing.listed).to_have_count(_BUILT)
+    looks: list[str] = []
+    growing.page.on(
+        "request", lambda each: looks.append(each.url) if each.url.endswith("/v1/index") else None
+    )
+    for _ in range(120):  # the answers come in real time
+        growing.page.clock.run_for(1000)
+        growing.page.evaluate("fetch('healthz').then(() => null)")
+    # After 2, 3, 4.5, 6.8, 10, 15, 23 and 30 s.
+    assert 5 <= len(looks) <= 9
+
+
+def test_a_hidden_page_asks_for_nothing(growing: SearchPage, data_file: Path) -> None:
+    expect(growing.listed).to_have_count(_BUILT)
+    hide = """hidden => {
+      Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+      document.dispatchEvent(new Event('visibilitychange'));
+    }"""
+    growing.page.evaluate(hide, True)
+    looks: list[str] = []
+    growing.page.on(
+        "request", lambda each: looks.append(each.url) if each.url.endswith("/v1/index") else None
+    )
+    add(growing, data_file, 20, 1)
+    growing.page.clock.run_for(60_000)
+    assert looks == []
+
+    growing.page.evaluate(hide, False)
+
+    expect(growing.listed).to_have_count(_BUILT + 1)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_is_offered_is_accessible(
+    growing_url: str, open_page: OpenPage, data_file: Path, look: str
+) -> None:
+    # What the page's policy forbids of axe is no fault of the page.
+    page = open_page(growing_url, bypass_csp=True, **LOOKS[look])
+    page.open().find("a red star")
+    page.page.wait_for_timeout(2500)
+    add(page, data_file, 20, 2)
+    expect(notice(page)).to_have_attribute("role", "status")
+    button = notice(page).get_by_role("button")
+    expect(button).to_be_in_viewport()
+    report = Axe().run(page.page)
+    assert report.violations_count == 0, report.generate_report()
+    assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page.page.goto("about:blank")
+
+
+def test_a_service_that_is_gone_is_noticed(
+    index_folder: Path, open_service: OpenService, open_page: OpenPage
+) -> None:
+    with open_service(index=index_folder) as url:
+        page = open_page(url).open()
+        expect(page.listed.first).to_be_visible()
+    page.complaints.expect("ERR_CONNECTION_REFUSED")
+    expect(page.page.locator("#offline")).to_contain_text("The service does not respond.")
+    page.page.goto("about:blank")
