@@ -16,7 +16,6 @@ from PIL import Image
 import aladin_search
 from aladin_network.errors import ConfigError, InputError
 from aladin_search.integrations.retrieval import Query, Retrieval
-from aladin_service.client_errors import ServiceUnreachableError
 
 TEXT = "a red dog runs"
 
@@ -228,7 +227,3 @@ def test_errors_of_a_search(retrieve: Callable[..., Retrieval]) -> None:
 def test_a_place_without_an_index(tmp_path: Path) -> None:
     with pytest.raises(aladin_search.IndexNotReadyError):
         Retrieval(index=tmp_path).find(Query(text=TEXT), 1, {})
-    nobody = Retrieval(url="http://127.0.0.1:9", timeout_s=0.2)
-    with pytest.raises(ServiceUnreachableError):
-        nobody.find(Query(text=TEXT), 1, {})
-    nobody.close()
