@@ -16,3 +16,12 @@ def test_sentence_transformers_is_named_with_its_extra(monkeypatch: pytest.Monke
     monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(ConfigError, match=r"pip install 'aladin-search\[sentence-transformers\]'"):
         importlib.import_module(module)
+
+
+@pytest.mark.parametrize("module", ["mteb", "mteb_tasks"])
+def test_mteb_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    for name in ("mteb", "mteb_inputs", "mteb_tasks"):
+        monkeypatch.delitem(sys.modules, f"aladin_search.integrations.{name}", raising=False)
+    with pytest.raises(ConfigError, match=r"pip install 'aladin-search\[mteb\]'"):
+        importlib.import_module(f"aladin_search.integrations.{module}")

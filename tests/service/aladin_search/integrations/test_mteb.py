@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,13 @@ from PIL import Image
 from aladin_index.build.builder import build_index
 from aladin_network.errors import InputError
 from aladin_network.types import NullProgress
+from aladin_service.http.app import create_app
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.measure.evaluate import SystemEvaluation, evaluate_system
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.worker import WorkerPlan
+from aladin_service.work.workers import ThreadWorkers
 
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore")]
 
@@ -116,6 +122,40 @@ def test_an_index_has_the_recalls_of_two_stages(
     from aladin_search.integrations.mteb import IndexSearch
 
     check(IndexSearch(drawn_index), drawn, evaluated, "two_stage")
+
+
+def test_a_service_has_the_recalls_of_two_stages(
+    drawn: Path,
+    drawn_index: Path,
+    evaluated: SystemEvaluation,
+    serve_in_thread: Callable[..., AbstractContextManager[str]],
+) -> None:
+    from aladin_search.integrations.mteb import IndexSearch
+
+    settings, metrics = ServiceSettings(), Metrics()
+    plan = WorkerPlan(index=drawn_index, settings=settings)
+    workers = ThreadWorkers(plan.make(), settings, metrics)
+    with serve_in_thread(create_app(workers, settings, metrics)) as url:
+        check(IndexSearch(url=url), drawn, evaluated, "two_stage")
+
+
+def test_given_documents_are_ordered(tiny_checkpoint: Path, drawn: Path) -> None:
+    from aladin_search.integrations.mteb import CheckpointSearch
+    from aladin_search.integrations.mteb_tasks import local_tasks
+
+    task, _ = local_tasks(drawn)
+    parts = task.dataset["default"]["test"]
+    model = CheckpointSearch(tiny_checkpoint)
+    model.index(parts["corpus"], task_metadata=task.metadata)
+    everything = model.search(parts["queries"], task_metadata=task.metadata, top_k=1000)
+    given = {query: ["3.png", "7.png", "5.png"] for query in everything}
+    ordered = model.search(parts["queries"], task_metadata=task.metadata, top_k=2, top_ranked=given)
+
+    assert {len(scores) for scores in everything.values()} == {40}
+    for query, scores in ordered.items():
+        best = sorted(given[query], key=lambda each: -everything[query][each])[:2]
+        assert list(scores) == best
+        assert all(everything[query][each] == score for each, score in scores.items())
 
 
 def test_wrong_models_and_data(tiny_checkpoint: Path, index_folder: Path, drawn: Path) -> None:
