@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -29,8 +28,6 @@ from aladin_service.library.places import checked_folders, libraries_folder, mod
 if TYPE_CHECKING:
     from aladin_service.library.keeper import KeepPlan
     from aladin_service.library.libraries import Library
-
-_ACCESS_LOG = "service.access"
 
 
 FoldersArgument = Annotated[
@@ -170,9 +167,6 @@ def _serve(library: Library, plan: KeepPlan, host: str, port: int | None, *, bro
     """Serve a library until SIGINT or SIGTERM, or print the address where it is served."""
     from aladin_service.library.libraries import LibraryInUseError
     from aladin_service.library.opening import open_library
-
-    # A page of photos is dozens of requests, which say nothing to its only reader.
-    logging.getLogger(_ACCESS_LOG).setLevel(logging.WARNING)
 
     def show(address: str) -> None:
         typer.echo(address)
