@@ -127,7 +127,7 @@ def test_files_named_in_code_exist(name: str) -> None:
 def test_commands_and_their_options_exist(name: str) -> None:
     root: Any = typer.main.get_command(app)
     for line in shell_lines(read(name)):
-        for words in re.findall(r"(?:^|[;&|] *)aladin ((?:[a-z]+\b ?)+)([^|;&]*)", line):
+        for words in re.findall(r"(?:^|[;&|] *)aladin ((?:[a-z][a-z-]*\b ?)+)([^|;&]*)", line):
             command = root
             for word in words[0].split():
                 commands = getattr(command, "commands", None)  # of a group

@@ -4,8 +4,8 @@
 import { at, makeButton } from "./elements.js";
 import { counted } from "./formats.js";
 import { showCounts } from "./index_facts.js";
-import { Unreachable, describeIndex, NeedsKey } from "./service.js";
 import { waitForService } from "./problems.js";
+import { NeedsKey, Unreachable, describeIndex } from "./service.js";
 
 const SHORTEST_MS = 2000; // after a change
 const LONGEST_MS = 30_000; // when nothing has changed for a while
