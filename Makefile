@@ -21,8 +21,9 @@ test: $(VENV)/.installed-dev ## run the default tests: no network, no weights, n
 test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; skipped where there is none
 	$(BIN)/python -m pytest -m browser tests/browser tests/benchmarks/service/test_page.py
 
+# Some of these packages leave their sockets to the garbage collector.
 test-clients: $(VENV)/.installed-clients ## run the tests of the doors with the real client packages, offline
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m clients
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m clients -W ignore::ResourceWarning
 
 test-cluster: $(VENV)/.installed-cluster ## run the tests against a real Milvus server, two Ray nodes and Redis, all on this machine
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster
