@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -114,11 +115,11 @@ def photos(
         return
     places = checked_folders(folders or [])  # a wrong path is named before heavy imports
     limits = image_limits(max_pixels)
-    library = _library(places, model, index)
+    library = _library(places, model, index, exclude)
     set_log_format(brief=True)
     checkpoint = None
     if not _has_index(library):
-        _check_photos(places, exclude or ())  # before a model is downloaded for them
+        _check_photos(places, library.exclude)  # before a model is downloaded for them
         checkpoint = model_folder(library.model)
     from aladin_service.library.keeper import KeepPlan
 
@@ -126,7 +127,7 @@ def photos(
         index=library.index,
         checkpoint=checkpoint,
         folders=library.folders,
-        exclude=tuple(exclude or ()),
+        exclude=library.exclude,
         limits=limits,
         exif=exif,
         watch=watch,
@@ -194,28 +195,31 @@ def _serve(library: Library, plan: KeepPlan, host: str, port: int | None, *, bro
         show(error.address)
 
 
-def _library(folders: Sequence[Path], model: str | None, index: Path | None) -> Library:
-    """Return the library of some folders; without a model, the one that there is."""
+def _library(
+    folders: Sequence[Path], model: str | None, index: Path | None, exclude: Sequence[str] | None
+) -> Library:
+    """Return the library of some folders; without a model or patterns, with those that it has."""
     from aladin_service.library.libraries import all_libraries, library_of
 
     place = libraries_folder()
-    wanted = library_of(folders, model or DEFAULT_MODEL, place, index)
-    if model is not None:
-        return wanted
+    library = library_of(folders, model or DEFAULT_MODEL, place, index)
+    known = {each.place: each for each in all_libraries(place)}
     same = [
         each
-        for each in all_libraries(place)
-        if each.folders == wanted.folders and (index is None or each.index == wanted.index)
+        for each in known.values()
+        if each.folders == library.folders and (index is None or each.index == library.index)
     ]
-    if not same or wanted in same:
-        return wanted
-    if len(same) > 1:
-        names = ", ".join(each.model for each in same)
-        raise InputError(
-            f"these folders have a library of each of several models: {names}; "
-            "choose one with --model"
-        )
-    return same[0]
+    if model is None and same and library.place not in known:
+        if len(same) > 1:
+            names = ", ".join(each.model for each in same)
+            raise InputError(
+                f"these folders have a library of each of several models: {names}; "
+                "choose one with --model"
+            )
+        library = same[0]
+    if exclude is None:
+        return known.get(library.place, library)
+    return replace(library, exclude=tuple(pattern for pattern in exclude if pattern))
 
 
 def _print_libraries() -> None:

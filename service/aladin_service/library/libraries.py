@@ -1,6 +1,6 @@
 """The photo libraries of a user: which folders, which model, where the index is, who serves it.
 
-LIBRARIES/NAME/library.json   folders, model and the place of the index
+LIBRARIES/NAME/library.json   folders, what is excluded, model and the place of the index
 LIBRARIES/NAME/index/         the index, unless it is elsewhere
 LIBRARIES/NAME/served         locked by the process that serves the library; contains its address
 """
@@ -15,7 +15,7 @@ import re
 import shutil
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -54,6 +54,7 @@ class _Description:
     folders: list[str]
     model: str
     index: str | None
+    exclude: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +66,14 @@ class Library:
         folders: Folders of photos, absolute paths.
         model: Model as the user named it; an absolute path if it is a folder.
         index: Folder of the index.
+        exclude: Patterns of files and folders that the library leaves out, see `FolderRules`.
     """
 
     place: Path
     folders: tuple[Path, ...]
     model: str
     index: Path
+    exclude: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -94,6 +97,7 @@ class Library:
             folders=[str(folder) for folder in self.folders],
             model=self.model,
             index=index,
+            exclude=list(self.exclude),
         )
         try:
             make_folder(self.place)
@@ -201,6 +205,12 @@ def all_libraries(libraries: Path) -> list[Library]:
         index = file.parent / _INDEX if description.index is None else Path(description.index)
         folders = tuple(Path(folder) for folder in description.folders)
         found.append(
-            Library(place=file.parent, folders=folders, model=description.model, index=index)
+            Library(
+                place=file.parent,
+                folders=folders,
+                model=description.model,
+                index=index,
+                exclude=tuple(description.exclude),
+            )
         )
     return found

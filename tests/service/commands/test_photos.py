@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,16 @@ def test_a_library_is_made_once_and_found_without_its_model(
     again = run(folder, "--no-watch", "--no-browser")
     assert again.exit_code == 0
     assert opened[1][0] == library
-    assert (opened[1][1].checkpoint, opened[1][1].watch) == (None, False)
+    plan = opened[1][1]
+    assert (plan.checkpoint, plan.watch, plan.exclude) == (None, False, ("*.gif",))
+    for patterns, kept in (
+        [["--exclude", "Old", "--exclude", "*.bmp"], ("Old", "*.bmp")],
+        [["--exclude", ""], ()],
+    ):
+        assert run(folder, "--no-browser", *patterns).exit_code == 0
+        changed, plan = opened[-1]
+        assert plan.exclude == changed.exclude == kept
+        assert changed == replace(library, exclude=kept)
 
     listed = run("--list")
     size = sum(each.stat().st_size for each in library.index.rglob("*") if each.is_file())
