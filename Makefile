@@ -97,8 +97,11 @@ $(VENV)/.installed-release: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,release]'
 	@touch $@ $(VENV)/.installed-cpu
 
+# The generator of a client needs an older typer than the command line: it has an environment of its own.
 $(VENV)/.installed-clients: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev,clients]'
+	$(PYTHON) -m venv $(VENV)/generator
+	$(VENV)/generator/bin/python -m pip install --quiet --disable-pip-version-check 'openapi-python-client>=0.29,<0.30'
 	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-cpu
 
 $(VENV)/.installed-cluster: $(INSTALLED_FROM) | $(BIN)/python
