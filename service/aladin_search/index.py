@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from aladin_index.search.options import SearchOptionFields, SearchOptions
-from aladin_network.errors import InputError
+from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.types import DeviceName, OnDuplicate, Target
 from aladin_search.hits import THUMBNAIL_PX, Hits
 from aladin_search.inputs import items_of, query_of
-from aladin_search.listing import Field, Item, every_item, fields_of
+from aladin_search.listing import Field, Item, every_item, fields_of, left_out_of
 from aladin_search.progress import reported
 
 if TYPE_CHECKING:
@@ -82,17 +82,7 @@ class Index:
     @property
     def left_out(self) -> dict[str, str]:
         """Why each file or item that the build could not use was skipped, by its id."""
-        from aladin_index.format.layout import generation_folder
-        from aladin_index.format.records import read_skipped
-
-        manifest = self._searcher.index.manifest
-        folder = generation_folder(self.path, manifest.generation)
-        return {
-            item.id: item.reason
-            for target in manifest.targets
-            if (folder / target).is_dir()
-            for item in read_skipped(folder / target)
-        }
+        return left_out_of(self.path, self._searcher.index.manifest)
 
     def search(
         self,
@@ -131,7 +121,7 @@ class Index:
             wanted = held[0]
         encoded = self._encoder.encode_one(self._searcher, query)
         answer = self._searcher.search(encoded, wanted, SearchOptions(**options))
-        files = {hit.id: self.photo_file(hit.id) for hit in answer.hits}
+        files = {hit.id: self._photo_file_if_any(hit.id) for hit in answer.hits}
         return Hits(described, answer, lambda item: self._small(files[item], item, THUMBNAIL_PX))
 
     def items(
@@ -306,6 +296,13 @@ class Index:
 
         item, _ = self._searcher.find_item(item_id)
         return served_photo(self.path, item, None)
+
+    def _photo_file_if_any(self, item_id: str) -> PhotoFile | None:
+        """Return where a hit's photo is; None for a text, and if the item was deleted meanwhile."""
+        try:
+            return self.photo_file(item_id)
+        except UnknownItemError:
+            return None
 
     def close(self) -> None:
         """Release the index's files and threads; hits that were found stay usable."""

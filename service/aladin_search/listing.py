@@ -1,13 +1,15 @@
-"""The items of an index without a query, and the metadata fields to filter and sort them by."""
+"""What an index holds without a query: its items, skipped files, and fields to filter by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from aladin_network.types import Target
 
 if TYPE_CHECKING:
+    from aladin_index.format.manifest import Manifest
     from aladin_index.search.backend import SearchBackend
 
 _PAGE = 200
@@ -101,3 +103,17 @@ def fields_of(index: SearchBackend, target: Target) -> list[Field]:
         for name, of_name in list_fields(index.side(target)).items()
         for values in of_name
     ]
+
+
+def left_out_of(folder: Path, manifest: Manifest) -> dict[str, str]:
+    """Return why the build skipped files or items, by their ids; see `Index.left_out`."""
+    from aladin_index.format.layout import generation_folder
+    from aladin_index.format.records import read_skipped
+
+    generation = generation_folder(folder, manifest.generation)
+    return {
+        item.id: item.reason
+        for target in manifest.targets
+        if (generation / target).is_dir()
+        for item in read_skipped(generation / target)
+    }

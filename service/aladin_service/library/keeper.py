@@ -36,8 +36,6 @@ from aladin_training.data.folder_rules import FolderRules
 FIRST_PHOTOS = 128
 # Changes are written into a new generation when they are this many, and a tenth of the photos.
 _LEAST_CHANGES = 2000
-# Queries come first.
-_NICENESS = 5
 
 OnPass = Callable[[SyncReport], None]
 ShowProgress = Callable[[], AbstractContextManager[Progress]]
@@ -85,7 +83,6 @@ def keep(
         CheckpointError: If the model cannot be read.
         SearchIndexError: If the index is damaged or cannot be written.
     """
-    os.nice(_NICENESS)
     readers = os.cpu_count() or 1
     try:
         generation = live_generation(plan.index)

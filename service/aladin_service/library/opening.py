@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import signal
 import threading
 import time
@@ -23,6 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 # Interval at which the first generation is looked for.
 _TICK_S = 0.05
+_NICENESS = 5  # of the second process: queries come first
 
 
 def open_library(
@@ -142,6 +144,7 @@ def _keep(
     from aladin_service.work.process_setup import end_with_parent, silence_decoders
 
     end_with_parent()
+    os.nice(_NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for all; the first process ends this
     log_to_stderr(logs)
     silence_decoders()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -12,6 +13,7 @@ from PIL import Image
 import aladin_search
 from aladin_index.open import open_backend
 from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.errors import UnknownItemError
 from aladin_service.search.encoder import QueryEncoder
 from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits
@@ -161,6 +163,25 @@ def test_added_photos_are_found_and_deleted_ones_are_not(
         index.delete("new.png")
     assert index.delete("new.png", ignore_missing=True) == 0
     assert {"new.png", "plain"}.isdisjoint(index.search("dog", k=10).ids)
+
+
+def test_a_hit_that_is_deleted_meanwhile_has_no_photo(
+    index: aladin_search.Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = index.search("a red dog", k=2).ids
+    photo_file = index.photo_file
+
+    def without_first(item_id: str) -> Any:
+        if item_id == first:
+            raise UnknownItemError("images", item_id)
+        return photo_file(item_id)
+
+    monkeypatch.setattr(index, "photo_file", without_first)
+    hits = index.search("a red dog", k=2)
+    assert hits.ids == [first, second]
+    assert hits._repr_html_().count("<img") == 1
+    with pytest.raises(UnknownItemError):
+        index.photo_file(first)
 
 
 def test_adding_nothing_is_an_error(index: aladin_search.Index) -> None:
