@@ -69,6 +69,21 @@ class Ordered(NamedTuple):
     candidates: int
 
 
+class Everything(NamedTuple):
+    """All items that a search may find.
+
+    Attributes:
+        rows: (items,) int64, ascending.
+        match: (items,) float32, their cosines.
+        upper: (items,) float32, upper bounds of their alignment scores; infinity where none is
+            known.
+    """
+
+    rows: NDArray[np.int64]
+    match: NDArray[np.float32]
+    upper: NDArray[np.float32]
+
+
 class SecondStageQuery(NamedTuple):
     """Arguments of the later `SearchSide.align` call on the items that a first stage finds.
 
@@ -150,6 +165,18 @@ class Collection(Protocol):
             InputError: If more items are wanted than a vector database can find, or it cannot apply
                 the filter.
             EngineUnavailableError: If the vector database does not respond.
+        """
+        ...
+
+    def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
+        """Return all items that a search may find, with bounds of what `align` returns for them.
+
+        Args:
+            query: (d_match,), L2-normalised.
+            second_stage: Query that the items will be scored by.
+
+        Raises:
+            InputError: If the index is in a vector database, which does not return all items.
         """
         ...
 

@@ -49,6 +49,7 @@ class ValidSearch:
         is_aligned: Whether the second stage is meant to run: its model was trained to align, or
             the search names a weight of the fusion.
         reranks: Whether the second stage decides the order.
+        is_exhaustive: Whether it decides the order of all items, without candidates.
         direction: Direction of the search.
         fusion: Constants of the fusion in this direction.
         weight: Weight of the alignment score.
@@ -69,6 +70,7 @@ class ValidSearch:
     is_crossing: bool
     is_aligned: bool
     reranks: bool
+    is_exhaustive: bool
     direction: Direction
     fusion: DirectionFusion
     weight: float

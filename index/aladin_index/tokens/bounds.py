@@ -8,8 +8,11 @@ float32 and of the queries of the scoring kernel are bounded by `_relative_error
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -36,6 +39,8 @@ _TOKENS_AT_A_TIME = 2**14
 _SAMPLE = 2**15
 # Roundings of the sums of a bound.
 _SUMS = 8 * ROUNDOFF
+# Items that are scored before the bounds are compared with a score, and between later comparisons.
+_FIRST_BLOCK, _LATER_BLOCK = 64, 512
 # Items that are scored at a time without the kernel.
 _ITEMS_AT_A_TIME = 1024
 
@@ -221,6 +226,84 @@ class TokenBounds:
         values[:, kept : kept + 2] = np.ceil(lengths / units)
         missed = np.linalg.norm(head - values[:, :kept] * units, axis=1) * (1 + 1e-6)
         return values, scales, missed
+
+
+class LazyBounds:
+    """Bounds that are computed when they are first needed; thread-safe."""
+
+    def __init__(self, tokens: TokenStore, other: TokenStore | None, *, are_texts: bool) -> None:
+        """Bound the scores of `tokens`.
+
+        Args:
+            tokens: Tokens of a collection.
+            other: Tokens of the other collection, which queries resemble, or None without one.
+            are_texts: Whether the items are texts, whose queries are regions.
+        """
+        self._tokens = tokens
+        self._other = other
+        self._are_texts = are_texts
+        self._lock = threading.Lock()
+        self._bounds: TokenBounds | None = None
+
+    def get(self) -> TokenBounds:
+        """Return the bounds; the first call computes them, and others wait for it."""
+        with self._lock:
+            if self._bounds is None:
+                sample = None if self._other is None else query_sample(self._other)
+                self._bounds = TokenBounds.build(self._tokens, sample, are_texts=self._are_texts)
+            return self._bounds
+
+
+class ScoredItems(NamedTuple):
+    """Items that were scored in full.
+
+    Attributes:
+        rows: (scored,) int64, in no order.
+        keys: (scored,) float32, what `score` returned for them.
+    """
+
+    rows: NDArray[np.int64]
+    keys: NDArray[np.float32]
+
+
+def score_best(
+    upper: NDArray[np.float32],
+    score: Callable[[NDArray[np.int64]], NDArray[np.float32]],
+    count: int,
+) -> ScoredItems:
+    """Score the items that can be among the best, in the order of their bounds.
+
+    Args:
+        upper: (items,) bounds; minus infinity excludes an item.
+        score: Returns the scores of some items; none is above its bound.
+        count: Number of items wanted.
+
+    Returns:
+        Every item whose score is at least that of the item of rank `count`, those of equal score
+        included, and some others.
+    """
+    rest = np.flatnonzero(upper > -np.inf)
+    rows: list[NDArray[np.int64]] = []
+    keys: list[NDArray[np.float32]] = []
+    best = np.empty(0, dtype=np.float32)  # the `count` largest scores so far
+    block = max(_FIRST_BLOCK, 2 * count)
+    while len(rest):
+        chosen = rest
+        if len(rest) > block:
+            places = np.argpartition(-upper[rest], block)
+            chosen, rest = rest[places[:block]], rest[places[block:]]
+        else:
+            rest = rest[:0]
+        rows.append(chosen)
+        keys.append(score(chosen))
+        best = np.concatenate([best, keys[-1]])
+        if len(best) >= count:
+            best = -np.partition(-best, count - 1)[:count] if count else best[:0]
+            rest = rest[upper[rest] >= (best.min() if count else np.inf)]
+        block = _LATER_BLOCK
+    if not rows:
+        return ScoredItems(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
+    return ScoredItems(np.concatenate(rows), np.concatenate(keys))
 
 
 def query_sample(store: TokenStore) -> NDArray[np.float32] | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from aladin_network.errors import InputError
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.observe.logs import LogFormat, log_setup, log_to_stderr
 
@@ -328,3 +329,16 @@ def set_log_format(chosen: LogFormat | None = None, *, brief: bool = False) -> N
 
     format = read_settings().log_format if chosen is None else chosen
     log_to_stderr(log_setup()._replace(format=format, brief=brief))
+
+
+def candidates_from(given: str | None) -> int | Literal["all"] | None:
+    """Read the number of candidates.
+
+    Raises:
+        InputError: If it is neither a number nor the word.
+    """
+    if given is None or given == "all":
+        return given
+    if not given.isascii() or not given.isdigit():
+        raise InputError(f"--candidates: expected a whole number or all, got {given!r}")
+    return int(given)

@@ -19,6 +19,7 @@ from aladin_service.commands.options import (
     DetectorOption,
     FirstStageOption,
     SearchDeviceOption,
+    candidates_from,
     checked_index,
     detector_for,
 )
@@ -80,8 +81,12 @@ CountOption = Annotated[
     typer.Option("-k", min=1, max=1000, help="Number of hits. [default: 10; with --out, 1]"),
 ]
 CandidatesOption = Annotated[
-    int | None,
-    typer.Option("--candidates", min=1, help="Size of the first stage's result."),
+    str | None,
+    typer.Option(
+        "--candidates",
+        metavar="N|all",
+        help="Size of the first stage's result; all: the best of all items by the second stage.",
+    ),
 ]
 RerankOption = Annotated[
     bool, typer.Option("--rerank/--no-rerank", help="Order by the second stage.")
@@ -196,7 +201,7 @@ def search(
 
     options = SearchOptions(
         k=k,
-        candidates=candidates,
+        candidates=candidates_from(candidates),
         rerank=rerank,
         fusion=fusion,
         explain=explain,

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 import aladin_index.tokens.bounds
 from aladin_index.kernel import load_kernel
 from aladin_index.kernel.structures import NativeShorts, ShortQuery
-from aladin_index.tokens.best_items import score_best
-from aladin_index.tokens.bounds import ShortTokens, TokenBounds, query_sample
+from aladin_index.tokens.bounds import ShortTokens, TokenBounds, query_sample, score_best
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_all, torch_alignment
 from aladin_index.tokens.short_form import BoundTransform, kept_dimensions

@@ -60,7 +60,9 @@ class SlowQueryAnswer(BaseModel):
     target: str
     k: int
     offset: int
-    candidates: int | None = Field(description="Requested number; null: the index's default.")
+    candidates: int | Literal["all"] | None = Field(
+        description="Requested number; null: the default of the index."
+    )
     filtered: bool
     explain: bool
     status: int = Field(description="499: the client disconnected before the answer.")
