@@ -104,7 +104,7 @@ class SearchIndex:
         """Do nothing: the files are available for as long as the index is open."""
 
     def warm(self) -> None:
-        """Start to read the files into memory, and to compute the bounds of an exhaustive search."""
+        """Start to read the files into memory; of `exact-align`, also to compute the bounds."""
         folder = generation_folder(self.path, self.generation)
         for name in self.manifest.files:
             read_ahead(folder / name)

@@ -21,13 +21,15 @@ from typing import (
 )
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le
-from pydantic import Field
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
 
 from aladin_index.items.filters import Kind, field_scalars
 from aladin_index.search.results import SearchHit
 from aladin_network.errors import InputError
 
 MAX_K = 1000
+MAX_CANDIDATES = 10_000
 
 # Values of different kinds are never compared: numbers come first.
 _KINDS: tuple[Kind, ...] = ("number", "text", "bool")
@@ -49,6 +51,15 @@ class RequestLimit(GroupedMetadata):
         yield Le(self.most)
 
 
+def _number_or_all(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    """Name both choices in one error of a request, in place of one error for each."""
+    try:
+        return validate(value)
+    except ValidationError:
+        expected = f"expected a whole number from 1 to {MAX_CANDIDATES:,}, or all"
+        raise PydanticCustomError("candidates", "{expected}", {"expected": expected}) from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     """Search options; bounds and meaning are documented with each option's type."""
@@ -58,7 +69,8 @@ class SearchOptions:
         int, Ge(0), RequestLimit(10_000), Field(description="Hits to skip, for the next page.")
     ] = 0
     candidates: Annotated[
-        Annotated[int, Ge(1), RequestLimit(10_000)] | Literal["all"] | None,
+        Annotated[int, Ge(1), RequestLimit(MAX_CANDIDATES)] | Literal["all"] | None,
+        WrapValidator(_number_or_all),
         Field(
             description="Candidates that the first stage passes to the second; null takes the"
             " index's tuned number. `all` finds the best hits by the second stage among all items,"
