@@ -69,7 +69,7 @@ def encode_images(model: AladinModel, inputs: Sequence[ImageInput]) -> Encoding:
     parts: list[Encoding] = []
     for start in range(0, len(inputs), PHOTOS_AT_A_TIME):
         batch = model.image.encoder.collate(inputs[start : start + PHOTOS_AT_A_TIME])
-        parts.append(model.encode_images(to_device(batch, next(model.parameters()).device)))
+        parts.append(model.encode_images(to_device(batch, model.device)))
     return concatenate(parts)
 
 
@@ -87,8 +87,7 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
         TextTooLongError: If a text has more tokens than the network takes, and `truncate` is off.
     """
     batch = tokenize(model, texts, truncate=truncate)
-    device = next(model.parameters()).device
-    encoding = model.encode_texts(TextBatch(*(part.to(device) for part in batch)))
+    encoding = model.encode_texts(to_device(batch, model.device))
     # The network may have a lower precision, for queries.
     return encoding._replace(embedding=encoding.embedding.float(), tokens=encoding.tokens.float())
 
@@ -148,7 +147,7 @@ class QueryModels:
         Args:
             model: Network of an index, in float32 and evaluation mode; it is not modified.
         """
-        if self._precision == "float32":
+        if self._precision == "float32" or not model.has_weights:
             return model
         with self._lock:
             if model not in self._copies:

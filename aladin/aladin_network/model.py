@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Generic, Literal, TypeVar, assert_never, cast
+from typing import ClassVar, Generic, Literal, TypeVar, assert_never, cast
 
 import torch
 from jaxtyping import Float
@@ -116,6 +116,7 @@ class Tower(nn.Module, Generic[E]):
         self.aggregate = (
             nn.Parameter(torch.empty(self.width)) if config.aggregate == "learned" else None
         )
+        self._has_cls = True
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -146,16 +147,25 @@ class Tower(nn.Module, Generic[E]):
             features = features._replace(states=states)
         return features
 
+    def _starts_with_cls(self, content: Tensor) -> bool:
+        """Return whether element 0 is the encoder's own CLS; the same for all of its batches.
+
+        During an export, tensors have no values; the batch before it tells.
+        """
+        if not torch.compiler.is_compiling():
+            self._has_cls = not bool(content[:, 0].any())
+        return self._has_cls
+
     def _with_aggregate(self, features: Features) -> Features:
         states, mask, content = features
         if self.config.aggregate == "encoder":
-            if bool(content[:, 0].any()):
+            if not self._starts_with_cls(content):
                 raise ConfigError(
                     "tower: this encoder has no CLS of its own; set aggregate to mean or learned"
                 )
             return features
         if self.config.aggregate == "first_region":
-            if not bool(content[:, 0].any()):  # the encoder's own CLS, which nothing reads then
+            if self._starts_with_cls(content):  # which nothing reads then
                 states, mask, content = states[:, 1:], mask[:, 1:], content[:, 1:]
             content = content.clone()
             content[:, 0] = False
@@ -171,7 +181,13 @@ class AladinModel(nn.Module):
     """Image tower, text tower, alignment head, matching head and optional attention head.
 
     The two modalities never see each other before the score.
+
+    Attributes:
+        has_weights: Whether torch computes it, with the weights in this module; otherwise
+            `encode_images` and `encode_texts` are computed elsewhere, in float32 on the CPU.
     """
+
+    has_weights: ClassVar[bool] = True
 
     def __init__(
         self, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
@@ -248,6 +264,11 @@ class AladinModel(nn.Module):
         if projections is not None and config.alignment.start == "towers":
             start_as(model.alignment.projections, projections)
         return model
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the batches that it encodes."""
+        return next(self.parameters()).device
 
     def encode_images(self, batch: ImageBatch | Features) -> Encoding:
         """Encode collated photos, or the image encoder's cached output."""

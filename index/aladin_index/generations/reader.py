@@ -28,13 +28,14 @@ from aladin_index.items.store import ItemStore
 from aladin_index.search.live_collection import LiveCollection, StoredCollection
 from aladin_index.tokens.maxsim import TokenAlignment
 from aladin_index.tokens.store import TokenStore
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import (
     CheckpointError,
     IndexCorruptError,
     IndexMismatchError,
     NoSuchTargetError,
 )
+from aladin_network.graphs.loading import load_for_inference
 from aladin_network.types import Target
 
 
@@ -198,7 +199,7 @@ def open_index(
 
 def _load_checkpoint(folder: Path, device: torch.device) -> Checkpoint:
     try:
-        return load_checkpoint(folder, device)
+        return load_for_inference(folder, device)
     except CheckpointError as error:
         raise IndexCorruptError(folder, str(error)) from error
 
