@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -75,8 +75,7 @@ def measure(checkpoint: Path, seconds: float) -> list[EncodingTime]:
         seconds: Time to spend on each way and batch.
     """
     model = load_checkpoint(checkpoint).model
-    with torch.device("cpu"):
-        last = copy.deepcopy(model).to(memory_format=torch.channels_last)
+    last: AladinModel = cast(Any, copy.deepcopy(model)).to(memory_format=torch.channels_last)
     graphs = {name: load_graphs(checkpoint, name).model for name in RUNTIMES}
     networks: dict[str, AladinModel] = {"torch": model, "channels-last": last, **graphs}
     inputs = _photos(model, max(PHOTOS_AT_A_TIME, 2))

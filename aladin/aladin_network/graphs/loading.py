@@ -56,11 +56,10 @@ def load_for_inference(
         check_installed(wanted)
         if not is_cpu:
             raise ConfigError(f"{RUNTIME_VARIABLE}={wanted}: it computes on the CPU, not {device}")
-    runtime = wanted
-    if wanted == "auto":
-        has_graphs = is_cpu and (folder / GRAPHS).exists()
-        runtime = (installed_runtime() if has_graphs else None) or "torch"
-    if runtime != "torch":
+    runtime = None if wanted in ("auto", "torch") else wanted
+    if wanted == "auto" and is_cpu and (folder / GRAPHS).exists():
+        runtime = installed_runtime()
+    if runtime is not None:
         return load_graphs(folder, runtime)
     if texts_only and is_cpu:
         return load_text_checkpoint(folder)
