@@ -69,7 +69,7 @@ def encode_images(model: AladinModel, inputs: Sequence[ImageInput]) -> Encoding:
     parts: list[Encoding] = []
     for start in range(0, len(inputs), PHOTOS_AT_A_TIME):
         batch = model.image.encoder.collate(inputs[start : start + PHOTOS_AT_A_TIME])
-        parts.append(model.encode_images(to_device(batch, model.device)))
+        parts.append(model.encode_images(to_device(batch, next(model.parameters()).device)))
     return concatenate(parts)
 
 
@@ -87,7 +87,8 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
         TextTooLongError: If a text has more tokens than the network takes, and `truncate` is off.
     """
     batch = tokenize(model, texts, truncate=truncate)
-    encoding = model.encode_texts(to_device(batch, model.device))
+    device = next(model.parameters()).device
+    encoding = model.encode_texts(TextBatch(*(part.to(device) for part in batch)))
     # The network may have a lower precision, for queries.
     return encoding._replace(embedding=encoding.embedding.float(), tokens=encoding.tokens.float())
 

@@ -116,7 +116,7 @@ class Tower(nn.Module, Generic[E]):
         self.aggregate = (
             nn.Parameter(torch.empty(self.width)) if config.aggregate == "learned" else None
         )
-        self._has_cls = True
+        self._has_cls = True  # whether element 0 of the encoder's batches is no content
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -147,25 +147,18 @@ class Tower(nn.Module, Generic[E]):
             features = features._replace(states=states)
         return features
 
-    def _starts_with_cls(self, content: Tensor) -> bool:
-        """Return whether element 0 is the encoder's own CLS; the same for all of its batches.
-
-        During an export, tensors have no values; the batch before it tells.
-        """
-        if not torch.compiler.is_compiling():
-            self._has_cls = not bool(content[:, 0].any())
-        return self._has_cls
-
     def _with_aggregate(self, features: Features) -> Features:
         states, mask, content = features
+        if not torch.compiler.is_compiling():  # values are unknown; the batch before tells
+            self._has_cls = not bool(content[:, 0].any())
         if self.config.aggregate == "encoder":
-            if not self._starts_with_cls(content):
+            if not self._has_cls:
                 raise ConfigError(
                     "tower: this encoder has no CLS of its own; set aggregate to mean or learned"
                 )
             return features
         if self.config.aggregate == "first_region":
-            if self._starts_with_cls(content):  # which nothing reads then
+            if self._has_cls:  # which nothing reads then
                 states, mask, content = states[:, 1:], mask[:, 1:], content[:, 1:]
             content = content.clone()
             content[:, 0] = False
@@ -264,11 +257,6 @@ class AladinModel(nn.Module):
         if projections is not None and config.alignment.start == "towers":
             start_as(model.alignment.projections, projections)
         return model
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the batches that it encodes."""
-        return next(self.parameters()).device
 
     def encode_images(self, batch: ImageBatch | Features) -> Encoding:
         """Encode collated photos, or the image encoder's cached output."""

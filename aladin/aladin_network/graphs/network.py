@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from PIL import Image
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 
 from aladin_network.config import ImageEncoderConfig, ModelConfig, TextEncoderConfig
 from aladin_network.encoders.base import Features, ImageBatch, ImageEncoder, TextBatch, TextEncoder
@@ -154,6 +154,8 @@ class GraphModel(AladinModel):
         """
         with torch.device("meta"):
             super().__init__(config, image_encoder, text_encoder)
+        # Its first parameter tells a network's callers on which device they are to put batches.
+        self.on_cpu = nn.Parameter(torch.empty(0), requires_grad=False)
         self._open = open_graph
         self._graphs: dict[Modality, Graph] = {}
         self._lock = threading.Lock()
@@ -177,11 +179,6 @@ class GraphModel(AladinModel):
         image = GraphImageEncoder(config.image_encoder, facts=manifest.image)
         text = GraphTextEncoder(config.text_encoder, tokenizer, manifest.text_dim)
         return cls(config, image, text, open_graph)
-
-    @property
-    def device(self) -> torch.device:
-        """The CPU."""
-        return torch.device("cpu")
 
     def encode_images(self, batch: ImageBatch | Features) -> Encoding:
         """Encode collated photos."""
