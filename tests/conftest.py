@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -46,6 +47,7 @@ from aladin_network.config import (
 )
 from aladin_network.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.types import RUNTIMES
 
 CAPTIONS = [
     "a small red circle above a striped blue square",
@@ -112,6 +114,19 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of `tiny_model`."""
     folder = tmp_path_factory.mktemp("tiny") / "checkpoint"
     save_checkpoint(folder, tiny_model())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def exported_checkpoint(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`tiny_checkpoint` with its ONNX graphs; skips where the packages are not installed."""
+    for package in ("onnx", "onnxscript", *RUNTIMES):
+        pytest.importorskip(package, reason=f"the package {package} is not installed (extra dev)")
+    from aladin_network.graphs.export import export_graphs
+
+    folder = tmp_path_factory.mktemp("graphs") / "checkpoint"
+    shutil.copytree(tiny_checkpoint, folder)
+    export_graphs(folder)
     return folder
 
 

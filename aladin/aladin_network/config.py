@@ -311,3 +311,14 @@ class ModelConfig:
     alignment: AlignmentHeadConfig = field(default_factory=AlignmentHeadConfig)
     matching: MatchingHeadConfig = field(default_factory=MatchingHeadConfig)
     attention: AttentionHeadConfig | None = None
+
+
+def with_frozen(
+    config: ModelConfig, frozen: Mapping[Literal["image_encoder", "text_encoder"], bool]
+) -> ModelConfig:
+    """Return a configuration whose encoders are frozen, or not, as given by their names."""
+    encoders = {
+        part: dataclasses.replace(getattr(config, part), frozen=value)
+        for part, value in frozen.items()
+    }
+    return dataclasses.replace(config, **encoders)
