@@ -22,7 +22,7 @@ from aladin_index.devices.search_device import SearchDevice
 from aladin_index.format.disk import GenerationLease, lease_generation, lease_live_generation
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, MODEL, generation_folder
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths, read_manifest
-from aladin_index.format.npy import map_npy
+from aladin_index.format.npy import map_npy, map_pages
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
 from aladin_index.items.store import ItemStore
@@ -31,13 +31,14 @@ from aladin_index.settings import EXACT_ALIGN
 from aladin_index.tokens.bounds import LazyBounds
 from aladin_index.tokens.maxsim import TokenAlignment
 from aladin_index.tokens.store import TokenStore
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import (
     CheckpointError,
     IndexCorruptError,
     IndexMismatchError,
     NoSuchTargetError,
 )
+from aladin_network.graphs.loading import load_for_inference
 from aladin_network.types import Target
 
 
@@ -104,13 +105,19 @@ class SearchIndex:
         """Do nothing: the files are available for as long as the index is open."""
 
     def warm(self) -> None:
-        """Start to read the files into memory; of `exact-align`, also to compute the bounds."""
+        """Start reading the generation's files into memory and mapping them, without waiting.
+
+        The bounds of an index of `exact-align` are computed meanwhile, too.
+        """
         folder = generation_folder(self.path, self.generation)
         for name in self.manifest.files:
             read_ahead(folder / name)
         for side in (self.images, self.texts):
-            if side is not None and side.bounds and side.entry.ann.asked == EXACT_ALIGN:
-                threading.Thread(target=side.bounds.get, name="bounds", daemon=True).start()
+            if side is not None:
+                stored = [array for array in side.tokens.stored if array is not None]
+                map_pages([side.embeddings, *stored])
+                if side.bounds is not None and side.entry.ann.asked == EXACT_ALIGN:
+                    threading.Thread(target=side.bounds.get, name="bounds", daemon=True).start()
 
     def close(self) -> None:
         """Close the databases and release the generation; no search may be running or follow."""
@@ -215,7 +222,7 @@ def _with_bounds(
 
 def _load_checkpoint(folder: Path, device: torch.device) -> Checkpoint:
     try:
-        return load_checkpoint(folder, device)
+        return load_for_inference(folder, device)
     except CheckpointError as error:
         raise IndexCorruptError(folder, str(error)) from error
 
