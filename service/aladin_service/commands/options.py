@@ -118,7 +118,7 @@ def detector_for(
             was trained with another one.
         CheckpointError: If the detector's weights cannot be loaded.
     """
-    if detector is None and encoder.reads == "photo":
+    if detector is None and encoder.reads != "regions":
         return None
     name = named_detector(detector)
     if name is None:

@@ -73,7 +73,10 @@ ItemIdOption = Annotated[
 ]
 TargetOption = Annotated[
     Target | None,
-    typer.Option("--target", help="What to find. [default: texts for a photo, otherwise images]"),
+    typer.Option(
+        "--target",
+        help="What to find. [default: texts for a photo, otherwise images, or what INDEX has]",
+    ),
 ]
 CountOption = Annotated[
     int | None,
@@ -184,7 +187,7 @@ def search(
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
     is_photo = image is not None or regions is not None
     _check_one_query(text is not None, is_photo, item_id is not None)
-    found: Target = target or ("texts" if is_photo else "images")
+    usual: Target = "texts" if is_photo else "images"
     k = k or (10 if out is None else 1)
     if out is not None:
         check_drawing(out, k, explain=explain)
@@ -211,7 +214,9 @@ def search(
         from aladin_service.client import Search
 
         photo = image if regions is None else None  # beside regions, only the drawing needs it
-        asked = Search(text, found, image=photo, id=item_id, regions=regions, **asdict(options))
+        asked = Search(
+            text, target or usual, image=photo, id=item_id, regions=regions, **asdict(options)
+        )
         answer = _ask_service(url, asked, image, out)
     else:
         assert folder is not None  # or there is a URL
@@ -219,7 +224,7 @@ def search(
 
         query = _query(text, image, regions, item_id)
         place = SearchDevice.choose(device, first_stage)
-        answer = _search_here(folder, query, found, options, place, detector, out)
+        answer = _search_here(folder, query, target, usual, options, place, detector, out)
     if as_json:
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
@@ -257,7 +262,8 @@ def _only_word(first: str | None, second: str | None) -> str | None:
 def _search_here(
     index: Path,
     query: PairQuery,
-    target: Target,
+    target: Target | None,
+    usual: Target,
     options: SearchOptions,
     place: SearchDevice,
     detector: str | None,
@@ -291,7 +297,9 @@ def _search_here(
         with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
             received_s = time.monotonic()
             encoded = encoder.encode_one(searcher, query)
-        answer = searcher.search(encoded, target, options, received_s)
+        held = opened.manifest.targets
+        found = target or (usual if usual in held else held[0])
+        answer = searcher.search(encoded, found, options, received_s)
         if out is not None:
             write_drawing(out, draw_here(searcher, query, encoded, answer))
         return answer
