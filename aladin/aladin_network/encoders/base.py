@@ -17,6 +17,9 @@ from aladin_network.config import ImageEncoderConfig
 from aladin_network.layers import lengthened
 from aladin_network.photos.regions import RegionSet
 
+# What an image encoder reads: photos, regions of photos, or texts in the place of photos.
+Reads = Literal["photo", "regions", "text"]
+
 
 class Freezable(nn.Module):
     """Base of the encoders: when frozen, no gradient and evaluation mode always.
@@ -233,7 +236,7 @@ class ImageEncoder(Freezable, ABC):
         projection: Projection of the source's tower, or None if it has none or there was no source.
     """
 
-    reads: ClassVar[Literal["photo", "regions", "text"]]
+    reads: ClassVar[Reads]
     config: ImageEncoderConfig
     dim: int
     num_tokens: int | None

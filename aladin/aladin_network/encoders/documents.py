@@ -7,11 +7,11 @@ encoder encodes queries, and an encoder of documents takes the place of the imag
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from PIL import Image
 
-from aladin_network.encoders.base import DocumentInput, ImageEncoder
+from aladin_network.encoders.base import DocumentInput, ImageEncoder, Reads
 from aladin_network.photos.regions import RegionSet
 
 
@@ -22,7 +22,7 @@ class DocumentRoleEncoder(ImageEncoder):
         max_tokens: Longest document in tokens; the rest of a longer one is not read.
     """
 
-    reads: ClassVar[Literal["photo", "regions", "text"]] = "text"
+    reads: ClassVar[Reads] = "text"
     max_tokens: int
 
     @abstractmethod

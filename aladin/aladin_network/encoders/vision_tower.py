@@ -9,7 +9,7 @@ import dataclasses
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
-from aladin_network.encoders.base import ImageEncoder, PhotoPatches, TextEncoder
+from aladin_network.encoders.base import ImageEncoder, PhotoPatches, Reads, TextEncoder
 from aladin_network.encoders.dual_encoder import load_dual_tower
 from aladin_network.encoders.transformers_model import load_failure, load_tower, quiet
 from aladin_network.errors import CheckpointError, ConfigError
@@ -211,7 +211,7 @@ def _kept_px(side: int, resized: int, wanted: int) -> tuple[float, float]:
 class VisionTowerEncoder(ImageEncoder):
     """Base of the image encoders that read photos; its source is one tower or a pair."""
 
-    reads: ClassVar[Literal["photo", "regions"]] = "photo"
+    reads: ClassVar[Reads] = "photo"
 
     @abstractmethod
     def __init__(

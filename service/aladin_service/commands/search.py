@@ -21,6 +21,7 @@ from aladin_service.commands.options import (
     SearchDeviceOption,
     checked_index,
     detector_for,
+    usual_target,
 )
 from aladin_service.commands.search_drawing import (
     check_drawing,
@@ -187,7 +188,6 @@ def search(
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
     is_photo = image is not None or regions is not None
     _check_one_query(text is not None, is_photo, item_id is not None)
-    usual: Target = "texts" if is_photo else "images"
     k = k or (10 if out is None else 1)
     if out is not None:
         check_drawing(out, k, explain=explain)
@@ -214,9 +214,8 @@ def search(
         from aladin_service.client import Search
 
         photo = image if regions is None else None  # beside regions, only the drawing needs it
-        asked = Search(
-            text, target or usual, image=photo, id=item_id, regions=regions, **asdict(options)
-        )
+        found = target or usual_target(is_photo)
+        asked = Search(text, found, image=photo, id=item_id, regions=regions, **asdict(options))
         answer = _ask_service(url, asked, image, out)
     else:
         assert folder is not None  # or there is a URL
@@ -224,7 +223,7 @@ def search(
 
         query = _query(text, image, regions, item_id)
         place = SearchDevice.choose(device, first_stage)
-        answer = _search_here(folder, query, target, usual, options, place, detector, out)
+        answer = _search_here(folder, query, target, options, place, detector, out)
     if as_json:
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
@@ -263,7 +262,6 @@ def _search_here(
     index: Path,
     query: PairQuery,
     target: Target | None,
-    usual: Target,
     options: SearchOptions,
     place: SearchDevice,
     detector: str | None,
@@ -275,7 +273,7 @@ def _search_here(
     from aladin_network.checkpoint import load_text_checkpoint
     from aladin_network.heads.trained import UNALIGNED
     from aladin_service.search.encoder import QueryEncoder
-    from aladin_service.search.job import PhotoQuery, TextQuery
+    from aladin_service.search.job import ItemQuery, PhotoQuery, TextQuery
     from aladin_service.settings import QueryLimits, engine_options
 
     checkpoint = None
@@ -298,6 +296,7 @@ def _search_here(
             received_s = time.monotonic()
             encoded = encoder.encode_one(searcher, query)
         held = opened.manifest.targets
+        usual = usual_target(not isinstance(query, TextQuery | ItemQuery))
         found = target or (usual if usual in held else held[0])
         answer = searcher.search(encoded, found, options, received_s)
         if out is not None:

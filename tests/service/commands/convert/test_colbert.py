@@ -134,6 +134,30 @@ def test_the_command_line_finds_texts(index: aladin_search.Index) -> None:
     assert hits == [hit.id for hit in index.search("a red dog", k=2)]
 
 
+def test_exports_say_what_the_network_reads(model: Path, tmp_path: Path) -> None:
+    kind = ("export", "sentence-transformers", model, "--out", tmp_path / "library")
+    refused = run(*kind)
+    assert refused.exit_code == 2
+    assert refused.stderr.count("\n") == 1 and "got one for texts alone" in refused.stderr
+    assert not (tmp_path / "library").exists()
+    exported = run("export", "hub", model, "--out", tmp_path / "hub", "--name", "me/colbert")
+    assert exported.exit_code == 0, exported.stderr
+    card = (tmp_path / "hub" / "README.md").read_text(encoding="utf-8")
+    assert "queries of up to 12 tokens and documents of up to 20" in card
+    assert "--texts texts.jsonl" in card and "image" not in card
+
+
+def test_data_of_photos_are_refused(model: Path, tmp_path: Path) -> None:
+    Image.new("RGB", (20, 20)).save(tmp_path / "a.png")
+    line = {"image": "a.png", "captions": ["a dog"], "split": "test"}
+    (tmp_path / "data.jsonl").write_text(json.dumps(line))
+    result = run("evaluate", model, tmp_path / "data.jsonl")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == (
+        "error: this network reads texts only: expected texts, got photos"
+    )
+
+
 @pytest.mark.clients
 def test_the_ranking_is_that_of_the_library(index: aladin_search.Index, model: Path) -> None:
     from sentence_transformers import MultiVectorEncoder
