@@ -181,7 +181,7 @@ class QueryModels:
         Args:
             model: Network of an index, in float32 and evaluation mode; it is not modified.
         """
-        if self._precision == "float32":
+        if self._precision == "float32" or not model.has_weights:
             return model
         with self._lock:
             if model not in self._copies:

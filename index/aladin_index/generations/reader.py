@@ -21,20 +21,21 @@ from aladin_index.devices.search_device import SearchDevice
 from aladin_index.format.disk import GenerationLease, lease_generation, lease_live_generation
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, MODEL, generation_folder
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths, read_manifest
-from aladin_index.format.npy import map_npy
+from aladin_index.format.npy import map_npy, map_pages
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
 from aladin_index.items.store import ItemStore
 from aladin_index.search.live_collection import LiveCollection, StoredCollection
 from aladin_index.tokens.maxsim import TokenAlignment
 from aladin_index.tokens.store import TokenStore
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import (
     CheckpointError,
     IndexCorruptError,
     IndexMismatchError,
     NoSuchTargetError,
 )
+from aladin_network.graphs.loading import load_for_inference
 from aladin_network.types import Target
 
 
@@ -101,10 +102,14 @@ class SearchIndex:
         """Do nothing: the files are available for as long as the index is open."""
 
     def warm(self) -> None:
-        """Ask the system to read the generation's files into memory, without waiting."""
+        """Start reading the generation's files into memory and mapping them, without waiting."""
         folder = generation_folder(self.path, self.generation)
         for name in self.manifest.files:
             read_ahead(folder / name)
+        for side in (self.images, self.texts):
+            if side is not None:
+                stored = [array for array in side.tokens.stored if array is not None]
+                map_pages([side.embeddings, *stored])
 
     def close(self) -> None:
         """Close the databases and release the generation; no search may be running or follow."""
@@ -198,7 +203,7 @@ def open_index(
 
 def _load_checkpoint(folder: Path, device: torch.device) -> Checkpoint:
     try:
-        return load_checkpoint(folder, device)
+        return load_for_inference(folder, device)
     except CheckpointError as error:
         raise IndexCorruptError(folder, str(error)) from error
 

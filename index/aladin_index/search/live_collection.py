@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
+from pyroaring import BitMap
 from torch import Tensor
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
@@ -19,7 +20,7 @@ from aladin_index.ann.first_stage import FirstStage, exact_search, retrieve
 from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
-from aladin_index.items.selection import Selection
+from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Ordered, SecondStageQuery
@@ -101,9 +102,10 @@ class StoredCollection:
         head, head_scores = self.candidates(query, num_candidates, allowed)
         if count <= len(head) or len(head) < num_candidates:
             return head[:count], head_scores[:count]
-        rest = np.ones(self.entry.count, dtype=np.bool_) if allowed is None else allowed.mask.copy()
-        rest[head] = False
-        tail, tail_scores = exact_search(self.embeddings, query, count - len(head), Selection(rest))
+        size = self.entry.count
+        every = BitMap(range(size)) if allowed is None else allowed.bitmap
+        rest = Selection(every - bitmap_of(head), size)
+        tail, tail_scores = exact_search(self.embeddings, query, count - len(head), rest)
         return np.concatenate([head, tail]), np.concatenate([head_scores, tail_scores])
 
 

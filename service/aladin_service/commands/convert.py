@@ -254,7 +254,7 @@ def multivector(
         bool, typer.Option("--json", help="Print the result as JSON on stdout.")
     ] = False,
 ) -> None:
-    """Convert a late-interaction network, for photos or for texts alone.
+    """Convert a late-interaction network for photos or texts.
 
     In: SOURCE. Out: in the folder --out, a network whose tokens are SOURCE's own and whose
     alignment score is its MaxSim, ready for `index build`, `search` and `serve`; the folder is

@@ -270,7 +270,7 @@ def _search_here(
     from aladin_index.format.layout import MODEL
     from aladin_index.open import open_backend
     from aladin_index.search.searcher import TwoStageSearcher
-    from aladin_network.checkpoint import load_text_checkpoint
+    from aladin_network.graphs.loading import load_for_inference
     from aladin_network.heads.trained import UNALIGNED
     from aladin_service.search.encoder import QueryEncoder
     from aladin_service.search.job import ItemQuery, PhotoQuery, TextQuery
@@ -278,7 +278,7 @@ def _search_here(
 
     checkpoint = None
     if isinstance(query, TextQuery) and not options.explain and place.device.type == "cpu":
-        checkpoint = load_text_checkpoint(index / MODEL)
+        checkpoint = load_for_inference(index / MODEL, texts_only=True)
     engine = engine_options(index)
     with (
         closing(place),
