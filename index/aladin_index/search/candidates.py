@@ -45,7 +45,8 @@ class ValidSearch:
         embedding: (d_match,) float32, the query's embedding, L2-normalised.
         tokens: (query_tokens, d_align) float32, the query's real tokens.
         second_stage: What the second stage needs, or None if the embeddings decide alone.
-        is_crossing: Whether the query and the items are of different modalities.
+        is_crossing: Whether the query and the items are of different modalities, or of different
+            roles in a network for texts alone, so that they can be aligned.
         is_aligned: Whether the second stage is meant to run: its model was trained to align, or
             the search names a weight of the fusion.
         reranks: Whether the second stage decides the order.
@@ -99,7 +100,7 @@ def check_query(
         options: Options within their bounds.
         collection: Searched collection.
         calibration: Calibration of the index, or None.
-        is_crossing: Whether the query and the items are of different modalities.
+        is_crossing: See `ValidSearch`.
 
     Raises:
         ShapeError: If the query is not one item of the index's dimensions.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 import numpy as np
@@ -10,9 +11,22 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.first_stage import largest
 from aladin_index.search.backend import Collection, Everything
-from aladin_index.search.candidates import AlignScorer, Found, QueryPool, Ranking, ValidSearch
+from aladin_index.search.candidates import (
+    AlignScorer,
+    Found,
+    QueryPool,
+    Ranking,
+    ValidSearch,
+    retrieve,
+)
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.rerank import OutOfTimeError, RankedPage, RerankDeadline, rank_by_match
+from aladin_index.search.rerank import (
+    OutOfTimeError,
+    RankedPage,
+    RerankDeadline,
+    rank_by_match,
+    rerank,
+)
 from aladin_index.settings import EXACT_ALIGN
 from aladin_index.tokens.bounds import score_best
 from aladin_network.errors import EngineUnavailableError, InputError
@@ -44,6 +58,29 @@ def takes_all(options: SearchOptions, collection: Collection) -> bool:
         return True
     is_default = options.candidates is None and collection.entry.ann.asked == EXACT_ALIGN
     return is_default and collection.count <= MAX_ITEMS
+
+
+def rank_page(search: ValidSearch, clock: RerankDeadline) -> tuple[Found, float, RankedPage]:
+    """Find and order the hits of a page, among candidates or among all items.
+
+    Args:
+        search: The search.
+        clock: Stops the second stage at the search's deadline.
+
+    Returns:
+        The items found, when the first stage ended (by `time.monotonic`), and the page. Among all
+        items there is no first stage.
+
+    Raises:
+        InputError: If more items are requested than the vector database can find.
+        EngineUnavailableError: If the vector database does not respond.
+    """
+    if search.is_exhaustive:
+        retrieved_s = time.monotonic()
+        found, page = rank_everything(search, clock)
+        return found, retrieved_s, page
+    found = retrieve(search)
+    return found, time.monotonic(), rerank(search, found, clock)
 
 
 def rank_everything(search: ValidSearch, clock: RerankDeadline) -> tuple[Found, RankedPage]:

@@ -51,6 +51,19 @@ class RequestLimit(GroupedMetadata):
         yield Le(self.most)
 
 
+def candidates_from(given: str | None) -> int | Literal["all"] | None:
+    """Read the number of candidates from a command line.
+
+    Raises:
+        InputError: If it is neither a whole number nor "all".
+    """
+    if given is None or given == "all":
+        return given
+    if not given.isascii() or not given.isdigit():
+        raise InputError(f"--candidates: expected a whole number or all, got {given!r}")
+    return int(given)
+
+
 def _number_or_all(value: object, validate: ValidatorFunctionWrapHandler) -> object:
     """Name both choices in one error of a request, in place of one error for each."""
     try:

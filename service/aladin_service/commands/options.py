@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aladin_network.errors import InputError
-from aladin_network.types import DeviceName, FirstStageName
+from aladin_network.types import DeviceName, FirstStageName, Target
 from aladin_service.observe.logs import LogFormat, log_setup, log_to_stderr
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def detector_for(
             was trained with another one.
         CheckpointError: If the detector's weights cannot be loaded.
     """
-    if detector is None and encoder.reads == "photo":
+    if detector is None and encoder.reads != "regions":
         return None
     name = named_detector(detector)
     if name is None:
@@ -130,6 +129,11 @@ def detector_for(
     found = load_detector(name, device)
     check_detector(encoder, found)
     return found
+
+
+def usual_target(is_photo: bool) -> Target:
+    """Return what a query finds unless it says otherwise: texts for a photo, otherwise images."""
+    return "texts" if is_photo else "images"
 
 
 # Devices.
@@ -329,16 +333,3 @@ def set_log_format(chosen: LogFormat | None = None, *, brief: bool = False) -> N
 
     format = read_settings().log_format if chosen is None else chosen
     log_to_stderr(log_setup()._replace(format=format, brief=brief))
-
-
-def candidates_from(given: str | None) -> int | Literal["all"] | None:
-    """Read the number of candidates.
-
-    Raises:
-        InputError: If it is neither a number nor the word.
-    """
-    if given is None or given == "all":
-        return given
-    if not given.isascii() or not given.isdigit():
-        raise InputError(f"--candidates: expected a whole number or all, got {given!r}")
-    return int(given)
