@@ -24,7 +24,7 @@ from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
-from aladin_index.tokens.bounds import LazyBounds
+from aladin_index.tokens.lazy_bounds import LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
     alignment_with_candidates,
@@ -172,7 +172,7 @@ class LiveCollection:
         query: NDArray[np.float32],
         count: int,
         num_candidates: int,
-        second_stage: SecondStageQuery | None = None,  # noqa: ARG002  # all is here
+        second_stage: SecondStageQuery | None = None,
     ) -> Ordered:
         """Order the first `count` items, see `aladin_index.search.backend.Collection`.
 
@@ -183,7 +183,10 @@ class LiveCollection:
         if changes is None:
             total = self.base.entry.count if selection is None else selection.count
             rows, match = self.base.order(query, count, num_candidates, selection)
-            return Ordered(rows, match, min(num_candidates, total))
+            upper = None
+            if second_stage is not None and self.base.bounds is not None:
+                upper = self.base.bounds.of_candidates(*second_stage, rows)
+            return Ordered(rows, match, min(num_candidates, total), upper)
         of_base, of_added = changes.split(selection)
         if of_base is not None and of_base.count == 0:
             rows, match = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
