@@ -22,6 +22,7 @@ from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
+from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
 from aladin_index.search.backend import Ordered, SecondStageQuery
 from aladin_index.tokens.maxsim import (
     SecondStage,
@@ -45,6 +46,7 @@ class StoredCollection:
         embeddings: (items, d_match) float32, memory-mapped.
         tokens: Tokens of the second stage.
         items: IDs, texts and metadata.
+        learned: First stage that was fitted to the alignment, or None if there is none.
     """
 
     target: Target
@@ -55,6 +57,7 @@ class StoredCollection:
     embeddings: NDArray[np.float32]
     tokens: TokenStore
     items: ItemStore
+    learned: LearnedFirstStage | None = None
 
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
@@ -163,23 +166,29 @@ class LiveCollection:
         query: NDArray[np.float32],
         count: int,
         num_candidates: int,
-        second_stage: SecondStageQuery | None = None,  # noqa: ARG002  # all is here
+        second_stage: SecondStageQuery | None = None,
     ) -> Ordered:
         """Order the first `count` items, see `aladin_index.search.backend.Collection`.
 
         The generation's items are found as `Side.order` does, added ones by exact search; the
         cosines are exact.
         """
-        selection, changes = self.selection, self.changes
+        selection, changes, base = self.selection, self.changes, self.base
+        if base.learned is not None and second_stage is not None and second_stage.weight:
+            vector = base.learned.query(query, second_stage.tokens, second_stage.weight)
+            wanted = LearnedSearch(vector, query, count, num_candidates, selection)
+            rows, match = base.learned.order(wanted, base.embeddings, changes)
+            total = self.count if selection is None else selection.count
+            return Ordered(rows, match, min(num_candidates, total), is_learned=True)
         if changes is None:
-            total = self.base.entry.count if selection is None else selection.count
-            rows, match = self.base.order(query, count, num_candidates, selection)
+            total = base.entry.count if selection is None else selection.count
+            rows, match = base.order(query, count, num_candidates, selection)
             return Ordered(rows, match, min(num_candidates, total))
         of_base, of_added = changes.split(selection)
         if of_base is not None and of_base.count == 0:
             rows, match = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         else:
-            rows, match = self.base.order(query, count, num_candidates, of_base)
+            rows, match = base.order(query, count, num_candidates, of_base)
         added, added_match = exact_search(changes.embeddings, query, count, of_added)
         if len(added):
             rows, match = _merge(rows, match, added + changes.base_count, added_match, count)
