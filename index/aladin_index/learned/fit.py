@@ -181,7 +181,7 @@ def fit_learned_stage(
         raise ConfigError(f"dim: expected 1 to {most} for so many texts and photos, got {dim}")
     directions, shift = _hidden_layer(texts.values)
     features = _text_features(directions, shift, texts)
-    scale = features.std(dim=0).clamp_min(1e-6)
+    scale = _spread(features)
     scores = _centred_scores(texts, photos, progress)
     reduction = _reduce(features / scale, scores, dim) / scale.unsqueeze(1)
     words = TokenRows(texts.values, np.ones(len(texts.values), dtype=np.int64)).sample(bank, 2)
@@ -220,6 +220,12 @@ def _text_features(
     text_of_word = torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths))
     sums = values.new_zeros(len(lengths), of_words.shape[1])
     return sums.index_add_(0, text_of_word, of_words)
+
+
+def _spread(features: Float[Tensor, "texts features"]) -> Float[Tensor, " features"]:
+    """Return the standard deviations; of a constant feature its size, as of equally long texts."""
+    spread, size = features.std(dim=0), features.square().mean(dim=0).sqrt()
+    return torch.where(spread > 1e-3 * size, spread, size).clamp_min(1e-6)
 
 
 def _blocks(items: TokenRows, most_tokens: int) -> list[TokenRows]:

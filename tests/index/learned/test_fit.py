@@ -100,6 +100,24 @@ def test_photos_without_regions_have_the_cosine_0(stage: LearnedStage) -> None:
     )
 
 
+def test_texts_of_one_length_and_words_that_are_alike_are_fitted_as_well() -> None:
+    def alike(rows: TokenRows) -> TokenRows:
+        shared = torch.nn.functional.normalize(torch.ones(DIM), dim=0)
+        return TokenRows(
+            torch.nn.functional.normalize(shared + 0.2 * rows.values, dim=1), rows.lengths
+        )
+
+    def texts(count: int, seed: int) -> TokenRows:
+        return alike(TokenRows(items(count, seed, most=1).values, np.full(count // 3, 3)))
+
+    photos, fitted_to = alike(items(200, seed=0)), texts(900, seed=1)
+    fit = fit_learned_stage(photos, fitted_to, 16, bank=600)
+    exact = alignment(texts(60, seed=3), photos)
+    fitted = (fit.query_vectors(texts(60, seed=3)) @ fit.photo_vectors(photos).T).numpy()
+    correlations = [np.corrcoef(*pair)[0, 1] for pair in zip(exact, fitted, strict=True)]
+    assert np.mean(correlations) > 0.9
+
+
 def test_what_was_saved_is_loaded(stage: LearnedStage, tmp_path: Path) -> None:
     path = tmp_path / "fit.safetensors"
     stage.save(path)
