@@ -70,8 +70,8 @@ UV ?= uv
 TORCH_FOR_CPUS ?= https://download.pytorch.org/whl/cpu/torch/
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet $(UPGRADE) --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --python-version 3.11
-# What the images have besides: traces, engines, rates that replicas share, HEIC and RAW photos.
-IMAGE_EXTRAS := --extra otel --extra milvus --extra qdrant --extra redis --extra heic --extra raw
+# What the images have besides: traces, engines, rates that replicas share, HEIC and RAW photos, agents.
+IMAGE_EXTRAS := --extra otel --extra milvus --extra qdrant --extra redis --extra heic --extra raw --extra mcp
 IMAGE_PLATFORM := --python-platform x86_64-manylinux_2_28 --constraint requirements.lock
 
 lock: ## write the lock files anew, with the sha256 of every file (needs uv; UPGRADE=--upgrade: newest versions)

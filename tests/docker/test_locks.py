@@ -76,7 +76,7 @@ def wanted(root: Path, commands: dict[str, list[str]], name: str) -> list[str]:
     assert "pyproject.toml" in command
     extras = [command[at + 1] for at, word in enumerate(command) if word == "--extra"]
     own = "gpu" if name == "gpu" else "cpu"
-    assert set(extras) == {own, "otel", "milvus", "qdrant", "redis", "heic", "raw"}
+    assert set(extras) == {own, "otel", "milvus", "qdrant", "redis", "heic", "raw", "mcp"}
     of_extras = [text for extra in extras for text in project["optional-dependencies"][extra]]
     return [*project["dependencies"], *of_extras]
 

@@ -237,6 +237,7 @@ def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
         root: Path,
         dtype: TokenDtype = "float16",
         going_live: GoingLive | None = None,
+        settings: BuildSettings | None = None,
         **sides: NewItems,
     ) -> int:
         with only_builder(root):
@@ -249,7 +250,12 @@ def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
                 part = EncodedPart(new.items, new.embeddings, packed, new.lengths)
                 sources[target] = CollectionSource(embedding_dim=16, codec=codec, parts=[part])
             return write_generation(
-                root, sources, model, BuildSettings(), "made up", going_live=going_live
+                root,
+                sources,
+                model,
+                settings or BuildSettings(),
+                "made up",
+                going_live=going_live,
             )
 
     return write

@@ -33,7 +33,7 @@ from aladin_index.ann.search_width import choose_search_width, sample_queries
 from aladin_index.format.layout import ANN, EMBEDDINGS
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.format.npy import map_npy
-from aladin_index.settings import BuildSettings
+from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_network.errors import ConfigError
 from aladin_network.types import Progress, Target
 
@@ -127,7 +127,7 @@ def factories_to_try(
     """Return the factory strings that a setting allows for a collection, in order of trial.
 
     Args:
-        ann: "auto", "exact", or a factory string.
+        ann: "auto", "exact", "exact-align", or a factory string.
         count: Number of vectors.
         dim: Size of a vector.
         memory_budget_bytes: Memory for this collection, for "auto", or None for no limit.
@@ -138,7 +138,7 @@ def factories_to_try(
     """
     if ann == "auto":
         return fitting_factories(count, dim, memory_budget_bytes, ann_recall)
-    return ["Flat" if ann == "exact" else ann]
+    return ["Flat" if ann in ("exact", EXACT_ALIGN) else ann]
 
 
 Shapes = Mapping[Target, tuple[int, int]]

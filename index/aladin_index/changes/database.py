@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -20,17 +21,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pyroaring import BitMap
 
 from aladin_index.format.disk import FileIdentity, identity_at
 from aladin_index.format.layout import CHANGES, PHOTOS
+from aladin_index.items.columns import GrowingColumns, combine
 from aladin_index.items.field_tables import FieldLine, FieldValues, describe_fields, field_lines
-from aladin_index.items.filters import Filter
-from aladin_index.items.store import (
-    VALUES_A_STATEMENT,
-    ThreadConnections,
-    rows_passing,
-    stored_item,
-)
+from aladin_index.items.filters import Filter, Test, leaves
+from aladin_index.items.look_ups import VALUES_A_STATEMENT, read_values
+from aladin_index.items.store import ThreadConnections, stored_item
 from aladin_index.items.tables import StoredItem, columns_of, create_tables
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
@@ -56,6 +55,8 @@ TOKEN_COLUMNS = ("values", "scales", "centroid_ids")
 FILE_STATES = "file_states"
 # Others wait this long for a checkpoint, or for a reader that recovers after a killed writer.
 _BUSY_S = 30.0
+# Fields whose columns stay in memory.
+_MOST_FIELDS = 1000
 
 
 def changes_folder(root: Path, generation: int) -> Path:
@@ -181,6 +182,8 @@ class AddedItems:
         self._base_count = base_count
         self._codec = codec
         self._database = ThreadConnections(path, self._connect)
+        self._columns: dict[str, GrowingColumns] = {}
+        self._columns_lock = threading.Lock()
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection, which `close` closes.
@@ -253,31 +256,31 @@ class AddedItems:
         """Describe the indexed fields of all items ever added, like `ItemStore.fields`."""
         return self._database.run(describe_fields)
 
-    def passing(self, filter: Filter, count: int) -> NDArray[np.bool_]:
+    def passing(self, filter: Filter, count: int) -> BitMap:
         """Find the added rows that pass a filter.
 
         Args:
             filter: Filter to apply.
-            count: Number of rows to consider, in the order in which they were added; later ones are
-                ignored.
+            count: Number of rows to consider, in the order in which they were added, all of which
+                were committed; later ones are ignored.
 
         Returns:
-            (count,), True at those that pass.
+            Rows, numbered as those of `items_by_rows`.
         """
+        rows = range(self._base_count, self._base_count + count)
 
-        def find(connection: sqlite3.Connection) -> NDArray[np.int64]:
-            connection.execute("BEGIN")  # no row comes between the two statements
-            try:
-                last = connection.execute("SELECT MAX(row) FROM items").fetchone()[0]
-                end = self._base_count if last is None else last + 1
-                return rows_passing(connection, filter, range(self._base_count, end))
-            finally:
-                connection.execute("COMMIT")
+        def find(connection: sqlite3.Connection) -> dict[Test, BitMap]:
+            found: dict[Test, BitMap] = {}
+            if len(self._columns) > _MOST_FIELDS:  # of which any filter may name new ones
+                self._columns.clear()
+            for test in set(leaves(filter)):
+                columns = self._columns.setdefault(test.field, GrowingColumns(rows.start))
+                read = partial(read_values, connection, test.field)
+                found[test] = columns.passing(test, rows.stop, read)
+            return found
 
-        rows = self._database.run(find) - self._base_count
-        mask = np.zeros(count, dtype=np.bool_)
-        mask[rows[rows < count]] = True
-        return mask
+        with self._columns_lock:
+            return combine(filter, self._database.run(find), rows)
 
     def _by_rows(self, select: str, rows: Sequence[int]) -> list[Any]:
         lines: list[Any] = []

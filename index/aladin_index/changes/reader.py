@@ -15,15 +15,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pyroaring import BitMap
 
 from aladin_index.changes.database import AddedItems
 from aladin_index.format.disk import identity_at
 from aladin_index.items.filters import Filter
-from aladin_index.items.selection import Selection
+from aladin_index.items.selection import Selection, SelectionCache, bitmap_of
 from aladin_index.items.tables import StoredItem
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import IndexCorruptError
+
+_CACHE_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +71,15 @@ class CollectionChanges:
         """Rows that were not removed, or None if none was removed."""
         if len(self.removed) == 0:
             return None
-        mask = np.ones(self.rows, dtype=np.bool_)
-        mask[self.removed] = False
-        return Selection(mask)
+        return Selection(BitMap(range(self.rows)) - self._gone, self.rows)
+
+    @cached_property
+    def _gone(self) -> BitMap:
+        return bitmap_of(self.removed)
 
     def is_live(self, row: int) -> bool:
         """Whether a search may find this row."""
-        return row < self.rows and (self.live is None or bool(self.live.mask[row]))
+        return row < self.rows and (self.live is None or row in self.live.bitmap)
 
     def split(self, selection: Selection | None) -> tuple[Selection | None, Selection | None]:
         """Divide a selection of live rows.
@@ -85,21 +90,17 @@ class CollectionChanges:
         """
         if selection is None or selection is self.live:
             return self._live_parts
-        return self._parts(selection)
+        return selection.split(self.base_count)
 
     @cached_property
     def _live_parts(self) -> tuple[Selection | None, Selection | None]:
         if self.live is None:
             return None, None
-        of_base, of_added = self._parts(self.live)
+        of_base, of_added = self.live.split(self.base_count)
         return (
             None if of_base.count == self.base_count else of_base,
             None if of_added.count == len(self.embeddings) else of_added,
         )
-
-    def _parts(self, selection: Selection) -> tuple[Selection, Selection]:
-        mask = selection.mask
-        return Selection(mask[: self.base_count]), Selection(mask[self.base_count :])
 
     def select(self, passing: Selection, filter: Filter) -> Selection:
         """Return the live rows that pass a filter.
@@ -108,8 +109,18 @@ class CollectionChanges:
             passing: Rows of the generation that pass the filter.
             filter: Filter to apply.
         """
-        mask = np.concatenate([passing.mask, self.added.passing(filter, len(self.embeddings))])
-        return Selection(mask if self.live is None else mask & self.live.mask)
+        selection = self._selections.get(filter)
+        if selection is None:
+            bitmap = passing.bitmap - self._gone
+            if len(self.embeddings):
+                bitmap |= self.added.passing(filter, len(self.embeddings)) - self._gone
+            selection = Selection(bitmap, self.rows)
+            self._selections.put(filter, selection)
+        return selection
+
+    @cached_property
+    def _selections(self) -> SelectionCache[Filter]:
+        return SelectionCache(_CACHE_BYTES)
 
     def embeddings_of(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the embeddings of added rows, (rows, d_match)."""

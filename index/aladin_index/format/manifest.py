@@ -61,7 +61,7 @@ class AnnEntry:
     """FAISS index of the first stage.
 
     Attributes:
-        asked: Value that the user requested: "auto", "exact" or a factory string.
+        asked: Value that the user requested: "auto", "exact", "exact-align" or a factory string.
         memory_budget_bytes: Limit for "auto", for all collections together, or None for no limit.
         factory: Factory string that FAISS made the index from.
         search_width: Value of efSearch or nprobe of a search, or None if every item is compared.

@@ -56,6 +56,7 @@ from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import CHECKPOINT_FILES
 from aladin_network.errors import CheckpointError, IndexMismatchError, InputError
 from aladin_network.files import atomic_file, atomic_folder, sync, write_json
+from aladin_network.graphs.files import GRAPHS, check_graphs, read_graphs
 from aladin_network.types import NullProgress, Progress, Target
 
 # Entered when the new generation is in place but not yet live, left when it is live.
@@ -68,7 +69,7 @@ def describe_model(checkpoint_folder: Path, model_id: str) -> ModelEntry:
 
 
 def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> None:
-    """Copy the checkpoint into an index without a live generation.
+    """Copy the checkpoint, its graphs included, into an index without a live generation.
 
     Once there is one the copy stays, and any other model is refused.
 
@@ -79,6 +80,7 @@ def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> Non
 
     Raises:
         IndexMismatchError: If the index was built with another model.
+        CheckpointError: If the checkpoint's graphs are damaged, or those of other weights.
         OSError: If the disk is full or cannot be written.
     """
     if (root / CURRENT).exists():
@@ -95,6 +97,9 @@ def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> Non
             shutil.copyfile(checkpoint_folder / name, partial / name)
         if describe_files(partial, model.files) != model.files:
             raise CheckpointError(f"{checkpoint_folder}: changed while it was copied")
+        if (graphs := read_graphs(checkpoint_folder, model.id)) is not None:
+            shutil.copytree(checkpoint_folder / GRAPHS, partial / GRAPHS)
+            check_graphs(partial, graphs)
 
 
 def publish_generation(

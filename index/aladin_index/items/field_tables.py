@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from aladin_index.items.filters import Kind
-from aladin_index.items.tables import KIND_CODES
+from aladin_index.items.filters import KIND_CODES, Kind
 
 # A field with more values is described by its range alone.
 MAX_VALUES = 50

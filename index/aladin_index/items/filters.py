@@ -35,6 +35,9 @@ from aladin_network.errors import InputError
 Kind = Literal["bool", "number", "text"]
 Comparison = Literal["gt", "gte", "lt", "lte"]
 
+# Codes of the kinds in databases: small integers take no extra space in a row.
+KIND_CODES: dict[Kind, int] = {"number": 0, "text": 1, "bool": 2}
+
 _COMPARISONS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
 
 

@@ -3,35 +3,68 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import OrderedDict
 from collections.abc import Hashable
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pyroaring import BitMap
+
+
+def bitmap_of(rows: NDArray[Any]) -> BitMap:
+    """Return a compressed bitmap of rows.
+
+    Args:
+        rows: Rows in any order, integers from 0 to 2**32 - 1.
+    """
+    # From an array of the standard library, it is made without a Python object for each row.
+    numbers = array("I")
+    numbers.frombytes(rows.astype(np.uint32, copy=False).tobytes())
+    return BitMap(numbers)
 
 
 class Selection:
     """An immutable set of rows in the forms that the first stage requires."""
 
-    def __init__(self, mask: NDArray[np.bool_]) -> None:
+    def __init__(self, bitmap: BitMap, size: int) -> None:
+        """Select the rows of a compressed bitmap.
+
+        Args:
+            bitmap: Rows that may be found, all below `size`; must not be changed.
+            size: Number of items.
+        """
+        self.bitmap = bitmap
+        self.size = size
+        self._parts: tuple[Selection, Selection] | None = None
+
+    @classmethod
+    def of_mask(cls, mask: NDArray[np.bool_]) -> Selection:
         """Select the rows of a mask.
 
         Args:
-            mask: (items,), True at the rows that may be found; not copied.
+            mask: (items,), True at the rows that may be found.
         """
-        self.mask = mask
+        return cls(bitmap_of(np.flatnonzero(mask)), mask.size)
+
+    @cached_property
+    def mask(self) -> NDArray[np.bool_]:
+        """(items,), True at the selected rows."""
+        mask = np.zeros(self.size, dtype=np.bool_)
+        mask[self.rows] = True
+        return mask
 
     @cached_property
     def count(self) -> int:
         """Number of selected rows."""
-        return int(np.count_nonzero(self.mask))
+        return len(self.bitmap)
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
         """Selected rows, ascending."""
-        return np.flatnonzero(self.mask)
+        return np.frombuffer(self.bitmap.to_array(), dtype=np.uint32).astype(np.int64)
 
     @cached_property
     def bits(self) -> NDArray[np.uint8]:
@@ -40,12 +73,22 @@ class Selection:
 
     @property
     def max_bytes(self) -> int:
-        """Memory of all its forms in bytes, including those not computed yet."""
-        return self.mask.nbytes + 8 * self.count + -(-self.mask.size // 8)
+        """Memory of all its forms in bytes, including those not computed yet.
 
-    def __and__(self, other: Selection) -> Selection:
-        """Return the intersection of two selections."""
-        return Selection(self.mask & other.mask)
+        A bitmap takes at most two bytes for a row, or a bit for each item.
+        """
+        bits = -(-self.size // 8)
+        return self.size + 8 * self.count + bits + min(2 * self.count, bits)
+
+    def split(self, place: int) -> tuple[Selection, Selection]:
+        """Return the selection of the rows below `place`, and of the others counted from there."""
+        if self._parts is None or self._parts[0].size != place:
+            later = self.bitmap & BitMap(range(place, self.size))
+            self._parts = (
+                Selection(self.bitmap - later, place),
+                Selection(later.shift(-place), self.size - place),
+            )
+        return self._parts
 
 
 Key = TypeVar("Key", bound=Hashable)

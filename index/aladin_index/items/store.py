@@ -3,183 +3,31 @@
 from __future__ import annotations
 
 import json
-import operator
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cached_property, partial, reduce
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+from pyroaring import BitMap
 
+from aladin_index.items.column_tables import columns_bytes, read_columns
+from aladin_index.items.columns import FieldColumns, combine
 from aladin_index.items.field_tables import FieldLine, FieldValues, describe_fields, field_lines
-from aladin_index.items.filters import (
-    And,
-    Equal,
-    Exists,
-    Filter,
-    Not,
-    Or,
-    Range,
-    Test,
-    field_scalars,
-    leaves,
-)
+from aladin_index.items.filters import Filter, Test, leaves
+from aladin_index.items.look_ups import VALUES_A_STATEMENT, look_up
 from aladin_index.items.selection import Selection, SelectionCache
-from aladin_index.items.tables import (
-    KIND_CODES,
-    StoredItem,
-    columns_of,
-    count_fields,
-    unknown_fields,
-)
+from aladin_index.items.tables import StoredItem, columns_of, count_fields, unknown_fields
 from aladin_network.errors import IndexCorruptError
-
-_SQL = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-_PYTHON = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
-# The default limit of variables per statement is 999 in older builds of SQLite.
-VALUES_A_STATEMENT = 500
-
-Mask = NDArray[np.bool_]
 
 _IDS_AT_A_TIME = 10_000
 _CACHE_BYTES = 64 * 2**20
+# Columns of fields that filters have named stay in memory up to this size; beyond it, tests of
+# other fields are looked up in the database.
+_COLUMNS_BYTES = 2**29
 
 T = TypeVar("T")
-
-
-def rows_passing(connection: sqlite3.Connection, filter: Filter, rows: range) -> NDArray[np.int64]:
-    """Find the items that pass a filter.
-
-    Args:
-        connection: Connection to a database with the tables of `aladin_index.items.tables`.
-        filter: Filter to apply.
-        rows: Row numbers of the items. A row without an item is treated like an item without
-            metadata; the caller has to exclude it.
-
-    Returns:
-        Rows, ascending.
-    """
-    masks = masks_of(connection, set(leaves(filter)), rows)
-    return np.flatnonzero(combine(filter, masks)) + rows.start
-
-
-def masks_of(
-    connection: sqlite3.Connection, tests: Collection[Test], rows: range
-) -> dict[Test, Mask]:
-    """Find the items that pass each of some tests.
-
-    What fields with an index pass is looked up there. For all other fields together every
-    item's metadata is read once.
-
-    Args:
-        connection: Connection to a database with the tables of `aladin_index.items.tables`.
-        tests: Tests to apply.
-        rows: Row numbers of the items.
-
-    Returns:
-        By test, a mask over `rows`.
-    """
-    every_field = bool(connection.execute("SELECT every_field FROM filter_settings").fetchone()[0])
-    masks: dict[Test, Mask] = {test: np.zeros(len(rows), dtype=np.bool_) for test in tests}
-    unindexed: dict[Test, Mask] = {}
-    for test, mask in masks.items():
-        indexed = connection.execute(
-            "SELECT field, has_lists FROM filter_fields WHERE name = ?", (test.field,)
-        ).fetchone()
-        if indexed is not None:
-            field, has_lists = indexed
-            mask[:] = _look_up(connection, field, bool(has_lists), test, rows)
-        elif not every_field:
-            unindexed[test] = mask
-    if unindexed:
-        _read_through(connection, unindexed, rows)
-    return masks
-
-
-def combine(filter: Filter, masks: Mapping[Test, Mask]) -> Mask:
-    """Apply the "and", "or" and "not" of a filter to the masks of its tests.
-
-    Args:
-        filter: Filter as a tree.
-        masks: Mask of each of its tests.
-    """
-    if isinstance(filter, Not):
-        return ~combine(filter.part, masks)
-    if isinstance(filter, And):
-        return reduce(np.logical_and, (combine(part, masks) for part in filter.parts))
-    if isinstance(filter, Or):
-        return reduce(np.logical_or, (combine(part, masks) for part in filter.parts))
-    return masks[filter]
-
-
-def _look_up(
-    connection: sqlite3.Connection, field: int, has_lists: bool, test: Test, rows: range
-) -> Mask:
-    def found(where: str, values: tuple[object, ...]) -> Mask:
-        mask = np.zeros(len(rows), dtype=np.bool_)
-        # One long text is read several times faster than as many rows.
-        statement = f"SELECT group_concat(row) FROM fields WHERE field = ?{where}"
-        text: str | None = connection.execute(statement, (field, *values)).fetchone()[0]
-        if text is not None:
-            mask[np.fromstring(text, dtype=np.int64, sep=",") - rows.start] = True
-        return mask
-
-    if isinstance(test, Exists):
-        return found("", ())
-    if isinstance(test, Equal):
-        return reduce(np.logical_or, (found(*probe) for probe in _equal_probes(test)))
-    bounds = [
-        (f" AND kind = ? AND value {_SQL[comparison]} ?", (KIND_CODES[kind], value))
-        for comparison, (kind, value) in test.bounds
-    ]
-    if has_lists:
-        return reduce(np.logical_and, (found(*bound) for bound in bounds))
-    # If an item has one value, it has to be within all bounds. One scan between them takes time
-    # proportional to what it finds, whatever lies beyond them.
-    between = "".join(where for where, _ in bounds)
-    return found(between, tuple(value for _, values in bounds for value in values))
-
-
-def _equal_probes(test: Equal) -> list[tuple[str, tuple[object, ...]]]:
-    """Return the ends of the look-up statements, and the values of their placeholders."""
-    probes: list[tuple[str, tuple[object, ...]]] = []
-    for kind, code in KIND_CODES.items():
-        values = [each.value for each in test.values if each.kind == kind]
-        for start in range(0, len(values), VALUES_A_STATEMENT):
-            some = values[start : start + VALUES_A_STATEMENT]
-            marks = ",".join("?" * len(some))
-            probes.append((f" AND kind = ? AND value IN ({marks})", (code, *some)))
-    return probes
-
-
-def _read_through(connection: sqlite3.Connection, masks: Mapping[Test, Mask], rows: range) -> None:
-    """Read all items, and mark those that pass tests in the masks of the tests."""
-    # Items without the fields are recognised by the text alone. The others are not read with
-    # SQLite's JSON functions, which convert some numbers to other floats than Python does.
-    keys = {f"{json.dumps(test.field, ensure_ascii=False)}:" for test in masks}
-    has_a_key = " OR ".join(["instr(metadata, ?)"] * len(keys))
-    statement = f"SELECT row, metadata FROM items WHERE {has_a_key}"
-    for row, text in connection.execute(statement, tuple(keys)):
-        metadata: dict[str, Any] = json.loads(text)
-        for test, mask in masks.items():
-            if test.field in metadata and _passes(test, metadata[test.field]):
-                mask[row - rows.start] = True
-
-
-def _passes(test: Test, value: object) -> bool:
-    scalars = list(field_scalars(value))
-    if isinstance(test, Range):
-        return all(
-            any(
-                each.kind == bound.kind and _PYTHON[comparison](each.value, bound.value)
-                for each in scalars
-            )
-            for comparison, bound in test.bounds
-        )
-    return any(isinstance(test, Exists) or each in test.values for each in scalars)
 
 
 class ThreadConnections:
@@ -264,6 +112,9 @@ class ItemStore:
         )
         # The rows that pass a filter never change, because the file does not.
         self._selections: SelectionCache[Filter] = SelectionCache(_CACHE_BYTES)
+        self._field_columns: dict[str, FieldColumns] = {}
+        self._columns_bytes = 0
+        self._columns_lock = threading.Lock()
         # Counting the rows would read all of them. Row numbers have no gaps.
         last = self._database.lines("SELECT MAX(row) FROM items")[0][0]
         self.count = 0 if last is None else int(last) + 1
@@ -321,24 +172,45 @@ class ItemStore:
         return self._database.run(partial(unknown_fields, names=names))
 
     def select(self, filter: Filter) -> Selection:
-        """Return the rows that pass a filter."""
+        """Return the rows that pass a filter.
+
+        Raises:
+            IndexCorruptError: If the database cannot be read.
+        """
         selection = self._selections.get(filter)
         if selection is not None:
             return selection
         # Filters differ between requests, their tests less so.
-        tests = set(leaves(filter))
-        known = {test: self._selections.get(test) for test in tests}
-        masks = {test: found.mask for test, found in known.items() if found is not None}
-        missing = tests - masks.keys()
-        if missing:
-            rows = range(self.count)
-            found = self._database.run(lambda connection: masks_of(connection, missing, rows))
-            for test, mask in found.items():
-                self._selections.put(test, Selection(mask))
-            masks |= found
-        selection = Selection(combine(filter, masks))
+        found = {test: self._passing(test) for test in set(leaves(filter))}
+        selection = Selection(combine(filter, found, range(self.count)), self.count)
         self._selections.put(filter, selection)
         return selection
+
+    def _passing(self, test: Test) -> BitMap:
+        selection = self._selections.get(test)
+        if selection is None:
+            columns = self._columns_of(test.field)
+            if columns is None:
+                read = partial(look_up, test=test, rows=range(self.count))
+                selection = Selection.of_mask(self._database.run(read))
+            else:
+                selection = Selection(columns.passing(test), self.count)
+            self._selections.put(test, selection)
+        return selection.bitmap
+
+    def _columns_of(self, field: str) -> FieldColumns | None:
+        """Return the columns of a field, or None if tests of it have to be looked up."""
+        columns = self._field_columns.get(field)
+        if columns is not None:
+            return columns
+        with self._columns_lock:
+            size = self._database.run(partial(columns_bytes, name=field))
+            if size == 0 or self._columns_bytes + size > _COLUMNS_BYTES:
+                return self._field_columns.get(field)
+            columns = self._database.run(partial(read_columns, name=field, end=self.count))
+            self._columns_bytes += size
+            self._field_columns[field] = columns
+            return columns
 
 
 def stored_item(line: tuple[Any, ...]) -> StoredItem:

@@ -15,15 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.items.filters import Kind, field_scalars
+from aladin_index.items.column_tables import store_columns
+from aladin_index.items.filters import KIND_CODES, field_scalars
 from aladin_network.photos.files import PhotoFile
 
 # Number of steps along each edge: for a photo of 16,000 px a step is a quarter of a pixel.
 _STEPS = 65535
 _DTYPE = np.dtype("<u2")
 
-# Codes of the kinds of values: small integers take no extra space in a row of `fields`.
-KIND_CODES: dict[Kind, int] = {"number": 0, "text": 1, "bool": 2}
 COLUMNS = (
     "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length, boxes, "
     "file_state"
@@ -203,6 +202,7 @@ def write_items(
         connection.execute(
             "INSERT OR IGNORE INTO fields SELECT * FROM temp.lines ORDER BY 1, 2, 3, 4"
         )
+        store_columns(connection)
         connection.commit()
     finally:
         connection.close()

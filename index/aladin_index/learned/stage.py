@@ -134,9 +134,8 @@ class LearnedFirstStage:
         if search.wanted <= len(head) or len(head) < count:
             return head[: search.wanted], match[: search.wanted]
         total = len(embeddings) if changes is None else changes.rows
-        rest = np.ones(total, np.bool_) if selection is None else selection.mask.copy()
-        rest[head] = False
-        others = np.flatnonzero(rest)
+        every = np.arange(total, dtype=np.int64) if selection is None else selection.rows
+        others = np.setdiff1d(every, head, assume_unique=True)
         cosines = _cosines(search.query, embeddings, changes, others)
         best = largest(cosines, search.wanted - len(head))
         return np.concatenate([head, others[best]]), np.concatenate([match, cosines[best]])

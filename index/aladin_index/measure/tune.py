@@ -12,6 +12,7 @@ import numpy as np
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.search_width import choose_search_width
 from aladin_index.format.disk import disk_errors, only_builder
+from aladin_index.format.layout import MODEL
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, FidelityPoint, Tuning
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
@@ -25,6 +26,7 @@ from aladin_index.measure.fidelity import (
     two_stage_ms,
 )
 from aladin_index.search.live_collection import StoredCollection
+from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion
@@ -122,7 +124,9 @@ def tune_index(
     """
     progress = progress or NullProgress()
     with disk_errors(root), only_builder(root), open_index(root) as index:
-        network = index.checkpoint.model.to(options.device)
+        network = index.checkpoint.model
+        if options.device != "cpu":  # graphs compute on the CPU alone
+            network = load_checkpoint(root / MODEL, options.device).model
         queries = {} if make_queries is None else make_queries(network)
         entries: dict[Target, CollectionEntry] = {}
         warnings: list[str] = []

@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from aladin_index.items.field_tables import FieldLine, FieldValues, merge_values
-from aladin_index.items.filters import Exists, field_scalars
-from aladin_index.items.tables import KIND_CODES, StoredItem
+from aladin_index.items.filters import KIND_CODES, Exists, field_scalars
+from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection
 from aladin_index.search.live_collection import LiveCollection
 from aladin_network.errors import InputError, UnknownItemError
@@ -201,7 +201,7 @@ def _with_value(
         line
         for line in merged
         # A line of an item that was added after this snapshot has a row beyond it.
-        if line.row < rows and (selection is None or selection.mask[line.row])
+        if line.row < rows and (selection is None or line.row in selection.bitmap)
     )
     while batch := list(islice(listed, _BATCH)):
         items = live.items.by_rows([line.row for line in batch])

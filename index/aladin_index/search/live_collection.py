@@ -12,18 +12,20 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
+from pyroaring import BitMap
 from torch import Tensor
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
-from aladin_index.ann.first_stage import FirstStage, exact_search, retrieve
+from aladin_index.ann.first_stage import FirstStage, exact_search, retrieve, score_allowed
 from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
-from aladin_index.items.selection import Selection
+from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
 from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
-from aladin_index.search.backend import Ordered, SecondStageQuery
+from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
+from aladin_index.tokens.bounds import LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
     alignment_with_candidates,
@@ -31,6 +33,10 @@ from aladin_index.tokens.maxsim import (
 )
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import Modality, Target
+
+# Share of the rows from which on their bounds are computed: a bound takes a tenth of the time of a
+# score.
+_WORTH_BOUNDING = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +52,7 @@ class StoredCollection:
         embeddings: (items, d_match) float32, memory-mapped.
         tokens: Tokens of the second stage.
         items: IDs, texts and metadata.
+        bounds: Bounds of alignment scores, or None if the second stage is not that of the CPU.
         learned: First stage that was fitted to the alignment, or None if there is none.
     """
 
@@ -57,6 +64,7 @@ class StoredCollection:
     embeddings: NDArray[np.float32]
     tokens: TokenStore
     items: ItemStore
+    bounds: LazyBounds | None = None
     learned: LearnedFirstStage | None = None
 
     def candidates(
@@ -104,9 +112,10 @@ class StoredCollection:
         head, head_scores = self.candidates(query, num_candidates, allowed)
         if count <= len(head) or len(head) < num_candidates:
             return head[:count], head_scores[:count]
-        rest = np.ones(self.entry.count, dtype=np.bool_) if allowed is None else allowed.mask.copy()
-        rest[head] = False
-        tail, tail_scores = exact_search(self.embeddings, query, count - len(head), Selection(rest))
+        size = self.entry.count
+        every = BitMap(range(size)) if allowed is None else allowed.bitmap
+        rest = Selection(every - bitmap_of(head), size)
+        tail, tail_scores = exact_search(self.embeddings, query, count - len(head), rest)
         return np.concatenate([head, tail]), np.concatenate([head_scores, tail_scores])
 
 
@@ -170,18 +179,17 @@ class LiveCollection:
     ) -> Ordered:
         """Order the first `count` items, see `aladin_index.search.backend.Collection`.
 
-        The generation's items are found as `Side.order` does, added ones by exact search; the
-        cosines are exact.
+        The generation's items are found as `StoredCollection.order` does, added ones exactly.
         """
         selection, changes, base = self.selection, self.changes, self.base
+        total = base.entry.count if changes is None else changes.count
+        total = total if selection is None else selection.count
         if base.learned is not None and second_stage is not None and second_stage.weight:
             vector = base.learned.query(query, second_stage.tokens, second_stage.weight)
             wanted = LearnedSearch(vector, query, count, num_candidates, selection)
             rows, match = base.learned.order(wanted, base.embeddings, changes)
-            total = self.count if selection is None else selection.count
             return Ordered(rows, match, min(num_candidates, total), is_learned=True)
         if changes is None:
-            total = base.entry.count if selection is None else selection.count
             rows, match = base.order(query, count, num_candidates, selection)
             return Ordered(rows, match, min(num_candidates, total))
         of_base, of_added = changes.split(selection)
@@ -192,8 +200,24 @@ class LiveCollection:
         added, added_match = exact_search(changes.embeddings, query, count, of_added)
         if len(added):
             rows, match = _merge(rows, match, added + changes.base_count, added_match, count)
-        total = changes.count if selection is None else selection.count
         return Ordered(rows, match, min(num_candidates, total))
+
+    def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
+        """Return all items that may be found, see `aladin_index.search.backend.Collection`."""
+        base, changes, built = self.base, self.changes, self.base.entry.count
+        of_base, of_added = self.selection, None
+        if changes is not None:
+            of_base, of_added = changes.split(self.selection)
+        rows, match = score_allowed(base.embeddings, query, of_base)
+        upper = np.full(len(rows), np.inf, dtype=np.float32)
+        # Few rows are scored sooner than the bounds of all are computed.
+        if base.bounds is not None and len(rows) > _WORTH_BOUNDING * built:
+            upper = base.bounds.get().upper(second_stage.tokens, second_stage.modality)[rows]
+        if changes is not None:
+            added, added_match = score_allowed(changes.embeddings, query, of_added)
+            rows, match = np.append(rows, added + built), np.append(match, added_match)
+            upper = np.append(upper, np.full(len(added), np.inf, dtype=np.float32))
+        return Everything(rows, match, upper)
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of tokens of some items."""

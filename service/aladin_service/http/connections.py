@@ -39,6 +39,8 @@ Place = Literal["served", "probe"]
 
 # Limit of one request head: browsers and proxies send a few kB.
 _MAX_HEAD_BYTES = 64 * 2**10
+# Limit of the URL in it, which is that of httptools' parser of URLs.
+_MAX_URL_BYTES = 2**16 - 1
 
 # How long a client may continue to send a body after its answer, as in `BodyLimit`.
 _TAIL_S = 5.0
@@ -61,6 +63,7 @@ _HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"Connection: close\r\nContent-Length: 0\r\n\r\n"
 )
+_URL_TOO_LONG = b"HTTP/1.1 414 URI Too Long\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class Closable(Protocol):
@@ -178,6 +181,8 @@ class BoundedProtocol(HttpToolsProtocol):
     settings: ServiceSettings
     limits: ConnectionLimits
 
+    url = b""  # until the first head begins
+
     # Start of each state by the event loop's clock, or None outside that state.
     _head_since: float | None = None  # the client owes (the rest of) a head
     _tail_since: float | None = None  # it has its answer and still sends the request's body
@@ -213,7 +218,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._head_bytes += len(data)
         if self._head_bytes > _MAX_HEAD_BYTES:
-            self._refuse(_HEAD_TOO_LARGE)
+            self._refuse(_URL_TOO_LONG if len(self.url) > _MAX_URL_BYTES else _HEAD_TOO_LARGE)
         elif self._head_since is None:
             self._head_since = self.loop.time()
 
@@ -222,6 +227,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_body = True
         self._head_since = None
         self._unsent_since = None  # a client that asks for more has taken what it got
+        if len(self.url) > _MAX_URL_BYTES:
+            self.url = b"/"  # in place of what cannot be parsed
+            self.app = _answer_long_url
+            self._answer_and_close()
+            return
         if self._place == "served":
             super().on_headers_complete()
             return
@@ -229,8 +239,7 @@ class BoundedProtocol(HttpToolsProtocol):
         path = self.url.partition(b"?")[0]
         is_probe = self.parser.get_method() == b"GET" and path in _PROBES
         self.app = self.config.loaded_app if is_probe else _answer_full
-        super().on_headers_complete()
-        self.cycle.keep_alive = False
+        self._answer_and_close()
 
     def on_message_complete(self) -> None:
         """The next message starts with a head."""
@@ -286,6 +295,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(b"")
         self._look_later()
 
+    def _answer_and_close(self) -> None:
+        """Have `app` answer the request whose head is complete, and close."""
+        super().on_headers_complete()
+        self.cycle.keep_alive = False
+
     def _answering(self) -> bool:
         return bool(self.cycle) and not self.cycle.response_complete
 
@@ -303,8 +317,18 @@ class BoundedProtocol(HttpToolsProtocol):
 async def _answer_full(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer, instead of the application, that there are too many connections."""
     del scope, receive
-    headers = [(b"connection", b"close"), (b"retry-after", b"1"), (b"content-length", b"0")]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await _answer_empty(send, 503, (b"retry-after", b"1"))
+
+
+async def _answer_long_url(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer, instead of the application, that the URL is too long."""
+    del scope, receive
+    await _answer_empty(send, 414)
+
+
+async def _answer_empty(send: Send, status: int, *more: tuple[bytes, bytes]) -> None:
+    headers = [(b"connection", b"close"), *more, (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body"})
 
 

@@ -45,6 +45,9 @@ _REQUEST_ID = {
     "schema": {"type": "string"},
 }
 
+# Sent by `aladin_service.http.connections`, before the application sees the request.
+_LONG_URL = {"description": "the URL has more than 65,535 bytes; this answer has no body"}
+
 _SCHEMES = {
     "bearer": {
         "type": "http",
@@ -81,6 +84,8 @@ def complete_document(app: FastAPI) -> None:
             components["parameters"] = {"RequestId": _REQUEST_ID}
             for operations in document["paths"].values():
                 for operation in operations.values():
+                    if any(map(_takes_text_in_url, operation.get("parameters", []))):
+                        operation["responses"]["414"] = _LONG_URL
                     operation.setdefault("parameters", []).append({"$ref": _REQUEST_ID_REF})
                     if "requestBody" in operation:
                         operation["requestBody"] = _share(operation["requestBody"], schemas)
@@ -95,6 +100,14 @@ def complete_document(app: FastAPI) -> None:
         return app.openapi_schema or {}
 
     app.openapi = describe_completely
+
+
+def _takes_text_in_url(parameter: dict[str, Any]) -> bool:
+    """Tell whether a parameter is a text of any length in the path or the query."""
+    schema = parameter["schema"]
+    kinds = schema.get("anyOf", [schema])
+    is_text = any(each.get("type") == "string" and "enum" not in each for each in kinds)
+    return is_text and parameter["in"] in ("path", "query")
 
 
 def _share(node: Any, schemas: dict[str, Any]) -> Any:

@@ -22,12 +22,20 @@ GUIDE = Path(__file__).parents[3] / "docs" / "doors" / "datasets.md"
 def test_the_snippets_run(
     tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import datasets
+
     monkeypatch.chdir(tmp_path)
     shutil.copytree(tiny_checkpoint, "RUN/checkpoint")
     Path("photos").mkdir()
     for number in range(2):
         pixels = np.random.default_rng(number).integers(0, 256, (40, 50, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(f"photos/{number}.png")
+    # What a hub has, and where the library keeps it.
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    rows = {"image": [{"bytes": Path("photos/0.png").read_bytes(), "path": None}]}
+    features = datasets.Features(image=datasets.Image())
+    Path("hub").mkdir()
+    datasets.Dataset.from_dict(rows, features=features).to_parquet("hub/train.parquet")
     blocks = re.findall(r"```(bash|python)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)
     outputs: list[str] = []
     names: dict[str, Any] = {}
@@ -36,7 +44,8 @@ def test_the_snippets_run(
             exec(block, names)
             continue
         for line in block.splitlines():
-            result = CliRunner().invoke(app, line.split()[1:])
+            words = line.replace("OWNER/NAME", "hub").split()[1:]
+            result = CliRunner().invoke(app, words)
             assert result.exit_code == 0, result.output
             outputs.append(result.output)
 
@@ -47,3 +56,6 @@ def test_the_snippets_run(
         (best, *_) = index.search(image=Path("photos/1.png"), target="images")
         assert (best.id, best.metadata["year"]) == ("test/1", 2020)
         assert index.photo(best.id).tobytes() == Image.open("photos/1.png").tobytes()
+    with aladin_search.open("FIRST") as first:
+        (found,) = first.search(image=Path("photos/0.png"), target="images")
+        assert found.id == "train/0"

@@ -88,7 +88,7 @@ def test_a_filter_leaves_as_many_and_only_the_allowed(
 ) -> None:
     # Allowed are those in one direction: the query's own neighbourhood may have none of them.
     rows = np.argsort(VECTORS[:, 0])[: int(COUNT * share)]
-    allowed = Selection(np.isin(np.arange(COUNT), rows))
+    allowed = Selection.of_mask(np.isin(np.arange(COUNT), rows))
     # A quarter of the width that finds nearly all: the filter has to widen it.
     width, oversample = KINDS[factory]
     ann = AnnIndex(built[factory], None if width is None else width // 4, oversample)
@@ -108,7 +108,7 @@ def test_a_search_changes_nothing_that_is_shared(built: dict[str, Any], factory:
     ann, wide = AnnIndex(index, 2), AnnIndex(index, 512)
     narrow = [ann.search(query, 50) for query in QUERIES]
     for query in QUERIES:
-        wide.search(query, 50, Selection(np.arange(COUNT) % 7 == 0))
+        wide.search(query, 50, Selection.of_mask(np.arange(COUNT) % 7 == 0))
     for query, rows in zip(QUERIES, narrow, strict=True):
         np.testing.assert_array_equal(ann.search(query, 50), rows)
     assert [getattr(index, name) for name in settings] == before

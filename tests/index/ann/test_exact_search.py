@@ -28,7 +28,7 @@ def test_chunks_make_no_difference(
     monkeypatch: pytest.MonkeyPatch, allowed: list[int] | None
 ) -> None:
     embeddings, query = unit_vectors(200, 8), unit_vectors(1, 8, seed=1)[0]
-    rows = None if allowed is None else Selection(np.isin(np.arange(200), allowed))
+    rows = None if allowed is None else Selection.of_mask(np.isin(np.arange(200), allowed))
     monkeypatch.setattr(aladin_index.ann.first_stage, "_ROWS_AT_A_TIME", 3)
     found, scores = exact_search(embeddings, query, 10, rows)
     among = range(200) if allowed is None else allowed

@@ -54,7 +54,7 @@ def test_the_order_is_that_of_exact_search(
 @pytest.mark.parametrize("factory", ["IVF8,Flat", "IVF8,PQ16x4fs"])
 def test_a_search_that_finds_too_few_is_made_up_for(factory: str) -> None:
     ann = AnnIndex(build_ann(factory, VECTORS, NullProgress()), 1, 2.0)
-    allowed = Selection(np.arange(1500) % 2 == 0)
+    allowed = Selection.of_mask(np.arange(1500) % 2 == 0)
     for query in QUERIES:
         assert len(ann.search(query, 700)) < 700
         for selection in (None, allowed):

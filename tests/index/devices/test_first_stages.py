@@ -83,8 +83,8 @@ def test_filters_and_long_lists_go_to_the_processor(make_side: MakeSide) -> None
     library, card, engine = on_a_card(side)
     mask = np.zeros(4000, dtype=bool)
     mask[::7] = True
-    found = engine.search(vectors[3], 20, Selection(mask))
-    nearest, _ = exact_search(vectors, vectors[3], 20, Selection(mask))
+    found = engine.search(vectors[3], 20, Selection.of_mask(mask))
+    nearest, _ = exact_search(vectors, vectors[3], 20, Selection.of_mask(mask))
     assert set(nearest) <= set(found)
     assert mask[found].all()
     assert len(engine.search(vectors[3], 3000)) == 3000

@@ -42,13 +42,13 @@ def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_allowed_rows_are_found() -> None:
     vectors, query = unit_vectors(1000), unit_vectors(1)[0]
-    allowed = Selection(RANDOM.random(1000) < 0.3)
+    allowed = Selection.of_mask(RANDOM.random(1000) < 0.3)
     engine = TorchExact(vectors, CPU)
     nearest, _ = exact_search(vectors, query, 40, allowed)
     found = engine.search(query, 40, allowed)
     assert set(nearest) <= set(found)
     assert allowed.mask[found].all()
-    few = Selection(np.arange(1000) < 3)
+    few = Selection.of_mask(np.arange(1000) < 3)
     assert set(engine.search(query, 40, few)) == {0, 1, 2}
 
 

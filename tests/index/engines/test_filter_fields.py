@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,8 +18,9 @@ from aladin_index.engines.filter_fields import (
     terms_of,
     text_bound,
 )
-from aladin_index.items.filters import Equal, Scalar, parse_filter
-from aladin_index.items.store import rows_passing
+from aladin_index.items.columns import GrowingColumns, combine
+from aladin_index.items.filters import Equal, Scalar, leaves, parse_filter
+from aladin_index.items.look_ups import read_values
 from aladin_index.items.tables import StoredItem, create_tables, insert_items
 from aladin_network.errors import InputError
 from tests.index.engines.memory_engine import passes
@@ -101,7 +103,13 @@ def test_items_pass_which_pass_in_the_files() -> None:
     for spec in some_filters():
         filter = parse_filter(spec)
         assert filter is not None
-        expected = rows_passing(connection, filter, range(len(items))).tolist()
+        found = {
+            test: GrowingColumns(0).passing(
+                test, len(items), partial(read_values, connection, test.field)
+            )
+            for test in leaves(filter)
+        }
+        expected = list(combine(filter, found, range(len(items))))
         assert [row for row, each in enumerate(fields) if passes(each, filter)] == expected, spec
         passed += len(expected)
     assert passed > 1000

@@ -1,9 +1,11 @@
+import resource
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from aladin_index.format.npy import map_npy, write_npy
+from aladin_index.format.npy import map_npy, map_pages, write_npy
 from aladin_network.errors import IndexCorruptError
 
 
@@ -44,3 +46,17 @@ def test_anything_else_is_named(tmp_path: Path) -> None:
     np.save(path, np.array([{"pickled": 1}]), allow_pickle=True)
     with pytest.raises(IndexCorruptError, match="not a readable array"):
         map_npy(path, np.float32, (2, 2))
+
+
+def test_mapped_pages_are_in_memory(tmp_path: Path) -> None:
+    array = np.arange(50_000, dtype=np.int64)
+    np.save(tmp_path / "a.npy", array)
+    mapped = map_npy(tmp_path / "a.npy", np.int64, (50_000,))
+    map_pages([mapped, np.empty(0)])
+    for thread in threading.enumerate():
+        if thread.name == "map-pages":
+            thread.join()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    assert int(mapped.sum()) == int(array.sum())
+    # A hundred pages of 4 KiB, of which a first reading maps at most sixteen at a time.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 6

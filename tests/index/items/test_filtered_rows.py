@@ -1,14 +1,20 @@
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
-from aladin_index.items.filters import parse_filter
-from aladin_index.items.store import rows_passing
+from aladin_index.items.column_tables import columns_bytes, read_columns, store_columns
+from aladin_index.items.columns import FieldColumns, GrowingColumns, combine
+from aladin_index.items.filters import Filter, Test, leaves, parse_filter
+from aladin_index.items.look_ups import look_up, read_values
+from aladin_index.items.selection import bitmap_of
 from aladin_index.items.tables import StoredItem, create_tables, insert_items
 
 FIELDS = ["x", "y", 'odd "name"', "", "and", "or", "not", "$gt", "it's; DROP TABLE items --"]
@@ -154,13 +160,58 @@ def database(items: list[StoredItem], fields: Sequence[str] | None) -> Iterator[
 
 
 def found(items: list[dict[str, Any]], spec: dict[str, Any], fields: Sequence[str] | None = None):
+    """Find the rows that pass in every way there is, which must agree."""
     parsed = parse_filter(spec)
     assert parsed is not None
+    rows = range(len(items))
     with database([item(row, each) for row, each in enumerate(items)], fields) as connection:
-        return rows_passing(connection, parsed, range(len(items))).tolist()
+        looked_up = look_up_all(connection, parsed, rows)
+        store_columns(connection)
+        from_columns = dict[Test, BitMap]()
+        for test in leaves(parsed):
+            columns = read_stored(connection, test.field, len(items))
+            if columns is None:
+                from_columns[test] = bitmap_of(np.flatnonzero(look_up(connection, test, rows)))
+            else:
+                from_columns[test] = columns.passing(test)
+        ends = sorted({1, len(items) // 2, len(items) - 1, len(items)} - {0})
+        assert added_in_steps(connection, parsed, ends) == looked_up
+    assert list(combine(parsed, from_columns, rows)) == looked_up
+    return looked_up
 
 
-@settings(max_examples=250, deadline=None)
+def look_up_all(connection: sqlite3.Connection, filter: Filter, rows: range) -> list[int]:
+    passing = {
+        test: bitmap_of(np.flatnonzero(look_up(connection, test, rows)) + rows.start)
+        for test in leaves(filter)
+    }
+    return list(combine(filter, passing, rows))
+
+
+def read_stored(connection: sqlite3.Connection, field: str, end: int) -> FieldColumns | None:
+    if columns_bytes(connection, field) == 0:
+        return None
+    return read_columns(connection, field, end)
+
+
+def added_in_steps(connection: sqlite3.Connection, filter: Filter, ends: list[int]) -> list[int]:
+    """Ask after each addition; what a reader of fewer items finds is what it would have found."""
+    growing = {test.field: GrowingColumns(0) for test in leaves(filter)}
+    rows: list[int] = []
+    for end in ends:
+        passing = {
+            test: growing[test.field].passing(
+                test, end, partial(read_values, connection, test.field)
+            )
+            for test in leaves(filter)
+        }
+        now = list(combine(filter, passing, range(end)))
+        assert [row for row in now if row < (rows[-1] + 1 if rows else 0)] == rows
+        rows = now
+    return rows
+
+
+@settings(max_examples=150, deadline=None)
 @given(
     items=st.lists(metadata, min_size=1, max_size=12),
     spec=specs,
@@ -210,8 +261,8 @@ def test_rows_may_begin_anywhere() -> None:
     items = [item(row, {"even": row % 2 == 0}) for row in range(1000, 1020)]
     for fields in (None, []):
         with database(items, fields) as connection:
-            rows = rows_passing(connection, parsed, range(1000, 1020))
-        assert rows.tolist() == list(range(1001, 1020, 2))
+            rows = look_up_all(connection, parsed, range(1000, 1020))
+        assert rows == list(range(1001, 1020, 2))
 
 
 def test_as_many_values_as_a_filter_may_have() -> None:

@@ -1,4 +1,5 @@
 import itertools
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import aladin_index.items.store
+from aladin_index.items.columns import FieldColumns
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.selection import Selection
 from aladin_index.items.store import ItemStore
@@ -87,10 +89,33 @@ def test_a_selection_is_kept_and_so_are_those_of_its_tests(
     store: ItemStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     either = select(store, {"or": [{"x": 2}, {"x": "b"}]})
-    monkeypatch.setattr(aladin_index.items.store, "masks_of", None)  # what would look further
+    monkeypatch.setattr(FieldColumns, "passing", None)  # what would look further
     assert select(store, {"or": [{"x": 2}, {"x": "b"}]}) is either
-    both = select(store, {"x": 2}) & select(store, {"x": "b"})
-    assert select(store, {"and": [{"x": 2}, {"x": "b"}]}).rows.tolist() == both.rows.tolist()
+    both = select(store, {"x": 2}).bitmap & select(store, {"x": "b"}).bitmap
+    assert select(store, {"and": [{"x": 2}, {"x": "b"}]}).rows.tolist() == list(both)
+
+
+def test_a_file_without_columns_is_looked_up(store: ItemStore, tmp_path: Path) -> None:
+    specs = [{"x": "b"}, {"x": {"gte": 1}}, {"not": {'odd "name"': "b"}}]
+    expected = [select(store, spec).rows.tolist() for spec in specs]
+    with sqlite3.connect(tmp_path / "items.sqlite") as connection:
+        connection.execute("DROP TABLE filter_columns")
+    connection.close()
+    earlier = ItemStore(tmp_path / "items.sqlite")
+    assert [select(earlier, spec).rows.tolist() for spec in specs] == expected
+    earlier.close()
+
+
+def test_columns_beyond_the_memory_for_them_are_looked_up(
+    store: ItemStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = [{"x": "b"}, {'odd "name"': {"gte": "a"}}]
+    expected = [select(store, spec).rows.tolist() for spec in specs]
+    monkeypatch.setattr(aladin_index.items.store, "_COLUMNS_BYTES", 10)
+    monkeypatch.setattr(FieldColumns, "passing", None)
+    small = ItemStore(tmp_path / "items.sqlite")
+    assert [select(small, spec).rows.tolist() for spec in specs] == expected
+    small.close()
 
 
 def test_declared_fields_and_others_filter_alike(tmp_path: Path) -> None:

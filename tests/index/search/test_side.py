@@ -16,7 +16,7 @@ def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
 
 def selection(rows: np.ndarray) -> Selection:
     """Select rows of `VECTORS`."""
-    return Selection(np.isin(np.arange(1500), rows))
+    return Selection.of_mask(np.isin(np.arange(1500), rows))
 
 
 VECTORS = unit_vectors(1500, 8)

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
 import pytest
@@ -150,6 +150,27 @@ def test_a_head_without_end_is_refused() -> None:
         with pytest.raises(OSError):  # closed while this side still sends
             for _ in range(10_000):
                 client.sendall(b"X: " + b"a" * 1000 + b"\r\n")
+        assert ask(connect).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.parametrize(
+    ("url_bytes", "status"), [(2**16 - 1000, b"200"), (2**16, b"414"), (200_000, b"414")]
+)
+def test_a_long_url_is_told_apart_from_a_long_head(
+    pieces: int, url_bytes: int, status: bytes
+) -> None:
+    end = b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    head = b"GET /" + b"a" * (url_bytes - 1) + end
+    step, received = -(-len(head) // pieces), b""
+    with serving() as (connect, _), connect() as client:
+        client.settimeout(0.1)
+        for first in range(0, len(head), step):
+            client.sendall(head[first : first + step])
+            with suppress(TimeoutError):
+                received = client.recv(2**16)
+                break  # perhaps before the end of the head
+        assert received.split()[1] == status
         assert ask(connect).startswith(b"HTTP/1.1 200 ")
 
 

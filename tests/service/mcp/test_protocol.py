@@ -304,9 +304,34 @@ async def test_a_call_whose_client_hangs_up_is_cancelled(version: str) -> None:
         await server.stop()
 
 
-def test_the_guide_s_program_finds_photos(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def blocks(language: str) -> list[str]:
+    """The blocks of code of the guide."""
     guide = Path(__file__).parents[3] / "docs" / "doors" / "mcp.md"
-    (program,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    pattern = rf"```{language}\n(.*?)```"
+    return re.findall(pattern, guide.read_text(encoding="utf-8"), re.DOTALL)
+
+
+async def test_the_guide_s_configuration_names_servers_that_start(
+    url: str, index_folder: Path
+) -> None:
+    (text,) = blocks("json")
+    places = {"/path/to/index": str(index_folder), "https://photos.example.org": url}
+    for place, here in places.items():
+        assert place in text
+        text = text.replace(place, here)
+    servers = json.loads(text)["mcpServers"]
+    for name in ("photos", "photos-of-a-service"):
+        entry = servers[name]
+        assert Path(entry["command"]).name == "aladin"
+        async with connected(stdio(*entry["args"][1:], **entry.get("env", {}))) as client:
+            info = await client.call_tool("index_info", {})
+        # The service has no keys, so that of the guide is not checked.
+        assert info.structured_content["photos"]["count"] == 6
+    assert servers["photos-over-http"]["url"].endswith("/mcp")
+
+
+def test_the_guide_s_program_finds_photos(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = blocks("python")
     exec(program.replace("http://127.0.0.1:8000", url), {})
     body = {"text": "two dogs in the snow", "k": 3}
     hits = httpx.post(f"{url}/v1/search/images", json=body).json()["hits"]

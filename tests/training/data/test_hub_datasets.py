@@ -50,7 +50,12 @@ def test_names_have_options_after_commas() -> None:
     ("source", "message"),
     [
         ("datasets:", "expected datasets:NAME"),
-        ("datasets:name,column=x", "config=, revision=, image=, captions=, id="),
+        ("datasets:name,column=x", "config=, revision=, image=, captions=, id=, streaming=, "),
+        ("datasets:name,streaming=yes", "streaming: expected true or false, got 'yes'"),
+        ("datasets:name,split=train", "split= needs streaming=true"),
+        ("datasets:name,streaming=false,rows=5", "rows= needs streaming=true"),
+        ("datasets:name,streaming=true,rows=0", "rows: expected a number of at least 1, got '0'"),
+        ("datasets:name,streaming=true,split=../x", "split: expected the name of one split"),
         ("datasets:name,image=", "'image' has no value"),
         ("datasets:name,id=a,id=b", "'id' is given twice"),
     ],

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -18,6 +19,7 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
+from tests.service.http.clients.generated_client import generated_package
 
 Serve = Callable[..., AbstractContextManager[str]]
 
@@ -48,6 +50,13 @@ def key_and_url(
     app = create_app(workers, settings, metrics, policy=make_policy(settings, metrics=metrics))
     with serve_in_thread(app) as url:
         yield key, url
+
+
+@pytest.fixture(scope="package")
+def generated_aladin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The package that openapi-python-client generates from docs/openapi.json."""
+    with generated_package(tmp_path_factory.mktemp("generated")) as package:
+        yield package
 
 
 @pytest.fixture

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import io
 import json
-import pkgutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -26,19 +22,11 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
+from tests.service.http.clients.generated_client import Generated
 from tests.service.http.openapi_file import FILE
 
 pytestmark = pytest.mark.clients
 
-# The generator's own environment, see the Makefile.
-GENERATOR = Path(sys.prefix) / "generator" / "bin" / "openapi-python-client"
-# The generator knows no pictures; they are bytes.
-CONFIG = """
-post_hooks: []
-content_type_overrides:
-  image/png: application/octet-stream
-  image/*: application/octet-stream
-"""
 TEXT = "a red dog runs"
 
 
@@ -50,70 +38,43 @@ class Serve(Protocol):
         ...
 
 
-class Generated:
-    """The generated package, and clients of a service."""
-
-    def __init__(self, package: Any, url: str, key: str) -> None:
-        self.package = package
-        client = package.AuthenticatedClient
-        self.client = client(base_url=url, token=key)
-        self.stranger = client(base_url=url, token="wrong")
-
-    def call(self, name: str, *args: Any, **fields: Any) -> Any:
-        """Call an operation by its tag and its name, and return the parsed answer."""
-        return self.answer(self.client, name, *args, **fields).parsed
-
-    def answer(self, client: Any, name: str, *args: Any, **fields: Any) -> Any:
-        """Call an operation with one of the clients, and return the whole answer."""
-        module = importlib.import_module(f"{self.package.__name__}.api.{name}")
-        return module.sync_detailed(*args, client=client, **fields)
-
-    def model(self, name: str) -> Any:
-        """Return a model by its name."""
-        return getattr(importlib.import_module(f"{self.package.__name__}.models"), name)
-
-
 @pytest.fixture(scope="module")
 def generated(
-    calibrated_index: Path, serve_in_thread: Serve, tmp_path_factory: pytest.TempPathFactory
+    calibrated_index: Path,
+    generated_aladin: Any,
+    serve_in_thread: Serve,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Generated]:
     """A client that was generated from the file, of a service with keys that may be changed."""
-    folder = tmp_path_factory.mktemp("generated")
-    (folder / "config.yaml").write_text(CONFIG)
-    if not GENERATOR.exists():
-        pytest.skip(f"{GENERATOR} is missing: `make test-clients` installs it")
-    done = subprocess.run(
-        [
-            *(str(GENERATOR), "generate", "--meta", "none"),
-            *("--path", str(FILE), "--config", "config.yaml"),
-            *("--output-path", "generated_aladin", "--fail-on-warning"),
-        ],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    folder = tmp_path_factory.mktemp("changed")
     index = folder / "index"
     copytree(calibrated_index, index)
     key = add_key(folder / "keys.json", "writer", ["read", "write"])
     settings, metrics = ServiceSettings(keys_file=folder / "keys.json"), Metrics()
     workers = ThreadWorkers(WorkerPlan(index=index, settings=settings).make(), settings, metrics)
     policy = make_policy(settings, metrics=metrics)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        package = importlib.import_module("generated_aladin")
-        for module in pkgutil.walk_packages(package.__path__, "generated_aladin."):
-            importlib.import_module(module.name)
-        with serve_in_thread(create_app(workers, settings, metrics, policy=policy)) as url:
-            clients = Generated(package, url, key)
-            with clients.client, clients.stranger:
-                yield clients
+    with serve_in_thread(create_app(workers, settings, metrics, policy=policy)) as url:
+        clients = Generated(generated_aladin, url, key)
+        with clients.client, clients.stranger:
+            yield clients
 
 
 def route(generated: Generated, path: str, **body: Any) -> dict[str, Any]:
     """Return the answer that the service gives to the same request."""
     http: httpx.Client = generated.client.get_httpx_client()
     return http.post(path, json=body).json()
+
+
+def test_the_document_is_valid_openapi() -> None:
+    from openapi_spec_validator import OpenAPIV31SpecValidator
+
+    document = json.loads(FILE.read_text(encoding="utf-8"))
+    assert document["openapi"].startswith("3.1.")
+    faults = [error.message for error in OpenAPIV31SpecValidator(document).iter_errors()]
+    assert faults == []
+    # The validator sees what is wrong.
+    del document["paths"]["/v1/index"]["get"]["responses"]["200"]["description"]
+    assert list(OpenAPIV31SpecValidator(document).iter_errors())
 
 
 def test_it_searches(generated: Generated, query_photo: Image.Image, encoded: Any) -> None:
@@ -129,9 +90,7 @@ def test_it_searches(generated: Generated, query_photo: Image.Image, encoded: An
             word["token"] for word in other["evidence"]
         ]
         assert hit.metadata.to_dict() == other["metadata"]
-    file = importlib.import_module("generated_aladin.types").File(
-        io.BytesIO(encoded(query_photo)), "photo.png", "image/png"
-    )
+    file = generated.file(io.BytesIO(encoded(query_photo)), "photo.png", "image/png")
     form = generated.model("SearchForm")(image=file, k=2)
     assert len(generated.call("search.search_texts", body=form).hits) == 2
     several = {"queries": [{"target": "images", "text": TEXT, "k": 1}]}
@@ -145,9 +104,7 @@ def test_it_adds_shows_and_deletes_a_photo(
     generated: Generated, query_photo: Image.Image, encoded: Any
 ) -> None:
     images = generated.model("AddItemsTarget").IMAGES
-    file = importlib.import_module("generated_aladin.types").File(
-        io.BytesIO(encoded(query_photo)), "photo.png", "image/png"
-    )
+    file = generated.file(io.BytesIO(encoded(query_photo)), "photo.png", "image/png")
     metadata = generated.model("NewItemFormMetadata").from_dict({"year": 2026})
     form = generated.model("NewItemForm")(id="new/1", image=file, metadata=metadata)
     assert generated.call("items.add_items", images, body=form).added == ["new/1"]

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from aladin_network.errors import ConfigError, DataError
 from aladin_training.data.hub_datasets.arrow_files import count_rows, read_schema
 from aladin_training.data.hub_datasets.columns import Columns, choose_columns
-from aladin_training.data.hub_datasets.names import DatasetName, is_saved, parse_name
+from aladin_training.data.hub_datasets.names import (
+    DatasetName,
+    first_line,
+    is_saved,
+    parse_name,
+)
 
 # The hub's usual name of the split that is called "val" everywhere else.
 _NAMES = {"validation": "val"}
+# Options of names on the hub only.
+_OF_NAMES = ("config", "revision", "streaming")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,38 +72,52 @@ def open_tables(source: Path) -> list[DatasetTable]:
     """
     name = parse_name(source)
     tables: list[DatasetTable] = []
-    for split, dataset in _loaded(source, name).items():
-        tables += _tables(source, name, split, dataset)
+    for split, files, features in _splits(source, name):
+        tables += _tables(source, name, split, files, features)
     if not tables:
         raise DataError(source, None, "holds no rows")
     return tables
 
 
-def _loaded(source: Path, name: DatasetName) -> dict[str | None, Any]:
-    """Return the data sets by split."""
+def _splits(
+    source: Path, name: DatasetName
+) -> Iterator[tuple[str | None, Sequence[Path], Mapping[str, Any]]]:
+    """Yield each split with its Arrow files and its features."""
     try:
-        from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+        import datasets
     except ImportError as error:
         raise ConfigError(
             "datasets: not installed; pip install 'aladin-search[datasets]'"
         ) from error
-    load: Callable[[], Any]
-    if Path(name.name).is_dir() and is_saved(Path(name.name)):
-        unused = [option for option in ("config", "revision") if option in name.options]
+    if is_saved(Path(name.name)):
+        unused = [option for option in _OF_NAMES if option in name.options]
         if unused:
             raise DataError(source, None, f"a saved folder has no {unused[0]}")
-        load = lambda: load_from_disk(name.name)  # noqa: E731
+        load = partial(datasets.load_from_disk, name.name)
+    elif name.is_streamed:
+        from aladin_training.data.hub_datasets.streamed import streamed_splits
+
+        for split, streamed in streamed_splits(source, name).items():
+            yield _NAMES.get(split, split), streamed.files, streamed.features
+        return
     else:
-        options = name.options
-        load = lambda: load_dataset(  # noqa: E731
-            name.name, options.get("config"), revision=options.get("revision")
-        )
+        config, revision = map(name.options.get, ("config", "revision"))
+        load = partial(datasets.load_dataset, name.name, config, revision=revision)
+    for split, dataset in _loaded(source, load).items():
+        files = _whole_files(source, split, dataset)
+        yield split, files, cast(Mapping[str, Any], dataset.features)
+
+
+def _loaded(source: Path, load: Callable[[], Any]) -> dict[str | None, Any]:
+    """Return the data sets by split."""
+    from datasets import Dataset, DatasetDict
+
     try:
         loaded = load()
     except Exception as error:  # the library raises errors of many kinds, also its parts' own
-        lines = str(error).strip().splitlines()
-        reason = lines[0] if lines else type(error).__name__
-        raise DataError(source, None, f"cannot be opened by datasets ({reason})") from error
+        raise DataError(source, None, f"cannot be opened by datasets ({first_line(error)})") from (
+            error
+        )
     if isinstance(loaded, Dataset):
         split = None if loaded.split is None else str(loaded.split)
         return {None if split is None else _NAMES.get(split, split): loaded}
@@ -104,23 +126,32 @@ def _loaded(source: Path, name: DatasetName) -> dict[str | None, Any]:
     return {_NAMES.get(str(split), str(split)): each for split, each in loaded.items()}
 
 
-def _tables(
-    source: Path, name: DatasetName, split: str | None, dataset: Any
-) -> Iterator[DatasetTable]:
+def _whole_files(source: Path, split: str | None, dataset: Any) -> list[Path]:
+    """Return the Arrow files of a data set that consists of all of their rows."""
     files = [Path(str(each["filename"])).absolute() for each in dataset.cache_files]
-    counts = [count_rows(file) for file in files]
-    if sum(counts) != len(dataset):
+    on_disk = sum(map(count_rows, files))
+    if on_disk != len(dataset):
         raise DataError(
             source,
             None,
             f"{len(dataset)} rows of split {split!r} are in memory, or selected from "
-            f"{sum(counts)} rows on disk; save them with save_to_disk and name that folder",
+            f"{on_disk} rows on disk; save them with save_to_disk and name that folder",
         )
+    return files
+
+
+def _tables(
+    source: Path,
+    name: DatasetName,
+    split: str | None,
+    files: Sequence[Path],
+    features: Mapping[str, Any],
+) -> Iterator[DatasetTable]:
     saved = Path(name.name)
     row = 0
-    for file, count in zip(files, counts, strict=True):
+    for file in files:
+        count = count_rows(file)
         if count:
-            features = cast(Mapping[str, Any], dataset.features)
             yield DatasetTable(
                 file=file,
                 root=saved.absolute() if is_saved(saved) else file.parent,
