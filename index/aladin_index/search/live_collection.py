@@ -23,6 +23,7 @@ from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
+from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
 from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
 from aladin_index.tokens.bounds import LazyBounds
 from aladin_index.tokens.maxsim import (
@@ -52,6 +53,7 @@ class StoredCollection:
         tokens: Tokens of the second stage.
         items: IDs, texts and metadata.
         bounds: Bounds of alignment scores, or None if the second stage is not that of the CPU.
+        learned: First stage that was fitted to the alignment, or None if there is none.
     """
 
     target: Target
@@ -63,6 +65,7 @@ class StoredCollection:
     tokens: TokenStore
     items: ItemStore
     bounds: LazyBounds | None = None
+    learned: LearnedFirstStage | None = None
 
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
@@ -172,27 +175,31 @@ class LiveCollection:
         query: NDArray[np.float32],
         count: int,
         num_candidates: int,
-        second_stage: SecondStageQuery | None = None,  # noqa: ARG002  # all is here
+        second_stage: SecondStageQuery | None = None,
     ) -> Ordered:
         """Order the first `count` items, see `aladin_index.search.backend.Collection`.
 
-        The generation's items are found as `Side.order` does, added ones by exact search; the
-        cosines are exact.
+        The generation's items are found as `StoredCollection.order` does, added ones exactly.
         """
-        selection, changes = self.selection, self.changes
+        selection, changes, base = self.selection, self.changes, self.base
+        total = base.entry.count if changes is None else changes.count
+        total = total if selection is None else selection.count
+        if base.learned is not None and second_stage is not None and second_stage.weight:
+            vector = base.learned.query(query, second_stage.tokens, second_stage.weight)
+            wanted = LearnedSearch(vector, query, count, num_candidates, selection)
+            rows, match = base.learned.order(wanted, base.embeddings, changes)
+            return Ordered(rows, match, min(num_candidates, total), is_learned=True)
         if changes is None:
-            total = self.base.entry.count if selection is None else selection.count
-            rows, match = self.base.order(query, count, num_candidates, selection)
+            rows, match = base.order(query, count, num_candidates, selection)
             return Ordered(rows, match, min(num_candidates, total))
         of_base, of_added = changes.split(selection)
         if of_base is not None and of_base.count == 0:
             rows, match = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         else:
-            rows, match = self.base.order(query, count, num_candidates, of_base)
+            rows, match = base.order(query, count, num_candidates, of_base)
         added, added_match = exact_search(changes.embeddings, query, count, of_added)
         if len(added):
             rows, match = _merge(rows, match, added + changes.base_count, added_match, count)
-        total = changes.count if selection is None else selection.count
         return Ordered(rows, match, min(num_candidates, total))
 
     def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
