@@ -26,6 +26,7 @@ from aladin_index.format.npy import map_npy, map_pages
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
 from aladin_index.items.store import ItemStore
+from aladin_index.learned.stage import LearnedFirstStage
 from aladin_index.search.live_collection import LiveCollection, StoredCollection
 from aladin_index.settings import EXACT_ALIGN
 from aladin_index.tokens.lazy_bounds import LazyBounds
@@ -257,6 +258,9 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
     tokens = TokenStore.open(
         place, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
     )
+    learned = None
+    if entry.learned is not None:
+        learned = LearnedFirstStage.open(place, entry.learned, entry.count, entry.token_dim)
     items = ItemStore(place / ITEMS)
     if items.count != entry.count:
         items.close()
@@ -271,4 +275,5 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
         embeddings=embeddings,
         tokens=tokens,
         items=items,
+        learned=learned,
     )

@@ -67,12 +67,15 @@ class Ordered(NamedTuple):
             there are fewer.
         upper: (found,) float32, upper bounds of their alignment scores; None if they are not known,
             or if the items are scored as soon without them.
+        is_learned: Whether the candidates are the best by a first stage that was fitted to the
+            alignment, and not by the cosines.
     """
 
     rows: NDArray[np.int64]
     match: NDArray[np.float32]
     candidates: int
     upper: NDArray[np.float32] | None = None
+    is_learned: bool = False
 
 
 class Everything(NamedTuple):
@@ -96,10 +99,13 @@ class SecondStageQuery(NamedTuple):
     Attributes:
         tokens: (query_tokens, d_align) float32, of the query.
         modality: Modality of the query.
+        weight: Weight of the alignment in the fusion that orders the hits, or None if the cosines
+            order them.
     """
 
     tokens: Float[Tensor, "query_tokens dim"]
     modality: Modality
+    weight: float | None = None
 
 
 class Items(Protocol):
@@ -158,6 +164,10 @@ class Collection(Protocol):
         second_stage: SecondStageQuery | None = None,
     ) -> Ordered:
         """Order the first `count` items; a longer order always begins with a shorter one.
+
+        The candidates are the best by the cosines, or by a first stage that was fitted to the
+        alignment, if there is one and `second_stage` has a weight; in either case they come in
+        the order of the cosines.
 
         Args:
             query: (d_match,), L2-normalised.

@@ -23,6 +23,7 @@ from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
+from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
 from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
 from aladin_index.tokens.lazy_bounds import LazyBounds
 from aladin_index.tokens.maxsim import (
@@ -33,8 +34,7 @@ from aladin_index.tokens.maxsim import (
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import Modality, Target
 
-# Share of the rows from which on their bounds are computed: a bound takes a tenth of the time of a
-# score.
+# Share of the rows from which on the bounds of all are computed; fewer are scored sooner.
 _WORTH_BOUNDING = 0.1
 
 
@@ -52,6 +52,7 @@ class StoredCollection:
         tokens: Tokens of the second stage.
         items: IDs, texts and metadata.
         bounds: Bounds of alignment scores, or None if the second stage is not that of the CPU.
+        learned: First stage that was fitted to the alignment, or None if there is none.
     """
 
     target: Target
@@ -63,6 +64,7 @@ class StoredCollection:
     tokens: TokenStore
     items: ItemStore
     bounds: LazyBounds | None = None
+    learned: LearnedFirstStage | None = None
 
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
@@ -176,37 +178,39 @@ class LiveCollection:
     ) -> Ordered:
         """Order the first `count` items, see `aladin_index.search.backend.Collection`.
 
-        The generation's items are found as `Side.order` does, added ones by exact search; the
-        cosines are exact.
+        The generation's items are found as `StoredCollection.order` does, added ones exactly.
         """
-        selection, changes = self.selection, self.changes
+        selection, changes, base = self.selection, self.changes, self.base
+        total = base.entry.count if changes is None else changes.count
+        total = total if selection is None else selection.count
+        if base.learned is not None and second_stage is not None and second_stage.weight:
+            vector = base.learned.query(query, second_stage.tokens, second_stage.weight)
+            wanted = LearnedSearch(vector, query, count, num_candidates, selection)
+            rows, match = base.learned.order(wanted, base.embeddings, changes)
+            return Ordered(rows, match, min(num_candidates, total), is_learned=True)
         if changes is None:
-            total = self.base.entry.count if selection is None else selection.count
-            rows, match = self.base.order(query, count, num_candidates, selection)
+            rows, match = base.order(query, count, num_candidates, selection)
             upper = None
-            if second_stage is not None and self.base.bounds is not None:
-                upper = self.base.bounds.of_candidates(*second_stage, rows)
+            if second_stage is not None and second_stage.weight and base.bounds is not None:
+                upper = base.bounds.of_candidates(second_stage.tokens, second_stage.modality, rows)
             return Ordered(rows, match, min(num_candidates, total), upper)
         of_base, of_added = changes.split(selection)
         if of_base is not None and of_base.count == 0:
             rows, match = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         else:
-            rows, match = self.base.order(query, count, num_candidates, of_base)
+            rows, match = base.order(query, count, num_candidates, of_base)
         added, added_match = exact_search(changes.embeddings, query, count, of_added)
         if len(added):
             rows, match = _merge(rows, match, added + changes.base_count, added_match, count)
-        total = changes.count if selection is None else selection.count
         return Ordered(rows, match, min(num_candidates, total))
 
     def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
         """Return all items that may be found, see `aladin_index.search.backend.Collection`."""
         base, changes, built = self.base, self.changes, self.base.entry.count
-        of_base, of_added = self.selection, None
-        if changes is not None:
-            of_base, of_added = changes.split(self.selection)
+        chosen = self.selection
+        of_base, of_added = (chosen, None) if changes is None else changes.split(chosen)
         rows, match = score_allowed(base.embeddings, query, of_base)
         upper = np.full(len(rows), np.inf, dtype=np.float32)
-        # Few rows are scored sooner than the bounds of all are computed.
         if base.bounds is not None and len(rows) > _WORTH_BOUNDING * built:
             upper = base.bounds.get().upper(second_stage.tokens, second_stage.modality)[rows]
         if changes is not None:

@@ -140,7 +140,9 @@ class TwoStageSearcher:
         is_aligned = self._is_aligned or options.fusion is not None
         aligns = is_crossing and is_aligned and collection.entry.token_count > 0
         timeout_ms = options.timeout_ms
+        weight = fusion.weight if options.fusion is None else float(options.fusion)
         reranks = options.rerank and aligns
+        second_stage = SecondStageQuery(tokens, modality, weight if reranks else None)
         return ValidSearch(
             query=query,
             modality=modality,
@@ -151,14 +153,14 @@ class TwoStageSearcher:
             collection=collection,
             embedding=query.encoding.embedding[0].detach().float().cpu().numpy(),
             tokens=tokens,
-            second_stage=SecondStageQuery(tokens, modality) if aligns else None,
+            second_stage=second_stage if aligns else None,
             is_crossing=is_crossing,
             is_aligned=is_aligned,
             reranks=reranks,
             is_exhaustive=reranks and takes_all(options, collection),
             direction=DIRECTION_OF[modality],
             fusion=fusion,
-            weight=fusion.weight if options.fusion is None else float(options.fusion),
+            weight=weight,
             calibration=calibration if is_crossing else None,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
         )
