@@ -4,9 +4,9 @@
 
 CHECKPOINT has been exported by `aladin export onnx`; without it, a network of random weights of the
 size of MobileNetV2 at 384 px and of MiniLM, or of BERT's base (--texts), is exported first, which
-takes half a minute. Every way encodes the same decoded arrays and tokenised texts, in turn, so that
-other load slows all of them alike; a time is the median of its runs on this thread and those of its
-runtime. Largest differences from torch are of the numbers of embeddings and tokens.
+takes half a minute. Every way encodes the same decoded arrays and tokenised texts, in turn; a time
+is the median of its runs, of each the smaller of wall-clock and processor time. Differences from
+torch are the largest of the numbers of embeddings and tokens.
 
 torch           as in the service
 channels-last   torch with the weights and pixels of photos in the order of its convolutions
@@ -38,7 +38,7 @@ from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import RUNTIMES
-from benchmarks.lib.measuring import one_thread
+from benchmarks.lib.measuring import one_thread, quiet_time
 from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.served_index import SIZES, real_size_model
 
@@ -121,9 +121,9 @@ def _times(
     until_s = time.perf_counter() + seconds * len(runs)
     while time.perf_counter() < until_s:
         for name, run in runs.items():
-            started = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - started)
+            with quiet_time() as taken:
+                run()
+            times[name].append(taken.seconds)
     found: list[EncodingTime] = []
     for name, each in times.items():
         item_s = float(np.median(each)) / batch
