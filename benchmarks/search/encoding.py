@@ -12,6 +12,7 @@ torch           as in the service
 channels-last   torch with the weights and pixels of photos in the order of its convolutions
 onnxruntime     the graphs by ONNX Runtime
 openvino        the graphs by OpenVINO
+..., bfloat16   texts of queries, on processors that multiply it
 
 Photos are encoded one at a time and by the batch of a build, texts one at a time and 16 together.
 """
@@ -77,19 +78,19 @@ def measure(checkpoint: Path, seconds: float) -> list[EncodingTime]:
     model = load_checkpoint(checkpoint).model
     last: AladinModel = cast(Any, copy.deepcopy(model)).to(memory_format=torch.channels_last)
     graphs = {name: load_graphs(checkpoint, name).model for name in RUNTIMES}
-    networks: dict[str, AladinModel] = {"torch": model, "channels-last": last, **graphs}
+    photos = {"torch": model, "channels-last": last, **graphs}
+    texts = {"torch": model, "torch, bfloat16": model.with_texts_in_bfloat16(), **graphs}
+    texts["openvino, bfloat16"] = graphs["openvino"].with_texts_in_bfloat16()
     inputs = _photos(model, max(PHOTOS_AT_A_TIME, 2))
     found: list[EncodingTime] = []
     for batch in (1, PHOTOS_AT_A_TIME):
         pixels = model.image.encoder.collate(inputs[:batch])
-        runs = {name: _photo_run(name, each, pixels) for name, each in networks.items()}
+        runs = {name: _photo_run(name, each, pixels) for name, each in photos.items()}
         found += _times("photos", batch, runs, seconds)
     for batch in (1, _TEXTS):
         tokens = model.text.encoder.preprocess([_QUERY] * batch)
-        texts = {name: each for name, each in networks.items() if name != "channels-last"}
-        found += _times(
-            "texts", batch, {name: _text_run(each, tokens) for name, each in texts.items()}, seconds
-        )
+        runs = {name: _text_run(each, tokens) for name, each in texts.items()}
+        found += _times("texts", batch, runs, seconds)
     return found
 
 
