@@ -70,7 +70,7 @@ def exact_search(
         Rows, best first, those of equal score in ascending order, and their scores; fewer than
         `count` where there are no more.
     """
-    if allowed is not None and allowed.count < _WORTH_COPYING * len(embeddings):
+    if allowed is not None and worth_copying(allowed, len(embeddings)):
         return score_rows(embeddings, query, allowed.rows, count)
     scores = np.empty(len(embeddings), dtype=np.float32)
     for start in range(0, len(embeddings), _ROWS_AT_A_TIME):
@@ -81,6 +81,11 @@ def exact_search(
         count = min(count, allowed.count)
     best = largest(scores, count)
     return best, scores[best]
+
+
+def worth_copying(allowed: Selection | None, count: int) -> bool:
+    """Whether so few of `count` rows are selected that they are best compared one by one."""
+    return allowed is not None and allowed.count < _WORTH_COPYING * count
 
 
 def score_rows(
@@ -168,6 +173,26 @@ def found_by(
         return _in_order(rows[:count], scores[:count])
     rows = engine.search(query, count, allowed)
     _check_rows(rows, len(embeddings), engine)
+    return best_of(embeddings, query, rows, count)
+
+
+def best_of(
+    embeddings: NDArray[np.float32],
+    query: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find the best of some rows, reading each where it is.
+
+    Args:
+        embeddings: (items, dim), contiguous; may be a memory map.
+        query: (dim,).
+        rows: Rows of the embeddings in any order, int64, all of which exist.
+        count: Number of rows wanted.
+
+    Returns:
+        As `retrieve`.
+    """
     scores = exact_scores(embeddings, query, rows)
     order = scores.argsort()[::-1]
     # Equal scores are rare, especially at the limit; there, the lower rows are kept.

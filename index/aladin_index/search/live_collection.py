@@ -16,7 +16,8 @@ from pyroaring import BitMap
 from torch import Tensor
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
-from aladin_index.ann.first_stage import FirstStage, exact_search, retrieve
+from aladin_index.ann.exact_scan import ExactScan
+from aladin_index.ann.first_stage import FirstStage, exact_search, retrieve, worth_copying
 from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
@@ -46,6 +47,7 @@ class StoredCollection:
         embeddings: (items, d_match) float32, memory-mapped.
         tokens: Tokens of the second stage.
         items: IDs, texts and metadata.
+        scan: Exact search in place of a first stage that compares with every vector, or None.
     """
 
     target: Target
@@ -56,6 +58,7 @@ class StoredCollection:
     embeddings: NDArray[np.float32]
     tokens: TokenStore
     items: ItemStore
+    scan: ExactScan | None = None
 
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
@@ -72,6 +75,9 @@ class StoredCollection:
             are exact whatever the ANN keeps of a vector.
         """
         total = self.entry.count if allowed is None else allowed.count
+        on_device = self.first_stage is not self.ann
+        if self.scan is not None and not on_device and not worth_copying(allowed, self.entry.count):
+            return self.scan.search(query, count, allowed)
         # A filter that leaves few rows is answered exactly, at less cost than a widened search.
         few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
         if few or count >= total:
