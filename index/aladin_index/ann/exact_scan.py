@@ -60,6 +60,18 @@ class ExactScan:
             return None
         return cls(embeddings, kernel)
 
+    def is_ready(self) -> bool:
+        """Count a search, and tell whether there are codes, which the last of some makes."""
+        self._searches += 1
+        is_due = self._codes is None and self._searches > _SEARCHES_WITHOUT
+        # While one thread makes them, the others search without codes.
+        if is_due and self._lock.acquire(blocking=False):
+            try:
+                self._codes = self._codes or _Codes(self._embeddings, self._kernel)
+            finally:
+                self._lock.release()
+        return self._codes is not None
+
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -71,11 +83,11 @@ class ExactScan:
             allowed: Rows to choose from, or None for all.
 
         Returns:
-            As `aladin_index.ann.first_stage.exact_search`.
+            As `aladin_index.ann.first_stage.exact_search`; the scores are those of FAISS.
         """
         total = len(self._embeddings) if allowed is None else allowed.count
-        codes = self._codes or self._made()
-        if codes is not None and 0 < count < total:
+        codes = self._codes
+        if codes is not None and count < total:
             rows = codes.candidates(query, count, None if allowed is None else allowed.bits)
             if len(rows) >= count:  # there are fewer only where vectors are no numbers
                 return best_of(self._embeddings, query, rows, count)
@@ -91,16 +103,6 @@ class ExactScan:
         with self._lock:
             if self._codes is None:
                 self._codes = _Codes(self._embeddings, self._kernel)
-
-    def _made(self) -> _Codes | None:
-        """Return the codes once there were enough searches to make them."""
-        self._searches += 1
-        if self._searches > _SEARCHES_WITHOUT and self._lock.acquire(blocking=False):
-            try:
-                self._codes = self._codes or _Codes(self._embeddings, self._kernel)
-            finally:
-                self._lock.release()
-        return self._codes
 
 
 class _Codes:

@@ -75,8 +75,14 @@ class StoredCollection:
             are exact whatever the ANN keeps of a vector.
         """
         total = self.entry.count if allowed is None else allowed.count
-        on_device = self.first_stage is not self.ann
-        if self.scan is not None and not on_device and not worth_copying(allowed, self.entry.count):
+        # A device has its own first stage, and few rows are compared one by one.
+        if (
+            self.scan is not None
+            and self.first_stage is self.ann
+            and count < total
+            and not worth_copying(allowed, self.entry.count)
+            and self.scan.is_ready()
+        ):
             return self.scan.search(query, count, allowed)
         # A filter that leaves few rows is answered exactly, at less cost than a widened search.
         few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)

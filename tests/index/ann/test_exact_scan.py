@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.exact_scan import ExactScan
-from aladin_index.ann.first_stage import best_of, exact_search
+from aladin_index.ann.first_stage import best_of, exact_search, retrieve
 from aladin_index.items.selection import Selection
 from aladin_index.kernel.nearest import load_nearest
+from aladin_network.types import NullProgress
 
 
 def unit(values: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -100,11 +102,11 @@ def test_codes_are_made_once_searches_repeat(monkeypatch: pytest.MonkeyPatch) ->
     vectors = clustered(400, 16)
     scan = ExactScan.of(vectors)
     assert scan is not None
-    for _ in range(3):
-        scan.search(vectors[0], 5)
-    assert scan._codes is None
-    rows, _ = scan.search(vectors[0], 5)
-    assert scan._codes is not None
-    assert rows.tolist() == best_of(vectors, vectors[0], np.arange(400), 5)[0].tolist()
+    assert [scan.is_ready() for _ in range(5)] == [False] * 3 + [True] * 2
+    rows, scores = scan.search(vectors[0], 5)
+    flat = AnnIndex(build_ann("Flat", vectors, NullProgress()), None)
+    expected, expected_scores = retrieve(flat, vectors, vectors[0], 5)
+    assert rows.tolist() == expected.tolist()
+    assert scores.tolist() == expected_scores.tolist()  # to the bit, as before there were codes
     monkeypatch.setattr("aladin_index.ann.exact_scan.load_nearest", lambda: None)
     assert ExactScan.of(vectors) is None
