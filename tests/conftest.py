@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -11,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer.main
+import typer.testing
 import uvicorn
 from fastapi import FastAPI
 
@@ -43,6 +47,7 @@ from aladin_network.config import (
 )
 from aladin_network.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.types import RUNTIMES
 
 CAPTIONS = [
     "a small red circle above a striped blue square",
@@ -50,6 +55,9 @@ CAPTIONS = [
     "a man rides a motorcycle in the street",
     "the yellow star is left of a white triangle",
 ]
+
+# New objects until garbage is looked for: Python's 700 cost the tests 3 % of their time.
+_GC_THRESHOLD = 10_000
 
 
 def tiny_config(**changes: object) -> ModelConfig:
@@ -106,6 +114,19 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of `tiny_model`."""
     folder = tmp_path_factory.mktemp("tiny") / "checkpoint"
     save_checkpoint(folder, tiny_model())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def exported_checkpoint(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`tiny_checkpoint` with its ONNX graphs; skips where the packages are not installed."""
+    for package in ("onnx", "onnxscript", *RUNTIMES):
+        pytest.importorskip(package, reason=f"the package {package} is not installed (extra dev)")
+    from aladin_network.graphs.export import export_graphs
+
+    folder = tmp_path_factory.mktemp("graphs") / "checkpoint"
+    shutil.copytree(tiny_checkpoint, folder)
+    export_graphs(folder)
     return folder
 
 
@@ -248,6 +269,18 @@ def pytest_collection_finish() -> None:
     assert dict(IMAGE_ENCODERS) and dict(TEXT_ENCODERS)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def command_trees() -> Iterator[None]:
+    """Make the commands of an application once: Typer's runner does so at every call.
+
+    The tree does not change, and making it takes longer than most commands.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -28,7 +28,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from aladin_network.config import STRICT, ModelConfig, dump_config, parse_config
+from aladin_network.config import STRICT, ModelConfig, dump_config, parse_config, with_frozen
 from aladin_network.encoders.bert_text import BertTextEncoder
 from aladin_network.encoders.clip_text import ClipTextEncoder
 from aladin_network.encoders.text_only import AbsentImageEncoder
@@ -115,8 +115,10 @@ class Provenance:
     validation: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ConfigFile:
+@dataclass(frozen=True)
+class ConfigFile:
+    """Content of config.json."""
+
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     schema_version: int
@@ -183,13 +185,8 @@ def write_checkpoint(
         provenance: See `save_checkpoint`.
         alignment_trained: See `save_checkpoint`.
     """
-    config = _ConfigFile(
-        schema_version=SCHEMA_VERSION,
-        model=model.config,
-        fusion=fusion or Fusion(),
-        provenance=provenance or Provenance(),
-        alignment_trained=alignment_trained,
-    )
+    fusion, provenance = fusion or Fusion(), provenance or Provenance()
+    config = ConfigFile(SCHEMA_VERSION, model.config, fusion, provenance, alignment_trained)
     content = dump_config(config)
     if alignment_trained is None:
         del content["alignment_trained"]  # earlier versions refuse a key that they do not know
@@ -215,13 +212,10 @@ def load_checkpoint(
         CheckpointError: If a file is missing or truncated, has another schema version, or has keys
             or tensors that this version does not know.
     """
-    config = _read_config(folder)
+    config = read_config(folder)
     if frozen:
-        config = dataclasses.replace(config, model=_with_frozen(config.model, frozen))
-    try:
-        tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise CheckpointError(f"{folder / _TOKENIZER}: cannot be read ({error})") from error
+        config = dataclasses.replace(config, model=with_frozen(config.model, frozen))
+    tokenizer = read_tokenizer(folder)
     try:
         weights = read_tensors(folder / _WEIGHTS)
     except (OSError, SafetensorError) as error:
@@ -234,7 +228,7 @@ def load_checkpoint(
     except ConfigError as error:
         raise CheckpointError(f"{folder / _CONFIG}: {error}") from error
     _fill(model, weights, folder / _WEIGHTS)
-    return _loaded(config, model.eval().to(device), folder)
+    return as_checkpoint(config, model.eval().to(device), folder)
 
 
 def load_text_checkpoint(folder: Path) -> Checkpoint:
@@ -253,13 +247,13 @@ def load_text_checkpoint(folder: Path) -> Checkpoint:
     Raises:
         CheckpointError: If `load_checkpoint` raises it.
     """
-    config = _read_config(folder)
+    config = read_config(folder)
     text = config.model.text_encoder
     quick = next((kind for kind in _TEXT_ONLY if kind.reads(text)), None)
     if quick is None:
         return load_checkpoint(folder)
     try:
-        tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+        tokenizer = read_tokenizer(folder)
         with safe_open(folder / _WEIGHTS, "pt") as file:
             names = [name for name in file.keys() if not name.startswith(_IMAGE_ENCODER)]  # noqa: SIM118
             weights = {name: file.get_tensor(name).float() for name in names}
@@ -268,22 +262,13 @@ def load_text_checkpoint(folder: Path) -> Checkpoint:
         _fill(model, weights, folder / _WEIGHTS, assign=True)
     except Exception:  # whatever is wrong or unknown: the other way tells, or manages
         return load_checkpoint(folder)
-    return _loaded(config, model.eval(), folder)
+    return as_checkpoint(config, model.eval(), folder)
 
 
-def _loaded(config: _ConfigFile, model: AladinModel, folder: Path) -> Checkpoint:
+def as_checkpoint(config: ConfigFile, model: AladinModel, folder: Path) -> Checkpoint:
+    """Return a loaded network as the checkpoint of its folder."""
     trained = is_alignment_trained(dump_config(config))
     return Checkpoint(model, config.fusion, config.provenance, read_model_id(folder), trained)
-
-
-def _with_frozen(
-    config: ModelConfig, frozen: Mapping[Literal["image_encoder", "text_encoder"], bool]
-) -> ModelConfig:
-    encoders = {
-        part: dataclasses.replace(getattr(config, part), frozen=value)
-        for part, value in frozen.items()
-    }
-    return dataclasses.replace(config, **encoders)
 
 
 def read_model_id(folder: Path) -> str:
@@ -301,7 +286,12 @@ def read_model_id(folder: Path) -> str:
         raise CheckpointError(f"{path}: cannot be read ({_reason(error)})") from error
 
 
-def _read_config(folder: Path) -> _ConfigFile:
+def read_config(folder: Path) -> ConfigFile:
+    """Read config.json.
+
+    Raises:
+        CheckpointError: If the folder is no checkpoint, or the file cannot be read.
+    """
     recover_folder(folder)
     path = folder / _CONFIG
     try:
@@ -314,9 +304,21 @@ def _read_config(folder: Path) -> _ConfigFile:
     if version != SCHEMA_VERSION:
         raise CheckpointError(f"{path}: schema version {version}, expected {SCHEMA_VERSION}")
     try:
-        return parse_config(_ConfigFile, data, str(path))
+        return parse_config(ConfigFile, data, str(path))
     except ConfigError as error:
         raise CheckpointError(str(error)) from error
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """Read tokenizer.json.
+
+    Raises:
+        CheckpointError: If it is missing or cannot be read.
+    """
+    try:
+        return Tokenizer.from_file(str(folder / _TOKENIZER))
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise CheckpointError(f"{folder / _TOKENIZER}: cannot be read ({error})") from error
 
 
 def _reason(error: Exception) -> str:

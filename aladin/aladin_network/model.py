@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Generic, Literal, TypeVar, assert_never, cast
+from typing import ClassVar, Generic, Literal, TypeVar, assert_never, cast
 
 import torch
 from jaxtyping import Float
@@ -116,6 +116,7 @@ class Tower(nn.Module, Generic[E]):
         self.aggregate = (
             nn.Parameter(torch.empty(self.width)) if config.aggregate == "learned" else None
         )
+        self._has_cls = True  # whether element 0 of the encoder's batches is no content
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -148,14 +149,16 @@ class Tower(nn.Module, Generic[E]):
 
     def _with_aggregate(self, features: Features) -> Features:
         states, mask, content = features
+        if not torch.compiler.is_compiling():  # values are unknown; the batch before tells
+            self._has_cls = not bool(content[:, 0].any())
         if self.config.aggregate == "encoder":
-            if bool(content[:, 0].any()):
+            if not self._has_cls:
                 raise ConfigError(
                     "tower: this encoder has no CLS of its own; set aggregate to mean or learned"
                 )
             return features
         if self.config.aggregate == "first_region":
-            if not bool(content[:, 0].any()):  # the encoder's own CLS, which nothing reads then
+            if self._has_cls:  # which nothing reads then
                 states, mask, content = states[:, 1:], mask[:, 1:], content[:, 1:]
             content = content.clone()
             content[:, 0] = False
@@ -171,7 +174,13 @@ class AladinModel(nn.Module):
     """Image tower, text tower, alignment head, matching head and optional attention head.
 
     The two modalities never see each other before the score.
+
+    Attributes:
+        has_weights: Whether torch computes it, with the weights in this module; otherwise
+            `encode_images` and `encode_texts` are computed elsewhere, in float32 on the CPU.
     """
+
+    has_weights: ClassVar[bool] = True
 
     def __init__(
         self, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
@@ -256,6 +265,12 @@ class AladinModel(nn.Module):
     def encode_texts(self, batch: TextBatch | Features) -> Encoding:
         """Encode tokenised texts, or the text encoder's cached output."""
         return self._heads(self.text(batch), "text")
+
+    @property
+    def text_only(self) -> bool:
+        """Whether the network is one for texts alone: its alignment is of queries with documents,
+        which `encode_images` encodes."""
+        return self.image.encoder.reads == "text"
 
     @property
     def score_names(self) -> tuple[ScoreName, ...]:

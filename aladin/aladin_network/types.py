@@ -47,6 +47,12 @@ FirstStageName = Literal["faiss", "torch"]
 QueryPrecision = Literal["float32", "bfloat16"]
 QueryPrecisionSetting = Literal["auto", "float32", "bfloat16"]
 
+# Packages that compute a checkpoint's ONNX graphs, the default first, and the setting: "auto" is
+# the first of those that are installed, if the checkpoint has graphs, else torch.
+GraphRuntime = Literal["openvino", "onnxruntime"]
+RUNTIMES: tuple[GraphRuntime, ...] = ("openvino", "onnxruntime")
+RuntimeSetting = Literal["auto", "torch", "openvino", "onnxruntime"]
+
 
 @runtime_checkable
 class Progress(Protocol):

@@ -32,6 +32,7 @@ from aladin_index.tokens.store import codec_for
 from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
+    ImagePreprocessing,
     MatchingHeadConfig,
     ModelConfig,
     TextEncoderConfig,
@@ -129,16 +130,20 @@ def _make(partial: Path, home: Path, size: ServedSize) -> None:
         write_generation(root, sides, entry, settings, size.name)
 
 
-def real_size_model(captions: Sequence[str], size: ServedSize) -> AladinModel:
+def real_size_model(captions: Sequence[str], size: ServedSize, photo_px: int = 224) -> AladinModel:
     """Make a network of random weights, the same at every call.
 
     Args:
         captions: Captions that its vocabulary is learnt from.
         size: Size that gives the layers and the width of the text encoder.
+        photo_px: Side of the photos that the network takes.
     """
     trunk = TrunkConfig(width=256, layers=1, heads=4, feedforward=512)
     config = ModelConfig(
-        image_encoder=ImageEncoderConfig(architecture={"model_type": "mobilenet_v2"}),
+        image_encoder=ImageEncoderConfig(
+            architecture={"model_type": "mobilenet_v2"},
+            preprocessing=ImagePreprocessing(height_px=photo_px, width_px=photo_px),
+        ),
         text_encoder=TextEncoderConfig(
             architecture={
                 "model_type": "bert",

@@ -28,7 +28,7 @@ from aladin_network.photos.decoding import (
 from aladin_network.photos.formats import UPLOAD_FORMATS
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits
-from aladin_network.types import QueryPrecisionSetting
+from aladin_network.types import QueryPrecisionSetting, RuntimeSetting
 
 if TYPE_CHECKING:
     from aladin_index.open import EngineOptions
@@ -149,6 +149,9 @@ class ServiceSettings(BaseSettings):
         query_precision: Precision in which texts are encoded; `auto`: bfloat16 on processors with
             bfloat16 arithmetic, where it is two to three times as fast, else float32. Photos, and
             items added to the index, are encoded in float32.
+        runtime: What computes the network on the CPU: `openvino` or `onnxruntime` for the graphs
+            that `aladin export onnx` wrote, or `torch`; `auto`: graphs if there are some and a
+            package for them is installed, else torch. All commands read it.
         decode_threads: Query photos that a worker decodes in parallel, within
             `decode_memory_bytes`.
         decode_memory_bytes: Memory for decoding photos, uploads and photos of the index together,
@@ -231,6 +234,7 @@ class ServiceSettings(BaseSettings):
     max_wait_ms: float | None = Field(default=None, gt=0)
     query_cache_bytes: int = Field(default=32 * 2**20, ge=0)
     query_precision: QueryPrecisionSetting = "auto"
+    runtime: RuntimeSetting = "auto"
     decode_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
     decode_memory_bytes: int = Field(default_factory=_decode_memory_bytes, ge=2**20)
     max_batch_queries: int = Field(default=256, ge=1)

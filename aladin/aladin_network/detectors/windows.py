@@ -21,8 +21,9 @@ from transformers import AutoModelForImageClassification
 
 from aladin_network.config import STRICT, ImagePreprocessing
 from aladin_network.detectors.base import options_text, parse_options
+from aladin_network.encoders.pixels import preprocess_photo
 from aladin_network.encoders.transformers_model import load_network, network_digest
-from aladin_network.encoders.vision_tower import preprocess_photo, read_preprocessing
+from aladin_network.encoders.vision_tower import read_preprocessing
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.photos.regions import GEOMETRY, RegionSet, with_geometry

@@ -17,15 +17,9 @@ from transformers.configuration_utils import PretrainedConfig
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.encoders.base import Features, TextEncoder, with_front
 from aladin_network.encoders.dual_encoder import build_dual_tower, pool_photos
+from aladin_network.encoders.pixels import Grid, grid_boxes, preprocess_photo
 from aladin_network.encoders.transformers_model import build_tower
-from aladin_network.encoders.vision_tower import (
-    Grid,
-    VisionTowerEncoder,
-    input_window,
-    pooled_boxes,
-    pooled_cells,
-    preprocess_photo,
-)
+from aladin_network.encoders.vision_tower import VisionTowerEncoder, pooled_cells
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.regions import RegionSet
 
@@ -89,12 +83,12 @@ class HFImageEncoder(VisionTowerEncoder):
         self.model = model
         self._options = self._position_options()
         self.freeze()
-        self.dim, self.grid, self.has_cls, self._covered = self._probe()
-        self._levels = [(side, side) for side in config.pyramid or ()] or [self.grid]
+        self.dim, self.grid, self.has_cls, self.covered = self._probe()
+        self.levels = [(side, side) for side in config.pyramid or ()] or [self.grid]
         if any(side < 1 or side > min(self.grid) for side in config.pyramid or ()):
             raise ConfigError(f"image_encoder: pyramid {config.pyramid}, the grid is {self.grid}")
         self._has_front = self.has_cls or config.pooled
-        regions = sum(rows * columns for rows, columns in self._levels)
+        regions = sum(rows * columns for rows, columns in self.levels)
         self.num_tokens = regions + int(self._has_front)
 
     def preprocess(self, photo: Image.Image | RegionSet) -> Float[Tensor, "3 height width"]:
@@ -112,7 +106,7 @@ class HFImageEncoder(VisionTowerEncoder):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             outputs, front = self._outputs(batch)
         cells = torch.cat([self._on_grid(output) for output in outputs], dim=1)
-        states = pooled_cells(cells, self._levels)  # (batch, regions, dim)
+        states = pooled_cells(cells, self.levels)  # (batch, regions, dim)
         mask = states.new_ones(states.shape[:2], dtype=torch.bool)
         features = Features(states, mask, mask)
         if front is None and self.has_cls:
@@ -121,9 +115,8 @@ class HFImageEncoder(VisionTowerEncoder):
 
     def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
         """Return each region's (x0, y0, x1, y1) in fractions of a photo of this size."""
-        x0, y0, x1, y1 = input_window(width_px, height_px, self.preprocessing)
-        boxes = pooled_boxes(self.grid, self._levels) * torch.tensor([*self._covered] * 2)
-        return boxes * torch.tensor([x1 - x0, y1 - y0] * 2) + torch.tensor([x0, y0] * 2)
+        size_px = (width_px, height_px)
+        return grid_boxes(size_px, self.preprocessing, self.grid, self.levels, self.covered)
 
     def _outputs(self, pixels: Tensor) -> tuple[list[Tensor], Tensor | None]:
         """Run the network; return the chosen and the last hidden states, and the pooled vector.

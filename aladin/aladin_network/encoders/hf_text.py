@@ -159,12 +159,10 @@ class HFTextEncoder(TokenizedTextEncoder):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             output = self.model(input_ids=batch.ids, attention_mask=attended)
             pooled = pool_texts(self.model, output) if self.config.pooled else None
-        longest = int(batch.mask.sum(dim=1).max())  # of what is padded further, no head reads more
-        features = Features(
-            output.last_hidden_state[:, :longest],
-            batch.mask[:, :longest],
-            batch.content[:, :longest],
-        )
+        features = Features(output.last_hidden_state, batch.mask, batch.content)
+        if not torch.compiler.is_compiling():  # an exported graph cannot depend on values
+            longest = int(batch.mask.sum(dim=1).max())  # no head reads more
+            features = Features(*(values[:, :longest] for values in features))
         return features if pooled is None else with_front(features, pooled)
 
     def check_end_token(self) -> None:

@@ -16,14 +16,9 @@ from transformers.configuration_utils import PretrainedConfig
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.encoders.base import Features, PatchBatch, PhotoPatches, TextEncoder, with_front
 from aladin_network.encoders.dual_encoder import build_dual_tower, pool_photos
+from aladin_network.encoders.pixels import patch_grid, pooled_boxes, preprocess_patches
 from aladin_network.encoders.transformers_model import build_tower
-from aladin_network.encoders.vision_tower import (
-    VisionTowerEncoder,
-    patch_grid,
-    pooled_boxes,
-    pooled_cells,
-    preprocess_patches,
-)
+from aladin_network.encoders.vision_tower import VisionTowerEncoder, pooled_cells
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.regions import RegionSet
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from pydantic import ConfigDict
@@ -59,6 +59,9 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
     """
 
     cell: ClassVar[type[nn.GRU | nn.LSTM]]
+    # ONNX's operator, and torch's gates in its order.
+    operator: ClassVar[str]
+    gates: ClassVar[tuple[int, ...]]
 
     def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
         """Build with random weights.
@@ -82,6 +85,7 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
         # Includes the defaults, so that a checkpoint does not depend on them.
         self.config = dataclasses.replace(config, architecture=dump_config(self.architecture))
         self.dim = self.architecture.hidden_size
+        self.special_tokens_are_words = self.architecture.special_tokens_are_words
         self._check_vocabulary(self.architecture.vocab_size)
         try:
             self.embedding = nn.Embedding(
@@ -117,28 +121,21 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             outputs = self._read(batch)  # (batch, tokens, dim)
         last = batch.mask.sum(dim=1) - 1
-        rows = torch.arange(len(last), device=last.device)
+        count = last.shape[0]  # not len(), which an export takes for a constant
+        rows = torch.arange(count, device=last.device)
         summary = outputs[rows, last].unsqueeze(1)  # (batch, 1, dim)
-        words = batch.mask if self.architecture.special_tokens_are_words else batch.content
-        one = batch.mask.new_ones(len(last), 1)
+        words = batch.mask if self.special_tokens_are_words else batch.content
+        one = batch.mask.new_ones(count, 1)
         return Features(
             torch.cat([summary, outputs], dim=1),  # (batch, 1 + tokens, dim)
             torch.cat([one, batch.mask], dim=1),
             torch.cat([~one, words], dim=1),
         )
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the characters [start, end) of each content token.
-
-        ``<start>`` and ``<end>``, where they count as words, are empty places at the text's ends.
-        """
-        spans = super().spans(text)
-        if not self.architecture.special_tokens_are_words:
-            return spans
-        return [(0, 0), *spans, (len(text), len(text))]
-
     def _read(self, batch: TextBatch) -> Tensor:
         """Run the network over the real tokens; padded positions are zeros."""
+        if torch.compiler.is_compiling():
+            return self._by_operator(self.embedding(batch.ids), batch.mask)
         # Full precision throughout: rounding would accumulate from step to step, and not every
         # backend has the packed kernel in bfloat16.
         with torch.autocast(batch.ids.device.type, enabled=False):
@@ -151,14 +148,68 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
         directions = 2 if self.architecture.bidirectional else 1
         return outputs.unflatten(-1, (directions, self.dim)).mean(dim=-2)
 
+    def _by_operator(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Do the same by ONNX's operator, for an export: torch's packed sequences have none.
+
+        A text is reversed before it is read backwards: not every runtime finds the last word of a
+        padded text.
+        """
+        places = torch.arange(mask.shape[1], device=mask.device)  # (tokens,)
+        back = mask.sum(dim=1, keepdim=True) - 1 - places  # (batch, tokens)
+        back = torch.where(back >= 0, back, places).unsqueeze(-1)
+        suffixes = ("", "_reverse") if self.architecture.bidirectional else ("",)
+        outputs = vectors
+        for layer in range(self.architecture.layers):
+            read: list[Tensor] = []
+            for suffix in suffixes:
+                inputs = _in_order(outputs, back) if suffix else outputs
+                found = self._operator(inputs, f"l{layer}{suffix}")
+                read.append(_in_order(found, back) if suffix else found)
+            outputs = torch.cat(read, dim=-1)
+        outputs = outputs.unflatten(-1, (len(suffixes), self.dim)).mean(dim=-2)
+        return outputs * mask.unsqueeze(-1)
+
+    def _operator(self, inputs: Tensor, name: str) -> Tensor:
+        """Run one layer in one direction."""
+        attributes: dict[str, Any] = {"hidden_size": self.dim, "direction": "forward"}
+        if self.operator == "GRU":
+            attributes["linear_before_reset"] = 1  # torch's form
+        weights = [
+            torch.cat([self._gates(f"{part}_{name}") for part in parts]).unsqueeze(0)
+            for parts in (("weight_ih",), ("weight_hh",), ("bias_ih", "bias_hh"))
+        ]
+        batch, tokens, _ = inputs.shape
+        found = torch.onnx.ops.symbolic(
+            self.operator,
+            [inputs.transpose(0, 1), *weights],
+            attributes,
+            dtype=inputs.dtype,
+            shape=(tokens, 1, batch, self.dim),
+        )
+        return found[:, 0].transpose(0, 1)
+
+    def _gates(self, name: str) -> Tensor:
+        """Return a parameter with its gates in the order of the operator."""
+        parts = getattr(self.network, name).chunk(len(self.gates))
+        return torch.cat([parts[gate] for gate in self.gates])
+
+
+def _in_order(states: Tensor, places: Tensor) -> Tensor:
+    """Take (batch, tokens, 1) places of (batch, tokens, dim) states."""
+    return states.gather(1, places.expand(-1, -1, states.shape[2]))
+
 
 class GRUTextEncoder(RecurrentTextEncoder):
     """Gated recurrent units, as in VSE++ and DBL."""
 
     cell = nn.GRU
+    operator = "GRU"
+    gates = (1, 0, 2)
 
 
 class LSTMTextEncoder(RecurrentTextEncoder):
     """Long short-term memory, as in IMC."""
 
     cell = nn.LSTM
+    operator = "LSTM"
+    gates = (0, 3, 1, 2)

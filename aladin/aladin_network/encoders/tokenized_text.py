@@ -33,11 +33,13 @@ class TokenizedTextEncoder(Freezable, ABC):
         config: Complete configuration, from which a checkpoint rebuilds the same encoder.
         tokenizer: Tokenizer that neither pads nor truncates.
         dim: Width of the states; set by the subclass.
+        special_tokens_are_words: Whether the tokens before and after a text are content, too.
         projection: Projection of the source's tower, or None if it has none or there was no source.
     """
 
     config: TextEncoderConfig
     dim: int
+    special_tokens_are_words: bool = False
     projection: Projection | None = None
 
     def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
@@ -113,13 +115,17 @@ class TokenizedTextEncoder(Freezable, ABC):
         return TextBatch(ids, mask, content)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the characters [start, end) of each content token, without spaces around them."""
+        """Return the characters [start, end) of each content token, without spaces around them.
+
+        Special tokens that count as words are empty places at the text's ends.
+        """
         encoding = self._truncating.encode(text)
-        return [
+        spans = [
             _without_spaces(text, start, end)
             for (start, end), word in zip(encoding.offsets, _words(encoding), strict=True)
             if word
         ]
+        return [(0, 0), *spans, (len(text), len(text))] if self.special_tokens_are_words else spans
 
     def shortened(self, text: str, max_tokens: int) -> str:
         """Return the beginning of a text that has no more than a number of tokens.

@@ -38,8 +38,8 @@ from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration, read_calibration
-from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import IndexNotReadyError, InputError
+from aladin_network.graphs.loading import load_for_inference
 from aladin_network.types import NullProgress, Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
@@ -110,7 +110,9 @@ def build_index(
     sources = _sources(images, texts)
     check_folder(out)
     # If others encode, this machine may lack their device; it only needs the network's properties.
-    checkpoint = load_checkpoint(checkpoint_folder, settings.device if encoding is None else "cpu")
+    checkpoint = load_for_inference(
+        checkpoint_folder, settings.device if encoding is None else "cpu"
+    )
     if images is not None:
         check_regions(checkpoint.model, regions)
     seconds = StageSeconds()

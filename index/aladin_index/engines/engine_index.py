@@ -16,13 +16,14 @@ from aladin_index.format.layout import MODEL, EngineLocation
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths
 from aladin_index.items.filters import Filter
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import (
     CheckpointError,
     IndexCorruptError,
     IndexMismatchError,
     NoSuchTargetError,
 )
+from aladin_network.graphs.loading import load_for_inference
 from aladin_network.heads.trained import read_alignment_trained
 from aladin_network.types import Target
 
@@ -141,7 +142,7 @@ def open_engine_index(
 
 def _load_checkpoint(folder: Path, device: SearchDevice | None) -> Checkpoint:
     try:
-        return load_checkpoint(folder, torch.device("cpu") if device is None else device.device)
+        return load_for_inference(folder, torch.device("cpu") if device is None else device.device)
     except CheckpointError as error:
         raise IndexCorruptError(folder, str(error)) from error
 

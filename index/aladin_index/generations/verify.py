@@ -40,7 +40,9 @@ from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.errors import AladinError, IndexCorruptError
+from aladin_network.checkpoint import read_model_id
+from aladin_network.errors import AladinError, CheckpointError, IndexCorruptError
+from aladin_network.graphs.files import GRAPHS, read_graphs
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import NullProgress, Progress, Target
 
@@ -92,7 +94,7 @@ def verify_index(path: Path, progress: Progress | None = None) -> VerifyReport:
         manifest = read_manifest(folder)
         expected |= {path / MODEL / name: entry for name, entry in manifest.model.files.items()}
         expected |= {folder / name: entry for name, entry in manifest.files.items()}
-    expected |= _uploaded_photos(path)
+    expected |= _uploaded_photos(path) | _graphs(path)
     total = sum(entry.bytes for entry in expected.values())
     progress.start(total, "bytes")
     damaged: dict[Path, str] = {}
@@ -134,6 +136,21 @@ def _database_fault(file: Path) -> str | None:
     except sqlite3.Error as error:
         return f"cannot be read ({error})"
     return None if found == ["ok"] else "; ".join(found)
+
+
+def _graphs(path: Path) -> dict[Path, FileEntry]:
+    """Return the files of the model's graphs."""
+    if not (path / MODEL / GRAPHS).exists():
+        return {}
+    try:
+        graphs = read_graphs(path / MODEL, read_model_id(path / MODEL))
+    except CheckpointError as error:
+        raise IndexCorruptError(path / MODEL, str(error)) from error
+    folder, files = path / MODEL / GRAPHS, {} if graphs is None else graphs.files
+    return {
+        folder / name: FileEntry(bytes=each.bytes, sha256=each.sha256)
+        for name, each in files.items()
+    }
 
 
 def _fault(file: Path, entry: FileEntry, progress: Progress) -> str | None:

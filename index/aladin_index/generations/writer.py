@@ -50,11 +50,13 @@ from aladin_index.generations.collection_writer import (
     collection_files,
     write_collection,
 )
+from aladin_index.learned.files import rewrite_learned
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import CHECKPOINT_FILES
 from aladin_network.errors import CheckpointError, IndexMismatchError, InputError
 from aladin_network.files import atomic_file, atomic_folder, sync, write_json
+from aladin_network.graphs.files import GRAPHS, check_graphs, read_graphs
 from aladin_network.types import NullProgress, Progress, Target
 
 # Entered when the new generation is in place but not yet live, left when it is live.
@@ -67,7 +69,7 @@ def describe_model(checkpoint_folder: Path, model_id: str) -> ModelEntry:
 
 
 def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> None:
-    """Copy the checkpoint into an index without a live generation.
+    """Copy the checkpoint, its graphs included, into an index without a live generation.
 
     Once there is one the copy stays, and any other model is refused.
 
@@ -78,6 +80,7 @@ def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> Non
 
     Raises:
         IndexMismatchError: If the index was built with another model.
+        CheckpointError: If the checkpoint's graphs are damaged, or those of other weights.
         OSError: If the disk is full or cannot be written.
     """
     if (root / CURRENT).exists():
@@ -94,6 +97,9 @@ def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> Non
             shutil.copyfile(checkpoint_folder / name, partial / name)
         if describe_files(partial, model.files) != model.files:
             raise CheckpointError(f"{checkpoint_folder}: changed while it was copied")
+        if (graphs := read_graphs(checkpoint_folder, model.id)) is not None:
+            shutil.copytree(checkpoint_folder / GRAPHS, partial / GRAPHS)
+            check_graphs(partial, graphs)
 
 
 def publish_generation(
@@ -267,10 +273,15 @@ def _collection_entries(
         target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
     }
     anns = build_first_stages(folder, shapes, settings, progress)
-    return {
-        target: _collection_entry(side, counts[target], anns[target], settings)
-        for target, side in sides.items()
-    }
+    entries: dict[Target, CollectionEntry] = {}
+    for target, side in sides.items():
+        entry = _collection_entry(side, counts[target], anns[target], settings)
+        if side.learned is not None:
+            fitted = side.learned.fit, side.learned.weights, side.learned.queries
+            learned = rewrite_learned(folder / target, *fitted, entry, settings, progress)
+            entry = replace(entry, learned=learned)
+        entries[target] = entry
+    return entries
 
 
 def _collection_entry(

@@ -48,6 +48,47 @@ def sentence_transformers(
     typer.echo(str(out))
 
 
+@app.command("onnx")
+def onnx(
+    checkpoint: CheckpointArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Folder for a copy of CHECKPOINT with its graphs; must be new. [default: the "
+            "graphs are written into CHECKPOINT]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write both towers with their heads as ONNX graphs, which encode faster on CPUs.
+
+    In: CHECKPOINT, or INDEX/model of an index. Out: the folder onnx of the checkpoint, complete or
+    not at all, printed on stdout. Its numbers are compared with those of torch, and kept if they
+    agree to 1e-4. Indexing and searching on the CPU then use the graphs, with OpenVINO or ONNX
+    Runtime, whichever is installed (extra `onnx`); ALADIN_RUNTIME=torch does without. The export
+    needs the extra `onnx-export`.
+    """
+    from aladin_network.graphs.export import export_graphs
+    from aladin_network.graphs.files import GRAPHS
+
+    folder = model_folder(checkpoint)
+    if out is not None:
+        from aladin_network.conversion.tensors import refuse_existing
+        from aladin_network.files import atomic_folder
+        from aladin_service.export.sentence_transformers import copy_checkpoint
+
+        refuse_existing(out)
+        with atomic_folder(out) as partial:
+            copy_checkpoint(folder, partial)
+            export_graphs(partial)
+        folder = out
+    else:
+        export_graphs(folder)
+    typer.echo(str(folder / GRAPHS))
+
+
 @app.command("hub")
 def hub(
     checkpoint: CheckpointArgument,

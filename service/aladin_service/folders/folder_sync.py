@@ -21,9 +21,10 @@ from aladin_index.generations.reader import open_index
 from aladin_index.sync.apply import SyncReport, apply_plan
 from aladin_index.sync.listing import FolderListing, ListedPhoto, indexed_photos
 from aladin_index.sync.plan import MissingPhotosError, plan_sync
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import Checkpoint
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import DataError, InputError
+from aladin_network.graphs.loading import load_for_inference
 from aladin_network.types import NullProgress, Progress
 from aladin_training.data.folder import UNREADABLE_FOLDER, read_folder
 from aladin_training.data.folder_rules import FolderRules
@@ -139,7 +140,7 @@ class FolderSync:
         """
         progress = progress or NullProgress()
         if self._checkpoint is None:
-            self._checkpoint = load_checkpoint(self._index / MODEL)
+            self._checkpoint = load_for_inference(self._index / MODEL)
         check_regions(self._checkpoint.model, self._detector)
         report = SyncReport()
         for attempt in range(_MOST_ATTEMPTS):

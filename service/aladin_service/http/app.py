@@ -42,12 +42,11 @@ from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 
+# Routes are tried in this order.
 _ROUTERS = (
     search.router,
     batch.router,
     evidence.router,
-    rerank.router,
-    embeddings.router,
     knn_service.router,
     listing.router,
     items.router,
@@ -55,6 +54,8 @@ _ROUTERS = (
     index.router,
     health.router,
     page.router,
+    rerank.router,
+    embeddings.router,
     mcp.router,
 )
 

@@ -22,8 +22,8 @@ from aladin_index.format.manifest import read_manifest
 from aladin_index.format.records import SkippedItem
 from aladin_index.settings import BuildSettings
 from aladin_index.sync.apply import SyncReport
-from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import DataError, IndexNotReadyError, InputError
+from aladin_network.graphs.loading import load_for_inference
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
 from aladin_network.types import Progress
 from aladin_service.folders.folder_sync import FolderSettings, FolderSync
@@ -97,7 +97,7 @@ def keep(
         add=AddSettings(readers=readers, limits=plan.limits, exif=plan.exif),
         compact_at=max(_LEAST_CHANGES, held // 10),
     )
-    checkpoint = load_checkpoint(plan.index / MODEL)
+    checkpoint = load_for_inference(plan.index / MODEL)
     if plan.watch:
         watching = FolderWatch(
             plan.index,

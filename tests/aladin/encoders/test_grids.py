@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from aladin_network.encoders.vision_tower import pooled_boxes, pooled_cells
+from aladin_network.encoders.pixels import pooled_boxes
+from aladin_network.encoders.vision_tower import pooled_cells
 
 
 @pytest.mark.parametrize("level", [(4, 6), (2, 3), (3, 4), (1, 1), (5, 6)])

@@ -17,13 +17,13 @@ from transformers import (
 from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 
 from aladin_network.config import ImagePreprocessing
-from aladin_network.encoders.vision_tower import (
+from aladin_network.encoders.pixels import (
     input_window,
     patch_grid,
     preprocess_patches,
     preprocess_photo,
-    read_preprocessing,
 )
+from aladin_network.encoders.vision_tower import read_preprocessing
 from aladin_network.errors import CheckpointError, ConfigError
 
 SIZES = [(64, 64), (97, 51), (40, 130), (640, 480), (33, 47)]

@@ -84,7 +84,7 @@ def one_network(network: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
         return network
 
     for module in (builder, reader, folder_sync_module):
-        monkeypatch.setattr(module, "load_checkpoint", loaded)
+        monkeypatch.setattr(module, "load_for_inference", loaded)
 
 
 @pytest.fixture(scope="module")

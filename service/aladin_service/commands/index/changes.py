@@ -84,8 +84,8 @@ def add(
     from aladin_index.encode.item_changer import AddSettings, add_items, check_new
     from aladin_index.format.layout import MODEL, live_generation
     from aladin_index.open import open_writer
-    from aladin_network.checkpoint import load_checkpoint
     from aladin_network.errors import InputError
+    from aladin_network.graphs.loading import load_for_inference
     from aladin_service.settings import engine_options
 
     if not images and not texts:
@@ -94,7 +94,7 @@ def add(
     engine = engine_options(index)
     if engine is None:
         live_generation(index)  # raises if there is no index
-    checkpoint = load_checkpoint(index / MODEL)
+    checkpoint = load_for_inference(index / MODEL)
     finder = None
     if images and store is None:
         finder = detector_for(checkpoint.model.image.encoder, detector)

@@ -102,8 +102,8 @@ def sync(
     """
     from aladin_index.encode.item_changer import AddSettings
     from aladin_index.format.layout import MODEL, live_generation
-    from aladin_network.checkpoint import load_checkpoint
     from aladin_network.errors import InputError
+    from aladin_network.graphs.loading import load_for_inference
     from aladin_service.folders.folder_sync import FolderSettings, FolderSync
     from aladin_service.folders.watching import FolderWatch, WatchSettings
     from aladin_service.settings import engine_options
@@ -128,7 +128,7 @@ def sync(
         allow_missing=allow_empty,
     )
     on = network_device(device)
-    checkpoint = load_checkpoint(index / MODEL, on)
+    checkpoint = load_for_inference(index / MODEL, on)
     finder = detector_for(checkpoint.model.image.encoder, detector, on)
     if watch:
         folder_watch = FolderWatch(

@@ -32,6 +32,7 @@ async def get_index(service: Service) -> LiveIndexInfo:
     state = await service.workers.call(DescribeIndex())
     info = LiveIndexInfo.model_validate(state.manifest)
     info.alignment_trained = state.alignment_trained
+    info.text_only = state.text_only
     for target, count in state.counts.items():
         side = info.images if target == "images" else info.texts
         assert side is not None  # counted because it is there
@@ -60,7 +61,9 @@ class SlowQueryAnswer(BaseModel):
     target: str
     k: int
     offset: int
-    candidates: int | None = Field(description="Requested number; null: the index's default.")
+    candidates: int | Literal["all"] | None = Field(
+        description="Requested number; null: the default of the index."
+    )
     filtered: bool
     explain: bool
     status: int = Field(description="499: the client disconnected before the answer.")

@@ -153,7 +153,7 @@ def test_a_build_that_is_stopped_says_how_to_go_on(
         assert result.exit_code == 130
         resume = "stopped: the same command with --resume continues from there"
         assert resume in result.stderr.splitlines()
-        patch.setattr("aladin_index.build.builder.load_checkpoint", stopped)
+        patch.setattr("aladin_index.build.builder.load_for_inference", stopped)
         other = [str(word) for word in [*words[:-1], tmp_path / "other"]]
         assert "stopped: nothing was encoded yet" in CliRunner().invoke(app, other).stderr
     assert "an interrupted build is here" in aladin("search", out, "dog", code=2).stderr

@@ -1,0 +1,217 @@
+"""Export of a checkpoint's network as ONNX graphs, compared with torch before it is kept."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor, nn
+
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.encoders.base import ImageBatch, TextBatch
+from aladin_network.encoders.hf_image import HFImageEncoder
+from aladin_network.encoders.multivector import MultiVectorTextEncoder
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.files import atomic_folder
+from aladin_network.graphs.files import (
+    GRAPHS,
+    OUTPUTS,
+    SCHEMA_VERSION,
+    GraphManifest,
+    ImageFacts,
+    describe_graphs,
+    write_manifest,
+)
+from aladin_network.graphs.network import named_inputs
+from aladin_network.graphs.runtimes import installed_runtime, open_graph
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Modality
+
+# Largest difference of a number of an embedding or a token, all of which are in [-1, 1].
+TOLERANCE = 1e-4
+
+_EXPORTERS = ("onnx", "onnxscript")
+_INSTALL = "`pip install 'aladin-search[onnx-export]'` installs it"
+# Of different lengths, and padded; any tokenizer finds words in them.
+_TEXTS = ("a dog", "two dogs run on green grass after a red ball", "a man rides a motorcycle")
+
+
+def export_graphs(checkpoint: Path) -> GraphManifest:
+    """Write the graphs of a checkpoint into it, completely or not at all.
+
+    They are computed once by the default runtime and compared with torch, with other numbers of
+    items and of words than those that they were exported with.
+
+    Args:
+        checkpoint: Folder of the checkpoint.
+
+    Returns:
+        The manifest of the graphs.
+
+    Raises:
+        CheckpointError: If the checkpoint cannot be read.
+        ConfigError: If a package is missing, the network has an encoder that cannot be exported,
+            or the graphs do not compute what torch does.
+        OSError: If the folder cannot be written.
+    """
+    missing = [name for name in _EXPORTERS if find_spec(name) is None]
+    runtime = installed_runtime()
+    if missing or runtime is None:
+        raise ConfigError(
+            f"export: the package {missing[0] if missing else 'openvino'} is missing; {_INSTALL}"
+        )
+    loaded = load_checkpoint(checkpoint)
+    model = loaded.model
+    facts = _image_facts(model)
+    with atomic_folder(checkpoint / GRAPHS) as partial:
+        for modality, samples in _samples(model).items():
+            path = partial / f"{modality}.onnx"
+            encode = model.encode_images if modality == "image" else model.encode_texts
+            expected = [_run(encode, sample) for sample in samples]
+            _export(model, modality, samples[0], path)
+            graph = open_graph(path, runtime, torch.get_num_threads())
+            for sample, encoding in zip(samples, expected, strict=True):
+                _compare(modality, graph.run(named_inputs(sample)), encoding)
+        manifest = _manifest(loaded, facts, partial)
+        write_manifest(partial, manifest)
+    return manifest
+
+
+def _image_facts(model: AladinModel) -> ImageFacts:
+    encoder = model.image.encoder
+    if not isinstance(encoder, HFImageEncoder):
+        raise ConfigError(
+            f"export: expected an image encoder of the kind hf, got {encoder.config.name}"
+        )
+    if isinstance(model.text.encoder, MultiVectorTextEncoder):
+        raise ConfigError("export: expected a text encoder that pads texts, got multivector")
+    return ImageFacts(
+        dim=encoder.dim,
+        num_tokens=encoder.num_tokens,
+        grid=encoder.grid,
+        covered=encoder.covered,
+    )
+
+
+def _manifest(loaded: Checkpoint, facts: ImageFacts, folder: Path) -> GraphManifest:
+    return GraphManifest(
+        schema_version=SCHEMA_VERSION,
+        model_id=loaded.model_id,
+        image=facts,
+        text_dim=loaded.model.text.encoder.dim,
+        versions={name: version(name) for name in ("torch", *_EXPORTERS)},
+        files=describe_graphs(folder),
+    )
+
+
+def _samples(model: AladinModel) -> dict[Modality, list[ImageBatch | TextBatch]]:
+    """Return batches of each modality; the first is the one to export with.
+
+    Its dimensions are two and more: torch takes a dimension of one for a constant.
+    """
+    image, text = model.image.encoder, model.text.encoder
+    random = np.random.default_rng(0)
+    photos = [
+        Image.fromarray(random.integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize((96, 64))
+        for _ in range(3)
+    ]
+    inputs = [image.preprocess(photo) for photo in photos]
+    return {
+        "image": [image.collate(inputs[:2]), image.collate(inputs[2:]), image.collate(inputs)],
+        "text": [
+            text.preprocess(_TEXTS[:2], truncate=True),
+            text.preprocess(_TEXTS[:1], truncate=True),
+            text.preprocess(_TEXTS, truncate=True),
+        ],
+    }
+
+
+def _run(encode: Callable[[Any], Encoding], batch: object) -> Encoding:
+    with torch.no_grad():
+        return encode(batch)
+
+
+class _Encode(nn.Module):
+    """The half of a network that encodes one modality, with tensors for arguments."""
+
+    def __init__(self, model: AladinModel, modality: Modality, batch: ImageBatch | TextBatch):
+        super().__init__()
+        self._kind = type(batch)
+        self.model = model
+        self._is_image = modality == "image"
+
+    def forward(self, *parts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        batch: Any = parts[0] if self._kind is Tensor else cast(Any, self._kind)(*parts)
+        encode = self.model.encode_images if self._is_image else self.model.encode_texts
+        embedding, tokens, mask = encode(batch)
+        return embedding, tokens, mask
+
+
+def _export(
+    model: AladinModel, modality: Modality, sample: ImageBatch | TextBatch, path: Path
+) -> None:
+    names = list(named_inputs(sample))
+    parts = (sample,) if isinstance(sample, Tensor) else tuple(cast(Sequence[Tensor], sample))
+    pads = isinstance(sample, TextBatch) and model.text.encoder.config.pad_to is None
+    free = {0: torch.export.Dim.DYNAMIC} | ({1: torch.export.Dim.DYNAMIC} if pads else {})
+    module = _Encode(model, modality, sample).eval()
+    try:
+        with _quiet(), torch.no_grad():
+            program = torch.onnx.export(
+                module,
+                parts,
+                input_names=names,
+                output_names=list(OUTPUTS),
+                dynamic_shapes=(tuple(free for _ in parts),),
+                dynamo=True,
+                verbose=False,
+            )
+            assert program is not None  # with dynamo
+            program.save(path, external_data=True)
+    except torch.onnx.errors.OnnxExporterError as error:
+        reason = " ".join(str(error.__cause__ or error).split())[:300]
+        raise ConfigError(f"export: torch cannot export the {modality} tower ({reason})") from error
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Silence the exporter: it warns of its own parts, and of packages that it does without."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _compare(modality: Modality, found: Sequence[NDArray[Any]], expected: Encoding) -> None:
+    embedding, tokens, mask = (torch.from_numpy(np.array(each)) for each in found)
+    real = mask[:, : expected.mask.shape[1]]
+    if not torch.equal(real, expected.mask) or int(mask.sum()) != int(real.sum()):
+        raise ConfigError(f"export: the graph of the {modality} tower masks other tokens")
+    pairs = (
+        (embedding, expected.embedding),
+        (tokens[:, : expected.mask.shape[1]][real], expected.tokens[real]),
+    )
+    worst = max(float((ours - theirs).abs().max()) for ours, theirs in pairs)
+    if not worst <= TOLERANCE:
+        raise CheckpointError(
+            f"export: expected the {modality} tower's numbers to {TOLERANCE}, they differ by "
+            f"{worst:.2g}"
+        )

@@ -1,0 +1,168 @@
+"""The exported graphs in a checkpoint.
+
+CHECKPOINT/onnx/
+  manifest.json   what the graphs were exported from, and size and SHA-256 of the other files
+  image.onnx      image tower and heads, and its weights in image.onnx.data
+  text.onnx       text tower and heads, and its weights in text.onnx.data
+
+The folder is written completely or not at all. Each graph has the inputs of its encoder's batches,
+by the names of their parts, and the outputs `item_embedding`, `item_tokens` and `item_mask`, as in
+`aladin_network.scoring.scores.Encoding`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
+
+from aladin_network.config import STRICT, dump_config, parse_config
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.files import recover_folder, write_json
+from aladin_network.types import Modality
+
+GRAPHS = "onnx"
+SCHEMA_VERSION = 1
+OUTPUTS = ("item_embedding", "item_tokens", "item_mask")
+# Input of an image graph whose batches have a single part.
+PIXELS = "pixels"
+
+_MANIFEST = "manifest.json"
+_AGAIN = "export it again with `aladin export onnx`"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """What is known of an image encoder beside its configuration.
+
+    Attributes:
+        dim: Width of its states.
+        num_tokens: Number of tokens of every photo, or None if it differs from photo to photo.
+        grid: Rows and columns of its cells.
+        covered: Parts of the input's width and height that the cells cover.
+    """
+
+    dim: int
+    num_tokens: int | None
+    grid: tuple[int, int]
+    covered: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphFile:
+    """A file beside the manifest.
+
+    Attributes:
+        bytes: Size of the file.
+        sha256: SHA-256 of the file.
+    """
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphManifest:
+    """Content of manifest.json.
+
+    Attributes:
+        schema_version: Version of this format.
+        model_id: SHA-256 of the weights that the graphs were exported from.
+        image: The image encoder.
+        text_dim: Width of the text encoder's states.
+        versions: Versions of the packages that exported the graphs.
+        files: The other files by name.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    schema_version: int
+    model_id: str
+    image: ImageFacts
+    text_dim: int
+    versions: dict[str, str]
+    files: dict[str, GraphFile]
+
+
+def graph_path(checkpoint: Path, modality: Modality) -> Path:
+    """Return the path of the graph of a tower."""
+    return checkpoint / GRAPHS / f"{modality}.onnx"
+
+
+def describe_graphs(folder: Path) -> dict[str, GraphFile]:
+    """Return size and SHA-256 of all files in a folder but the manifest."""
+    return {
+        path.name: GraphFile(bytes=path.stat().st_size, sha256=_sha256(path))
+        for path in sorted(folder.iterdir())
+        if path.name != _MANIFEST
+    }
+
+
+def write_manifest(folder: Path, manifest: GraphManifest) -> None:
+    """Write the manifest into the folder of the graphs."""
+    write_json(folder / _MANIFEST, dump_config(manifest))
+
+
+def read_graphs(checkpoint: Path, model_id: str) -> GraphManifest | None:
+    """Read the manifest of a checkpoint's graphs, and check that its files are complete.
+
+    Args:
+        checkpoint: Folder of the checkpoint.
+        model_id: SHA-256 of the checkpoint's weights.
+
+    Returns:
+        The manifest, or None if the checkpoint was not exported.
+
+    Raises:
+        CheckpointError: If the graphs are those of other weights, another version wrote them, or a
+            file is missing or has another size.
+    """
+    folder = checkpoint / GRAPHS
+    recover_folder(folder)
+    if not folder.exists():
+        return None
+    path = folder / _MANIFEST
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        version = data.get("schema_version") if isinstance(data, dict) else None
+        if version != SCHEMA_VERSION:
+            raise CheckpointError(
+                f"{path}: schema version {version}, expected {SCHEMA_VERSION}; {_AGAIN}"
+            )
+        manifest = parse_config(GraphManifest, data, str(path))
+    except (OSError, ValueError, ConfigError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise CheckpointError(f"{path}: cannot be read ({reason}); {_AGAIN}") from error
+    if manifest.model_id != model_id:
+        raise CheckpointError(
+            f"{folder}: exported from weights {manifest.model_id[:12]}, the checkpoint has "
+            f"{model_id[:12]}; {_AGAIN}"
+        )
+    for name, entry in manifest.files.items():
+        found = (folder / name).stat().st_size if (folder / name).is_file() else "no file"
+        if found != entry.bytes:
+            raise CheckpointError(
+                f"{folder / name}: expected {entry.bytes} bytes, got {found}; {_AGAIN}"
+            )
+    return manifest
+
+
+def check_graphs(checkpoint: Path, manifest: GraphManifest) -> None:
+    """Compare the SHA-256 of all files with the manifest.
+
+    Raises:
+        CheckpointError: If a file differs.
+    """
+    for name, entry in manifest.files.items():
+        path = checkpoint / GRAPHS / name
+        if _sha256(path) != entry.sha256:
+            raise CheckpointError(f"{path}: damaged, its SHA-256 is not that of its manifest")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,98 @@
+"""Loading of a checkpoint to encode with: by its graphs if it has some, else by torch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import cast, get_args
+
+import torch
+
+from aladin_network.checkpoint import (
+    Checkpoint,
+    as_checkpoint,
+    load_checkpoint,
+    load_text_checkpoint,
+    read_config,
+    read_model_id,
+    read_tokenizer,
+)
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.graphs.files import GRAPHS, graph_path, read_graphs
+from aladin_network.graphs.network import GraphModel
+from aladin_network.graphs.runtimes import Graph, check_installed, installed_runtime, open_graph
+from aladin_network.types import GraphRuntime, Modality, RuntimeSetting
+
+# Variable that names what computes the network, a `RuntimeSetting`.
+RUNTIME_VARIABLE = "ALADIN_RUNTIME"
+
+
+def load_for_inference(
+    folder: Path, device: torch.device | str = "cpu", *, texts_only: bool = False
+) -> Checkpoint:
+    """Load a checkpoint to encode with, not to train.
+
+    The variable ALADIN_RUNTIME says what computes the network: `openvino`, `onnxruntime` or
+    `torch`; with `auto`, its default, graphs on the CPU if the checkpoint has some and a package
+    for them is installed, else torch.
+
+    Args:
+        folder: Folder of the checkpoint.
+        device: Device of the network; graphs are for the CPU.
+        texts_only: Whether only texts will be encoded, which torch may load in less time.
+
+    Returns:
+        The checkpoint; encodings of its graphs are those of torch to 1e-4.
+
+    Raises:
+        CheckpointError: If the checkpoint or its graphs cannot be read, or there are none although
+            the variable asks for them.
+        ConfigError: If the variable has another value, asks for graphs on another device, or names
+            a package that is not installed.
+    """
+    wanted = _runtime_setting()
+    is_cpu = torch.device(device).type == "cpu"
+    if wanted not in ("auto", "torch"):
+        check_installed(wanted)
+        if not is_cpu:
+            raise ConfigError(f"{RUNTIME_VARIABLE}={wanted}: it computes on the CPU, not {device}")
+    runtime = None if wanted in ("auto", "torch") else wanted
+    if wanted == "auto" and is_cpu and (folder / GRAPHS).exists():
+        runtime = installed_runtime()
+    if runtime is not None:
+        return load_graphs(folder, runtime)
+    if texts_only and is_cpu:
+        return load_text_checkpoint(folder)
+    return load_checkpoint(folder, device)
+
+
+def _runtime_setting() -> RuntimeSetting:
+    value = os.environ.get(RUNTIME_VARIABLE, "auto")
+    if value not in get_args(RuntimeSetting):
+        known = ", ".join(get_args(RuntimeSetting))
+        raise ConfigError(f"{RUNTIME_VARIABLE}: expected one of {known}, got {value!r}")
+    return cast(RuntimeSetting, value)
+
+
+def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint:
+    """Load a checkpoint whose graphs encode.
+
+    Args:
+        folder: Folder of the checkpoint.
+        runtime: Package that computes the graphs, which is installed.
+
+    Raises:
+        CheckpointError: If the checkpoint or its graphs cannot be read, or there are none.
+    """
+    config = read_config(folder)
+    manifest = read_graphs(folder, read_model_id(folder))
+    if manifest is None:
+        raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
+    tokenizer = read_tokenizer(folder)
+
+    def opened(modality: Modality) -> Graph:
+        # As many threads as torch would use: a service sets one.
+        return open_graph(graph_path(folder, modality), runtime, torch.get_num_threads())
+
+    model = GraphModel.of(config.model, manifest, tokenizer, opened)
+    return as_checkpoint(config, model.eval(), folder)

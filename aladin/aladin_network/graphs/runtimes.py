@@ -1,0 +1,120 @@
+"""Packages that compute ONNX graphs on a CPU: OpenVINO and ONNX Runtime."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.graphs.files import OUTPUTS
+from aladin_network.types import RUNTIMES, GraphRuntime
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@runtime_checkable
+class Graph(Protocol):
+    """A graph that is ready to run; safe to use from any number of threads."""
+
+    def run(self, inputs: Arrays) -> Sequence[NDArray[Any]]:
+        """Compute the outputs `OUTPUTS`; the arrays belong to the caller."""
+        ...
+
+
+class OnnxRuntimeGraph:
+    """A graph computed by ONNX Runtime."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        """Load a graph; see `open_graph`."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(
+            path, options, providers=["CPUExecutionProvider"]
+        )
+
+    def run(self, inputs: Arrays) -> Sequence[NDArray[Any]]:
+        """Compute the outputs on the caller's thread, and on others if there are several."""
+        return cast(Sequence[NDArray[Any]], self._session.run(OUTPUTS, dict(inputs)))
+
+
+class OpenVinoGraph:
+    """A graph computed by OpenVINO, in float32 whatever the processor has."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        """Load and compile a graph; see `open_graph`."""
+        import openvino
+
+        streams = max(1, (os.cpu_count() or 1) // threads)
+        self._compiled: Any = openvino.Core().compile_model(
+            path,
+            "CPU",
+            {
+                "INFERENCE_PRECISION_HINT": "f32",
+                "INFERENCE_NUM_THREADS": streams * threads,
+                "NUM_STREAMS": streams,
+                "ENABLE_CPU_PINNING": False,
+            },
+        )
+        self._own = threading.local()
+
+    def run(self, inputs: Arrays) -> Sequence[NDArray[Any]]:
+        """Compute the outputs; each thread has its own request."""
+        request = getattr(self._own, "request", None)
+        if request is None:
+            request = self._own.request = self._compiled.create_infer_request()
+        found = request.infer(dict(inputs), share_inputs=True, share_outputs=True)
+        # Copied: the next call of this thread overwrites them.
+        return [np.array(found[name]) for name in OUTPUTS]
+
+
+_KINDS: Mapping[GraphRuntime, type[OnnxRuntimeGraph | OpenVinoGraph]] = {
+    "openvino": OpenVinoGraph,
+    "onnxruntime": OnnxRuntimeGraph,
+}
+
+
+def installed_runtime() -> GraphRuntime | None:
+    """Return the first of `RUNTIMES` whose package is installed, or None."""
+    return next((name for name in RUNTIMES if find_spec(name) is not None), None)
+
+
+def check_installed(runtime: GraphRuntime) -> None:
+    """Refuse a runtime whose package is not installed.
+
+    Raises:
+        ConfigError: If it is not.
+    """
+    if find_spec(runtime) is None:
+        raise ConfigError(
+            f"the package {runtime} is not installed; `pip install 'aladin-search[onnx]'` installs "
+            f"{RUNTIMES[0]}"
+        )
+
+
+def open_graph(path: Path, runtime: GraphRuntime, threads: int) -> Graph:
+    """Load a graph.
+
+    Args:
+        path: File of the graph.
+        runtime: Package that computes it, which is installed.
+        threads: Number of threads that compute one batch.
+
+    Raises:
+        CheckpointError: If the package cannot load the graph.
+    """
+    try:
+        return _KINDS[runtime](path, threads)
+    except Exception as error:  # each package has its own exceptions
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"{path}: {runtime} cannot load it ({reason})") from error

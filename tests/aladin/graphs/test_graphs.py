@@ -1,0 +1,157 @@
+"""Exported graphs encode as torch does, and are refused where they do not belong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.config import TextEncoderConfig, TowerConfig
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.graphs.export import TOLERANCE, export_graphs
+from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_graphs
+from aladin_network.graphs.loading import load_for_inference
+from aladin_network.graphs.network import GraphModel
+from aladin_network.inference import encode_photos, encode_texts
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import RUNTIMES
+
+TEXTS = ["two dogs run on the green grass", "a man", "a small red circle above a blue square"]
+
+
+@pytest.fixture(autouse=True)
+def _no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ALADIN_RUNTIME", raising=False)
+
+
+@pytest.fixture
+def damaged(exported_checkpoint: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy of the exported checkpoint, to be changed."""
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(exported_checkpoint, folder)
+    yield folder
+
+
+def photos(count: int) -> list[Image.Image]:
+    random = np.random.default_rng(1)
+    sizes = [(40 + 9 * number, 64, 3) for number in range(count)]
+    return [Image.fromarray(random.integers(0, 256, size, dtype=np.uint8)) for size in sizes]
+
+
+def assert_same(found: Encoding, expected: Encoding) -> None:
+    assert torch.equal(found.mask, expected.mask)
+    assert (found.embedding - expected.embedding).abs().max() <= TOLERANCE
+    mask = expected.mask
+    assert (found.tokens[mask] - expected.tokens[mask]).abs().max() <= TOLERANCE
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_graphs_encode_any_number_of_items_as_torch_does(
+    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch, runtime: str
+) -> None:
+    monkeypatch.setenv("ALADIN_RUNTIME", runtime)
+    ours, theirs = (
+        load_for_inference(exported_checkpoint).model,
+        load_checkpoint(exported_checkpoint).model,
+    )
+    assert isinstance(ours, GraphModel)
+    for texts in (TEXTS, TEXTS[1:2], TEXTS[:2]):
+        assert_same(encode_texts(ours, texts), encode_texts(theirs, texts))
+    for count in (1, 2, 3):
+        assert_same(encode_photos(ours, photos(count)), encode_photos(theirs, photos(count)))
+
+
+def test_a_graph_model_knows_what_its_network_knows(exported_checkpoint: Path) -> None:
+    ours, theirs = load_for_inference(exported_checkpoint), load_checkpoint(exported_checkpoint)
+    assert isinstance(ours.model, GraphModel)
+    assert (ours.model_id, ours.fusion) == (theirs.model_id, theirs.fusion)
+    assert not any(len(each) for each in ours.model.parameters() if each.device.type != "meta")
+    one, other = ours.model.image.encoder, theirs.model.image.encoder
+    assert torch.equal(one.region_boxes(70, 30), other.region_boxes(70, 30))
+    assert (one.dim, one.num_tokens, one.reads) == (other.dim, other.num_tokens, other.reads)
+    spans = theirs.model.text.encoder.spans(TEXTS[0])
+    assert ours.model.text.encoder.spans(TEXTS[0]) == spans
+    assert ours.model.matching.dim == theirs.model.matching.dim
+    assert ours.model.alignment.dim == theirs.model.alignment.dim
+    with pytest.raises(ConfigError, match="ALADIN_RUNTIME=torch"):
+        ours.model.image(torch.zeros(1, 3, 32, 32))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_a_recurrent_network_with_padded_texts(
+    build_tiny: Callable[..., AladinModel], tmp_path: Path, bidirectional: bool
+) -> None:
+    architecture = {"embedding_size": 6, "hidden_size": 10, "bidirectional": bidirectional}
+    encoder = TextEncoderConfig(
+        name="gru" if bidirectional else "lstm", architecture=architecture | {"layers": 2}
+    )
+    tower = TowerConfig(aggregate="encoder")
+    model = build_tiny(
+        text_encoder=encoder, text_tower=tower, image_tower=TowerConfig(aggregate="mean")
+    )
+    save_checkpoint(tmp_path / "checkpoint", model)
+    export_graphs(tmp_path / "checkpoint")
+    ours = load_for_inference(tmp_path / "checkpoint").model
+    assert isinstance(ours, GraphModel)
+    assert_same(encode_texts(ours, TEXTS), encode_texts(model, TEXTS))
+    assert ours.text.encoder.spans(TEXTS[0]) == model.text.encoder.spans(TEXTS[0])
+
+
+def test_without_an_export_torch_encodes(
+    tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_for_inference(tiny_checkpoint).model.has_weights
+    monkeypatch.setenv("ALADIN_RUNTIME", "openvino")
+    with pytest.raises(CheckpointError, match="aladin export onnx"):
+        load_for_inference(tiny_checkpoint)
+
+
+def test_torch_and_unknown_runtimes_by_the_variable(
+    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALADIN_RUNTIME", "torch")
+    assert load_for_inference(exported_checkpoint).model.has_weights
+    monkeypatch.setenv("ALADIN_RUNTIME", "tensorrt")
+    with pytest.raises(ConfigError, match="auto, torch, openvino, onnxruntime, got 'tensorrt'"):
+        load_for_inference(exported_checkpoint)
+
+
+def test_graphs_of_other_weights_are_refused(
+    build_tiny: Callable[..., AladinModel], damaged: Path, tmp_path: Path
+) -> None:
+    model = build_tiny()
+    with torch.no_grad():
+        next(model.parameters()).add_(1)
+    save_checkpoint(tmp_path / "other", model)
+    shutil.copytree(damaged / GRAPHS, tmp_path / "other" / GRAPHS)
+    with pytest.raises(CheckpointError, match=r"exported from weights .*, the checkpoint has"):
+        load_for_inference(tmp_path / "other")
+
+
+def test_damage_is_found(damaged: Path) -> None:
+    manifest = read_graphs(damaged, load_checkpoint(damaged).model_id)
+    assert manifest is not None
+    check_graphs(damaged, manifest)
+    path = graph_path(damaged, "text")
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"text\.onnx: damaged"):
+        check_graphs(damaged, manifest)
+    path.write_bytes(data[:-1])
+    with pytest.raises(CheckpointError, match=f"expected {len(data)} bytes, got {len(data) - 1}"):
+        load_for_inference(damaged)
+    manifest_path = path.with_name("manifest.json")
+    content = json.loads(manifest_path.read_text())
+    manifest_path.write_text(json.dumps(content | {"schema_version": 9}))
+    with pytest.raises(CheckpointError, match="schema version 9, expected 1"):
+        load_for_inference(damaged)
