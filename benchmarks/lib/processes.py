@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import resource
@@ -15,7 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+_GC_THRESHOLD = 10_000
 
 # Runs in the new process (Linux) and becomes the command: asks the kernel for a signal when the
 # thread that started the process ends (PR_SET_PDEATHSIG = 1), and restricts it to some cores. It is
@@ -218,10 +223,13 @@ def peak_rss_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def in_fresh_process(task: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any]:
+def in_fresh_process(task: Callable[..., T], *arguments: object) -> T:
     """Call a function of a module in a new process, which shares no memory with this one."""
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+    # As in the `aladin` command: importing the task's modules takes a fifth less.
+    with ProcessPoolExecutor(
+        1, mp_context=spawn, initializer=gc.set_threshold, initargs=(_GC_THRESHOLD,)
+    ) as pool:
         return pool.submit(task, *arguments).result()
 
 
