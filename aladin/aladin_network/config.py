@@ -7,8 +7,9 @@ are errors.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
@@ -20,6 +21,9 @@ T = TypeVar("T")
 
 # For the outermost dataclass of a schema; pydantic applies it to the nested ones, too.
 STRICT = ConfigDict(extra="forbid")
+
+# The validator of a schema takes ten times as long to make as a validation.
+_validator: Callable[[Any], TypeAdapter[Any]] = functools.cache(TypeAdapter)
 
 
 def parse_config(schema: type[T], data: Mapping[str, Any], where: str) -> T:
@@ -39,7 +43,7 @@ def parse_config(schema: type[T], data: Mapping[str, Any], where: str) -> T:
     """
     try:
         # JSON mode is strict about types, but accepts lists for tuples.
-        return TypeAdapter(schema).validate_json(json.dumps(data), strict=True)
+        return _validator(schema).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc'])) or '(top)'}: {_say(fault['type'], fault['msg'])}"

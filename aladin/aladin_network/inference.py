@@ -29,6 +29,7 @@ import torch
 from PIL import Image
 
 from aladin_network.encoders.base import Features, ImageInput, TextBatch, to_device
+from aladin_network.encoders.documents import DocumentRoleEncoder
 from aladin_network.errors import InputError, ShapeError
 from aladin_network.files import atomic_file, write_json
 from aladin_network.model import AladinModel
@@ -90,6 +91,38 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
     encoding = model.encode_texts(TextBatch(*(part.to(device) for part in batch)))
     # The network may have a lower precision, for queries.
     return encoding._replace(embedding=encoding.embedding.float(), tokens=encoding.tokens.float())
+
+
+@torch.inference_mode()
+def encode_documents(model: AladinModel, texts: Sequence[str]) -> Encoding:
+    """Encode texts that are to be found, in one batch.
+
+    A network for texts alone encodes them in the role of documents, and does not read the end of a
+    text that is longer than its longest document; any other network encodes them as `encode_texts`.
+
+    Args:
+        model: Network in evaluation mode.
+        texts: Texts, at least one.
+
+    Raises:
+        InputError: If a text is blank, or has no word that the tokenizer keeps.
+        TextTooLongError: If the network is for photos as well, and a text has too many tokens.
+    """
+    encoder = model.image.encoder
+    if not isinstance(encoder, DocumentRoleEncoder):
+        return encode_texts(model, texts)
+    for text in texts:
+        check_document(model, text)
+    batch = encoder.collate([encoder.preprocess(text) for text in texts])
+    return model.encode_images(to_device(batch, next(model.parameters()).device))
+
+
+def check_document(model: AladinModel, text: str) -> None:
+    """Refuse a text that `encode_documents` cannot encode."""
+    if not isinstance(model.image.encoder, DocumentRoleEncoder):
+        tokenize(model, [text])
+    elif not text.strip():
+        raise InputError("the text is empty")
 
 
 def tokenize(model: AladinModel, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:

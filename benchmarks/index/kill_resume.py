@@ -35,6 +35,8 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import (
@@ -49,7 +51,6 @@ from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_network.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from aladin_network.errors import AladinError, IndexNotReadyError
 from aladin_network.inference import encode_texts
 from benchmarks.lib.measuring import use_one_thread
@@ -111,12 +112,14 @@ class KilledBuilds:
 
     def __init__(self, folder: Path, photos: int, seed: int) -> None:
         """Create the collection, and the indexes of uninterrupted builds."""
-        # Forked processes find these modules imported: the times of kills are a build's own.
-        assert dict(IMAGE_ENCODERS) and dict(TEXT_ENCODERS)
         self._folder = folder
         self._random = random.Random(seed)
         self._checkpoint = folder / "checkpoint"
-        _run(save_small_network, self._checkpoint)
+        # Forked processes find what these import, encoders and decoders: the times of kills are a
+        # build's own. With one thread, torch starts none, which a fork would lack.
+        use_one_thread()
+        save_small_network(self._checkpoint)
+        Image.init()
         self._images = write_photos(folder / "photos", photos)
         self._texts = make_texts(photos // 2)
         old = folder / "old"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -43,6 +44,8 @@ GROUP_ITEMS = 3
 # Number of groups in an index at a time.
 MOST_GROUPS = 80
 _EMBEDDING_DIM, _TOKEN_DIM, _TOKENS = 16, 8, 4
+# Between two searches: leaves the writers a share of the processors.
+_PAUSE_S = 0.01
 _CODEC = TokenCodec("float16", _TOKEN_DIM)
 
 # Current version of each group, by its number.
@@ -186,6 +189,7 @@ def _search(root: Path, seed: int, say: Callable[[str], None]) -> None:
             traceback.print_exc()
             broken += 1
         searches += 1
+        time.sleep(_PAUSE_S)
     say(json.dumps([searches, broken]))
 
 

@@ -84,7 +84,36 @@ def pictures() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("name", list(pictures()))
+# Kinds of `pictures`: they are drawn by the first test, not by every process that collects it.
+KINDS = [
+    "png rgba",
+    "png rgba, turned",
+    "png la",
+    "png palette with a clear colour",
+    "png palette with shades",
+    "png rgb with a clear colour",
+    "png grey with a clear shade",
+    "png 1 bit with a clear shade",
+    "png 16 bit",
+    "png 16 bit, turned",
+    "png 16 bit, dark",
+    "webp rgba",
+    "webp rgba, turned",
+    "gif with a clear colour",
+    "tiff rgba",
+    "tiff float",
+    "tiff 32 bit",
+    "tiff cmyk",
+    "jpeg, turned",
+    "jpeg cmyk",
+]
+
+
+def test_every_kind_is_tested() -> None:
+    assert list(pictures()) == KINDS
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_pixels_are_those_that_every_index_was_built_of(name: str) -> None:
     data = pictures()[name]
     now, then = decode_image(data), before(data)

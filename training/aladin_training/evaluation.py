@@ -12,7 +12,12 @@ from torch import Tensor
 
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import InputError
-from aladin_network.inference import encode_images, encode_photos, encode_texts
+from aladin_network.inference import (
+    encode_documents,
+    encode_images,
+    encode_photos,
+    encode_texts,
+)
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.fusion import Fusion, two_stage_ranks
@@ -240,6 +245,21 @@ def encode_captions(model: AladinModel, captions: Sequence[str], progress: Progr
         "captions",
         progress,
         lambda batch: encode_texts(model, batch, truncate=True),
+    )
+
+
+def encode_corpus(model: AladinModel, texts: Sequence[str], progress: Progress) -> Encoding:
+    """Encode texts as an index of texts does, but cut those that are too long.
+
+    Args:
+        model: Network that encodes; one for texts alone encodes them in the role of documents.
+        texts: At least one text.
+        progress: Receives captions.
+    """
+    if not model.text_only:
+        return encode_captions(model, texts, progress)
+    return _encode(
+        texts, _PHOTOS_A_BATCH, "texts", progress, lambda batch: encode_documents(model, batch)
     )
 
 

@@ -1,8 +1,8 @@
-"""Conversion of late-interaction networks for texts and photos: ColPali, ColQwen2, ColModernVBERT.
+"""Conversion of late-interaction networks: ColPali, ColQwen2, ColModernVBERT, ColBERT and PyLate.
 
 The tokens of the checkpoint are the network's own, so that the alignment score is its MaxSim. The
-embedding of the first stage is the normalised mean of an item's tokens. Networks for texts alone
-(ColBERT, PyLate) are refused: the alignment here is one of texts with photos.
+embedding of the first stage is the normalised mean of an item's tokens. Of networks for texts alone
+(ColBERT, PyLate: `aladin_network.conversion.colbert`) documents take the place of photos.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from aladin_network.config import (
     ModelConfig,
     TowerConfig,
 )
+from aladin_network.conversion.colbert import MAX_TOKENS, read_text_encoders
+from aladin_network.conversion.colbert_folder import read_any_json, read_json
 from aladin_network.conversion.tensors import refuse_existing
 from aladin_network.encoders.multivector import (
     MultiVectorImageEncoder,
@@ -46,8 +48,6 @@ from aladin_network.encoders.transformers_model import (
 from aladin_network.errors import CheckpointError
 from aladin_network.model import AladinModel
 
-# Far more than a query; the networks read thousands of tokens, mostly those of photos.
-MAX_TOKENS = 512
 # Modules of sentence-transformers that leave tokens as they are, or are converted.
 _MODULES = ("Transformer", "MultiVectorMask", "Normalize")
 _TEXT_ONLY = ("ColBERT", "MultiVectorEncoder")
@@ -62,7 +62,9 @@ class MultiVectorReport:
         source: Source of the network.
         family: Its ``model_type``.
         dim: Size of tokens and embeddings.
-        max_tokens: Longest text in tokens, those of the prompt included.
+        max_tokens: Longest text in tokens, those of the prompt included; of a network for texts
+            alone the longest query.
+        max_document_tokens: Longest document of a network for texts alone; None for others.
     """
 
     out: Path
@@ -70,15 +72,17 @@ class MultiVectorReport:
     family: str
     dim: int
     max_tokens: int
+    max_document_tokens: int | None = None
 
 
-def convert_multivector(source: str, out: Path, max_tokens: int = MAX_TOKENS) -> MultiVectorReport:
-    """Convert a late-interaction network of transformers to a checkpoint.
+def convert_multivector(source: str, out: Path, max_tokens: int | None = None) -> MultiVectorReport:
+    """Convert a late-interaction network to a checkpoint.
 
     Args:
-        source: Local folder or hub name.
+        source: Local folder; or hub name of a network for texts and photos.
         out: Folder of the new checkpoint; it must not exist yet, or be empty.
-        max_tokens: Longest text in tokens, those of the prompt included.
+        max_tokens: Longest text in tokens, those of the prompt included, or None for 512; of a
+            network for texts alone the longest document, or None for the source's own limit.
 
     Raises:
         CheckpointError: If the source is of another architecture, or cannot be loaded.
@@ -88,24 +92,17 @@ def convert_multivector(source: str, out: Path, max_tokens: int = MAX_TOKENS) ->
     _refuse_adapter(source)
     try:
         with quiet():
-            config: Any = AutoConfig.from_pretrained(source, trust_remote_code=False)
+            config: Any = AutoConfig.from_pretrained(
+                _network_folder(source), trust_remote_code=False
+            )
             kind = _check_kind(source, config)
-            family = FAMILIES[kind]
-            network = read_weights(getattr(transformers, family.network), source, config)
-            processor = getattr(transformers, family.processor).from_pretrained(source)
+            image_encoder, text_encoder = (
+                _photo_encoders(source, config, max_tokens or MAX_TOKENS)
+                if kind in FAMILIES
+                else read_text_encoders(Path(source), max_tokens)
+            )
     except LOAD_ERRORS as error:
         raise CheckpointError(f"{source}: cannot be loaded ({load_failure(error)})") from error
-    own = read_library_options(source, processor.tokenizer)
-    prompt = text_prompt(kind, processor)
-    prompt = TextPrompt(prompt.prefix + own.query_prompt, prompt.suffix)
-    tokenizer = Tokenizer.from_str(processor.tokenizer.backend_tokenizer.to_str())
-    pad_id = int(processor.tokenizer.pad_token_id or 0)
-    text_encoder = MultiVectorTextEncoder(
-        text_config(network, prompt, pad_id, max_tokens), tokenizer, network
-    )
-    described = json.loads(json.dumps(describe_processor(kind, processor, own.kept, own.dropped)))
-    image_config = ImageEncoderConfig(name="multivector", architecture=described, frozen=True)
-    image_encoder = MultiVectorImageEncoder(image_config, text_encoder)
     bare = TowerConfig(trunk=None, aggregate="mean")
     model_config = ModelConfig(
         image_encoder=image_encoder.config,
@@ -120,9 +117,36 @@ def convert_multivector(source: str, out: Path, max_tokens: int = MAX_TOKENS) ->
     origin = {"converted_from": {"multivector": source}}
     provenance = Provenance(recipe=json.dumps(origin), stage="convert")
     save_checkpoint(out, model, provenance=provenance, alignment_trained=True)
+    longest = text_encoder.config.max_tokens
     return MultiVectorReport(
-        out=out, source=source, family=kind, dim=text_encoder.dim, max_tokens=max_tokens
+        out=out,
+        source=source,
+        family=kind,
+        dim=text_encoder.dim,
+        max_tokens=longest,
+        max_document_tokens=getattr(image_encoder, "max_tokens", None),
     )
+
+
+def _photo_encoders(
+    source: str, config: Any, max_tokens: int
+) -> tuple[MultiVectorImageEncoder, MultiVectorTextEncoder]:
+    """Read the encoders of a network for texts and photos."""
+    kind = str(config.model_type)
+    family = FAMILIES[kind]
+    network = read_weights(getattr(transformers, family.network), source, config)
+    processor = getattr(transformers, family.processor).from_pretrained(source)
+    own = read_library_options(source, processor.tokenizer)
+    prompt = text_prompt(kind, processor)
+    prompt = TextPrompt(prompt.prefix + own.query_prompt, prompt.suffix)
+    tokenizer = Tokenizer.from_str(processor.tokenizer.backend_tokenizer.to_str())
+    pad_id = int(processor.tokenizer.pad_token_id or 0)
+    text_encoder = MultiVectorTextEncoder(
+        text_config(network, prompt, pad_id, max_tokens), tokenizer, network
+    )
+    described = json.loads(json.dumps(describe_processor(kind, processor, own.kept, own.dropped)))
+    image_config = ImageEncoderConfig(name="multivector", architecture=described, frozen=True)
+    return MultiVectorImageEncoder(image_config, text_encoder), text_encoder
 
 
 class LibraryOptions(NamedTuple):
@@ -149,7 +173,7 @@ def read_library_options(source: str, tokenizer: Any) -> LibraryOptions:
     Raises:
         CheckpointError: If a module changes tokens in a way that a checkpoint cannot.
     """
-    modules = _read_json(Path(source) / "modules.json")
+    modules = read_any_json(Path(source) / "modules.json")
     if not isinstance(modules, list):
         return LibraryOptions()
     options = LibraryOptions()
@@ -161,8 +185,9 @@ def read_library_options(source: str, tokenizer: Any) -> LibraryOptions:
             )
         if name == "MultiVectorMask":
             path = Path(source) / str(module.get("path")) / "config.json"
-            options = _mask_options(source, cast(dict[str, Any], _read_json(path) or {}), tokenizer)
-    prompts = _library_config(source).get("prompts") or {}
+            options = _mask_options(source, read_json(path), tokenizer)
+    library = read_json(Path(source) / "config_sentence_transformers.json")
+    prompts = cast(dict[str, Any], library.get("prompts") or {})
     return options._replace(query_prompt=str(prompts.get("query") or ""))
 
 
@@ -180,11 +205,23 @@ def _mask_options(source: str, mask: dict[str, Any], tokenizer: Any) -> LibraryO
 
 def _refusal(source: str, found: str) -> CheckpointError:
     known = ", ".join(sorted(FAMILIES))
-    return CheckpointError(f"{source}: expected a network of type {known}, got {found}")
+    return CheckpointError(
+        f"{source}: expected a network of type {known}, or a folder of a ColBERT or PyLate network "
+        f"for texts, got {found}"
+    )
+
+
+def _network_folder(source: str) -> str:
+    """Return where the configuration of the network is: in the folder of its module, if any."""
+    modules = read_any_json(Path(source) / "modules.json")
+    for module in cast(list[dict[str, Any]], modules) if isinstance(modules, list) else ():
+        if str(module.get("type")).endswith(".Transformer"):
+            return str(Path(source) / str(module.get("path") or ""))
+    return source
 
 
 def _check_kind(source: str, config: Any) -> str:
-    """Return the family of a configuration.
+    """Return the ``model_type`` of a network that can be converted.
 
     Raises:
         CheckpointError: If the network is of another kind.
@@ -192,30 +229,15 @@ def _check_kind(source: str, config: Any) -> str:
     kind = str(config.model_type)
     if kind in FAMILIES:
         return kind
-    found = f"one of type {kind!r}"
-    if (
-        "HF_ColBERT" in (config.architectures or ())
-        or _library_config(source).get("model_type") in _TEXT_ONLY
-    ):
-        found += (
-            ", which PyLate or ColBERT trained on texts alone: no photos can be aligned with it"
+    library = read_json(Path(source) / "config_sentence_transformers.json")
+    if "HF_ColBERT" in (config.architectures or ()) or library.get("model_type") in _TEXT_ONLY:
+        if Path(source).is_dir():
+            return kind
+        raise CheckpointError(
+            f"{source}: expected a local folder of this network for texts, got a hub name; "
+            f"download it first: hf download {source} --local-dir FOLDER"
         )
-    raise _refusal(source, found)
-
-
-def _library_config(source: str) -> dict[str, Any]:
-    data = _read_json(Path(source) / "config_sentence_transformers.json")
-    return cast(dict[str, Any], data) if isinstance(data, dict) else {}
-
-
-def _read_json(path: Path) -> object:
-    """Return the content of a file, or None if there is none."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from error
+    raise _refusal(source, f"one of type {kind!r}")
 
 
 def _refuse_adapter(source: str) -> None:

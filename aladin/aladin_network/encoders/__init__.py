@@ -62,6 +62,7 @@ IMAGE_ENCODERS = EncoderClasses(
         "naflex": "aladin_network.encoders.naflex:NaFlexImageEncoder",
         "regions": "aladin_network.encoders.regions:RegionsImageEncoder",
         "multivector": "aladin_network.encoders.multivector:MultiVectorImageEncoder",
+        "colbert": "aladin_network.encoders.colbert:ColBERTDocumentEncoder",
     },
 )
 TEXT_ENCODERS = EncoderClasses(
@@ -71,5 +72,6 @@ TEXT_ENCODERS = EncoderClasses(
         "gru": "aladin_network.encoders.recurrent_text:GRUTextEncoder",
         "lstm": "aladin_network.encoders.recurrent_text:LSTMTextEncoder",
         "multivector": "aladin_network.encoders.multivector:MultiVectorTextEncoder",
+        "colbert": "aladin_network.encoders.colbert:ColBERTTextEncoder",
     },
 )

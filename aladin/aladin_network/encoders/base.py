@@ -17,6 +17,9 @@ from aladin_network.config import ImageEncoderConfig
 from aladin_network.layers import lengthened
 from aladin_network.photos.regions import RegionSet
 
+# What an image encoder reads: photos, regions of photos, or texts in the place of photos.
+Reads = Literal["photo", "regions", "text"]
+
 
 class Freezable(nn.Module):
     """Base of the encoders: when frozen, no gradient and evaluation mode always.
@@ -179,9 +182,23 @@ class PromptedPhotos(tuple[PromptedPhoto, ...]):
         return super().__new__(cls, photos)
 
 
+class DocumentInput(NamedTuple):
+    """A tokenised text of a network for texts alone, in place of a photo.
+
+    Attributes:
+        ids: Vocabulary ids, those of its prefix and special tokens included.
+    """
+
+    ids: Int[Tensor, " tokens"]
+
+
 # One photo as returned by an image encoder's `preprocess`, and several as by its `collate`.
-ImageInput = Float[Tensor, "3 height width"] | PhotoPatches | RegionInput | PromptedPhoto
-ImageBatch = Float[Tensor, "batch 3 height width"] | PatchBatch | RegionBatch | PromptedPhotos
+ImageInput = (
+    Float[Tensor, "3 height width"] | PhotoPatches | RegionInput | PromptedPhoto | DocumentInput
+)
+ImageBatch = (
+    Float[Tensor, "batch 3 height width"] | PatchBatch | RegionBatch | PromptedPhotos | TextBatch
+)
 
 
 @runtime_checkable
@@ -219,7 +236,7 @@ class ImageEncoder(Freezable, ABC):
         projection: Projection of the source's tower, or None if it has none or there was no source.
     """
 
-    reads: ClassVar[Literal["photo", "regions"]]
+    reads: ClassVar[Reads]
     config: ImageEncoderConfig
     dim: int
     num_tokens: int | None

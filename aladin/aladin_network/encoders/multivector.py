@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
 import torch
 import transformers
@@ -29,6 +29,7 @@ from aladin_network.encoders.base import (
     ImageEncoder,
     PromptedPhoto,
     PromptedPhotos,
+    Reads,
     TextBatch,
     TextEncoder,
 )
@@ -172,7 +173,7 @@ class MultiVectorTextEncoder(TokenizedTextEncoder):
 class MultiVectorImageEncoder(ImageEncoder):
     """Token vectors of photos inside of the network's prompt."""
 
-    reads: ClassVar[Literal["photo", "regions"]] = "photo"
+    reads: ClassVar[Reads] = "photo"
 
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
         """Build around the network of a text encoder.

@@ -27,6 +27,7 @@ from aladin_network.config import STRICT, ImageEncoderConfig, dump_config, parse
 from aladin_network.encoders.base import (
     Features,
     ImageEncoder,
+    Reads,
     RegionBatch,
     RegionInput,
     TextEncoder,
@@ -74,7 +75,7 @@ class RegionsImageEncoder(ImageEncoder):
     this module's parameters, and is so trained, saved and moved once.
     """
 
-    reads: ClassVar[Literal["photo", "regions"]] = "regions"
+    reads: ClassVar[Reads] = "regions"
 
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
         """Build with random weights of the regions' embedding.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
-from aladin_network.encoders.base import ImageEncoder, TextEncoder
+from aladin_network.encoders.base import ImageEncoder, Reads, TextEncoder
 from aladin_network.encoders.dual_encoder import load_dual_tower
 from aladin_network.encoders.pixels import Grid
 from aladin_network.encoders.transformers_model import load_failure, load_tower, quiet
@@ -74,7 +74,7 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
 class VisionTowerEncoder(ImageEncoder):
     """Base of the image encoders that read photos; its source is one tower or a pair."""
 
-    reads: ClassVar[Literal["photo", "regions"]] = "photo"
+    reads: ClassVar[Reads] = "photo"
 
     @abstractmethod
     def __init__(

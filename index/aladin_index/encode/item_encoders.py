@@ -18,7 +18,7 @@ from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.base import ImageEncoder, ImageInput, RegionInput
 from aladin_network.errors import ConfigError, InputError
-from aladin_network.inference import encode_images, encode_texts, tokenize
+from aladin_network.inference import check_document, encode_documents, encode_images
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits, decoded_image
 from aladin_network.photos.memory import DecodingMemory
@@ -169,12 +169,12 @@ def check_detector(encoder: ImageEncoder, detector: Detector | None) -> None:
         detector: None is never refused: ready-made regions may be sent.
 
     Raises:
-        ConfigError: If the model reads photos, or regions of another detector.
+        ConfigError: If the model does not read regions, or those of another detector.
     """
     if detector is None:
         return
-    if encoder.reads == "photo":
-        raise ConfigError("detector: this index's model reads photos, it has no use for one")
+    if encoder.reads != "regions":
+        raise ConfigError(f"detector: this index's model reads no regions, but {encoder.reads}s")
     needed = encoder.config.detector
     if needed is not None and needed != detector.id:
         raise ConfigError(
@@ -302,12 +302,12 @@ class TextEncoder:
 
     def decode(self, row: int, item: TextItem, data: str) -> Prepared:  # noqa: ARG002
         """Check that a text is neither blank nor too long for the network."""
-        tokenize(self._model, [data])
+        check_document(self._model, data)
         return Prepared(row, data, None)
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode texts."""
-        return encode_texts(self._model, [prepared.data for prepared in batch]).to("cpu")
+        return encode_documents(self._model, [prepared.data for prepared in batch]).to("cpu")
 
 
 def item_encoder(
@@ -339,12 +339,10 @@ def item_encoder(
 
 
 def check_regions(model: AladinModel, regions: RegionSource | None) -> None:
-    """Refuse regions for a network that reads photos, and no regions for one that reads regions.
-
-    Raises:
-        InputError: If the two do not fit together.
-    """
+    """Refuse regions for a network that reads photos, and the reverse; texts only read neither."""
     reads = model.image.encoder.reads
+    if reads == "text":
+        raise InputError("images: this network reads texts only, it has no use for photos")
     if (reads == "regions") != (regions is not None):
         expected, found = ("regions", "none") if regions is None else ("photos", "regions")
         raise InputError(f"images: this network reads {expected}, got {found}")

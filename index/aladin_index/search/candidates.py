@@ -45,10 +45,12 @@ class ValidSearch:
         embedding: (d_match,) float32, the query's embedding, L2-normalised.
         tokens: (query_tokens, d_align) float32, the query's real tokens.
         second_stage: What the second stage needs, or None if the embeddings decide alone.
-        is_crossing: Whether the query and the items are of different modalities.
+        is_crossing: Whether the query and the items are of different modalities, or of different
+            roles in a network for texts alone, so that they can be aligned.
         is_aligned: Whether the second stage is meant to run: its model was trained to align, or
             the search names a weight of the fusion.
         reranks: Whether the second stage decides the order.
+        is_exhaustive: Whether it decides the order of all items, without candidates.
         direction: Direction of the search.
         fusion: Constants of the fusion in this direction.
         weight: Weight of the alignment score.
@@ -69,6 +71,7 @@ class ValidSearch:
     is_crossing: bool
     is_aligned: bool
     reranks: bool
+    is_exhaustive: bool
     direction: Direction
     fusion: DirectionFusion
     weight: float
@@ -97,7 +100,7 @@ def check_query(
         options: Options within their bounds.
         collection: Searched collection.
         calibration: Calibration of the index, or None.
-        is_crossing: Whether the query and the items are of different modalities.
+        is_crossing: See `ValidSearch`.
 
     Raises:
         ShapeError: If the query is not one item of the index's dimensions.
@@ -250,9 +253,11 @@ def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: b
         size: Items in the pool.
         ranks_head: Whether the second stage orders the first candidates.
     """
-    if search.candidates < size:
-        # Search again: fewer candidates must not change the pool.
-        pool = search.collection.order(search.embedding, size, size, search.second_stage)
+    if search.candidates < size or (ordered.is_learned and size > 0):
+        # Search again: fewer candidates, or others, must not change the pool, whose scores the
+        # calibration was fitted to.
+        second_stage = search.second_stage and search.second_stage._replace(weight=None)
+        pool = search.collection.order(search.embedding, size, size, second_stage)
         return QueryPool(pool.rows, pool.match, heads_ranking=False)
     return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)
 

@@ -155,7 +155,8 @@ def _score_group(
     """Score the documents of one modality, items first."""
     manifest = searcher.index.manifest
     modality = query.modality or "text"
-    is_crossing = modality != MODALITY_OF[group.target]
+    is_asking = searcher.index.checkpoint.model.text_only and not query.is_stored
+    is_crossing = modality != MODALITY_OF[group.target] or is_asking
     embedding = query.encoding.embedding[0].detach().float().cpu().numpy()
     match = _match(embedding, group)
     has_tokens = any(entry.token_count > 0 for entry in manifest.sides.values())

@@ -17,12 +17,12 @@ from aladin_index.search.candidates import (
     Ranking,
     ValidSearch,
     check_query,
-    retrieve,
     unknown_fields,
 )
 from aladin_index.search.evidence import evidence_of_items
+from aladin_index.search.exhaustive import rank_page, takes_all
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
+from aladin_index.search.rerank import RankedPage, RerankDeadline, sort_hits
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
 from aladin_network.calibration.calibration import Unreliable
 from aladin_network.calibration.features import CandidateScores
@@ -72,7 +72,8 @@ class TwoStageSearcher:
     Between a text and images, and between an image and texts, the first stage finds candidates by
     the embeddings, and the second stage orders them by the fusion of both stages' scores. Items of
     one modality have no words and regions to align: the embeddings decide alone, as they do with a
-    model whose alignment was not trained, unless a weight of the fusion is given.
+    model whose alignment was not trained, unless a weight of the fusion is given. A network for
+    texts alone aligns a text with texts, but no stored text, which has the role of a document.
 
     If the index is calibrated, hits have probabilities. They are computed from both stages'
     scores, compared with those of the first stage's best items (`Calibration.pool`; with a filter,
@@ -86,6 +87,7 @@ class TwoStageSearcher:
         self._candidates = {target: manifest.candidates(target) for target in manifest.targets}
         self._fusions = {direction: fusion.of(direction) for direction in DIRECTION_OF.values()}
         self._is_aligned = index.checkpoint.alignment_trained
+        self._text_only = index.checkpoint.model.text_only
         self._clock = RerankDeadline()
 
     def search(
@@ -114,9 +116,7 @@ class TwoStageSearcher:
         """
         began_s = time.monotonic()
         search = self.validate(query, target, options, received_s or began_s)
-        found = retrieve(search)
-        retrieved_s = time.monotonic()
-        ranked = rerank(search, found, self._clock)
+        found, retrieved_s, ranked = rank_page(search, self._clock)
         verdict = judge(search, found, ranked)
         ranked_s = time.monotonic()
         times = _Times(received_s or began_s, began_s, retrieved_s, ranked_s)
@@ -128,7 +128,8 @@ class TwoStageSearcher:
         """Check a query and its options, and collect what the stages need; see `search`."""
         options.check()
         modality = query.modality or MODALITY_OF[target]
-        is_crossing = modality != MODALITY_OF[target]
+        is_asking = self._text_only and query.modality == "text" and not query.is_stored
+        is_crossing = modality != MODALITY_OF[target] or is_asking
         parsed = parse_filter(options.filter) if options.filter else None
         collection = self.index.side(target, parsed)
         calibration = self.index.manifest.calibration
@@ -139,23 +140,27 @@ class TwoStageSearcher:
         is_aligned = self._is_aligned or options.fusion is not None
         aligns = is_crossing and is_aligned and collection.entry.token_count > 0
         timeout_ms = options.timeout_ms
+        weight = fusion.weight if options.fusion is None else float(options.fusion)
+        reranks = options.rerank and aligns
+        second_stage = SecondStageQuery(tokens, modality, weight if reranks else None)
         return ValidSearch(
             query=query,
             modality=modality,
             target=target,
             options=options,
-            candidates=options.candidates or self._candidates[target],
+            candidates=options.number_of_candidates or self._candidates[target],
             filter=parsed,
             collection=collection,
             embedding=query.encoding.embedding[0].detach().float().cpu().numpy(),
             tokens=tokens,
-            second_stage=SecondStageQuery(tokens, modality) if aligns else None,
+            second_stage=second_stage if aligns else None,
             is_crossing=is_crossing,
             is_aligned=is_aligned,
-            reranks=options.rerank and aligns,
+            reranks=reranks,
+            is_exhaustive=reranks and takes_all(options, collection),
             direction=DIRECTION_OF[modality],
             fusion=fusion,
-            weight=fusion.weight if options.fusion is None else float(options.fusion),
+            weight=weight,
             calibration=calibration if is_crossing else None,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
         )
@@ -242,6 +247,7 @@ class TwoStageSearcher:
             size_px=item.size_px,
             boxes=item.region_boxes,
             own_id=None if include_itself else item.id,
+            is_stored=True,
             encode_ms=1000 * (time.perf_counter() - began_s),
         )
 

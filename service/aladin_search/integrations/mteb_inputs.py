@@ -12,7 +12,7 @@ from aladin_network.inference import encode_photos
 from aladin_network.photos.decoding import decode_image, read_image
 from aladin_network.scoring.scores import Encoding, concatenate
 from aladin_network.types import Modality, NullProgress
-from aladin_training.evaluation import encode_captions
+from aladin_training.evaluation import encode_captions, encode_corpus
 
 try:
     from datasets import Dataset
@@ -78,7 +78,8 @@ def encode_rows(
     """
     if modality == "text":
         texts = texts_of(rows, document=document)
-        return encode_captions(checkpoint.model, texts, NullProgress())
+        encode = encode_corpus if document else encode_captions
+        return encode(checkpoint.model, texts, NullProgress())
     check_reads_photos(checkpoint)
     parts: list[Encoding] = []
     photos = photos_of(rows)
@@ -95,11 +96,13 @@ def encode_rows(
 
 
 def check_reads_photos(checkpoint: Checkpoint) -> None:
-    """Refuse a network that reads regions, which mteb does not have.
+    """Refuse a network that reads regions, which mteb does not have, or texts only.
 
     Raises:
         InputError: If it does not read photos.
     """
+    if checkpoint.model.text_only:
+        raise InputError("this network reads texts only, no photos")
     if checkpoint.model.image.encoder.reads != "photo":
         raise InputError("this network reads the regions of a photo, not the photo")
 

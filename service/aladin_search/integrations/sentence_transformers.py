@@ -73,8 +73,13 @@ class AladinModule(InputModule):
             checkpoint: Network, and what else is saved with it.
             source: Folder of the checkpoint, whose calibration is saved again with the same
                 weights, or None for no calibration.
+
+        Raises:
+            ConfigError: If the network is one for texts alone.
         """
         super().__init__()
+        if checkpoint.model.text_only:
+            raise ConfigError("expected a network for photos and texts, got one for texts alone")
         self.network = checkpoint.model
         self._checkpoint = checkpoint
         self._alignment = {

@@ -183,6 +183,11 @@ class LiveIndexInfo(_IndexPart):
         description="Whether the alignment of the model was trained. If not, as of a converted"
         " CLIP, searches are ordered by the embeddings, and there is no evidence.",
     )
+    text_only: bool = Field(
+        default=False,
+        description="Whether the model is for texts alone: texts are searched with texts in two"
+        " stages, and photos are refused.",
+    )
     calibration: IndexCalibration | None = Field(
         default=None, description="Null if the index is not calibrated."
     )

@@ -237,26 +237,31 @@ def multivector(
         typer.Argument(
             metavar="SOURCE",
             help="Folder or hub name of a ColPali, ColQwen2 or ColModernVBERT, as transformers "
-            "saves them.",
+            "saves them; or folder of a ColBERT for texts, of PyLate or sentence-transformers.",
         ),
     ],
     out: OutOption,
     max_tokens: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--max-tokens", min=3, help="Longest text in tokens, those of its prompt included."
+            "--max-tokens",
+            min=3,
+            help="Longest text in tokens, those of its prompt included; of a network for texts "
+            "the longest document. [default: 512; for texts SOURCE's own]",
         ),
-    ] = 512,
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON on stdout.")
     ] = False,
 ) -> None:
-    """Convert a late-interaction network for texts and photos.
+    """Convert a late-interaction network for photos or texts.
 
     In: SOURCE. Out: in the folder --out, a network whose tokens are SOURCE's own and whose
     alignment score is its MaxSim, ready for `index build`, `search` and `serve`; the folder is
     printed on stdout. The embedding that finds the candidates is the mean of an item's tokens.
-    Networks for texts alone (ColBERT, PyLate) and adapters without their base model are refused.
+    With a network for texts alone (ColBERT, PyLate), an index of --texts is searched with texts:
+    those of the index are encoded as documents, and cut at its longest document. Adapters without
+    their base model are refused.
     """
     from aladin_network.conversion.multivector import convert_multivector
 
@@ -269,7 +274,10 @@ def multivector(
 
 
 def _multivector_summary(report: MultiVectorReport) -> str:
+    sizes = f"{report.family}: {report.dim} numbers a token and an embedding, "
+    if report.max_document_tokens is None:
+        return f"{sizes}texts of up to {report.max_tokens} tokens"
     return (
-        f"{report.family}: {report.dim} numbers a token and an embedding, "
-        f"texts of up to {report.max_tokens} tokens"
+        f"{sizes}for texts alone: queries of up to {report.max_tokens} tokens, "
+        f"documents of up to {report.max_document_tokens}"
     )

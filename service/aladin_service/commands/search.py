@@ -21,6 +21,7 @@ from aladin_service.commands.options import (
     SearchDeviceOption,
     checked_index,
     detector_for,
+    usual_target,
 )
 from aladin_service.commands.search_drawing import (
     check_drawing,
@@ -73,15 +74,18 @@ ItemIdOption = Annotated[
 ]
 TargetOption = Annotated[
     Target | None,
-    typer.Option("--target", help="What to find. [default: texts for a photo, otherwise images]"),
+    typer.Option(
+        "--target",
+        help="What to find. [default: texts for a photo, otherwise images, or what INDEX has]",
+    ),
 ]
 CountOption = Annotated[
     int | None,
     typer.Option("-k", min=1, max=1000, help="Number of hits. [default: 10; with --out, 1]"),
 ]
 CandidatesOption = Annotated[
-    int | None,
-    typer.Option("--candidates", min=1, help="Size of the first stage's result."),
+    str | None,
+    typer.Option("--candidates", metavar="N|all", help="Size of the first stage's result."),
 ]
 RerankOption = Annotated[
     bool, typer.Option("--rerank/--no-rerank", help="Order by the second stage.")
@@ -184,19 +188,18 @@ def search(
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
     is_photo = image is not None or regions is not None
     _check_one_query(text is not None, is_photo, item_id is not None)
-    found: Target = target or ("texts" if is_photo else "images")
     k = k or (10 if out is None else 1)
     if out is not None:
         check_drawing(out, k, explain=explain)
     wanted_metadata = _filter(filter_json)
     folder = None if index is None else checked_index(Path(index))
-    from aladin_index.search.options import SearchOptions
+    from aladin_index.search.options import SearchOptions, candidates_from
     from aladin_index.search.results import SEARCH_ANSWER
     from aladin_service.reports.tables import answer_lines
 
     options = SearchOptions(
         k=k,
-        candidates=candidates,
+        candidates=candidates_from(candidates),
         rerank=rerank,
         fusion=fusion,
         explain=explain,
@@ -211,6 +214,7 @@ def search(
         from aladin_service.client import Search
 
         photo = image if regions is None else None  # beside regions, only the drawing needs it
+        found = target or usual_target(is_photo)
         asked = Search(text, found, image=photo, id=item_id, regions=regions, **asdict(options))
         answer = _ask_service(url, asked, image, out)
     else:
@@ -219,7 +223,7 @@ def search(
 
         query = _query(text, image, regions, item_id)
         place = SearchDevice.choose(device, first_stage)
-        answer = _search_here(folder, query, found, options, place, detector, out)
+        answer = _search_here(folder, query, target, options, place, detector, out)
     if as_json:
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
@@ -257,7 +261,7 @@ def _only_word(first: str | None, second: str | None) -> str | None:
 def _search_here(
     index: Path,
     query: PairQuery,
-    target: Target,
+    target: Target | None,
     options: SearchOptions,
     place: SearchDevice,
     detector: str | None,
@@ -269,7 +273,7 @@ def _search_here(
     from aladin_network.graphs.loading import load_for_inference
     from aladin_network.heads.trained import UNALIGNED
     from aladin_service.search.encoder import QueryEncoder
-    from aladin_service.search.job import PhotoQuery, TextQuery
+    from aladin_service.search.job import ItemQuery, PhotoQuery, TextQuery
     from aladin_service.settings import QueryLimits, engine_options
 
     checkpoint = None
@@ -291,7 +295,10 @@ def _search_here(
         with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
             received_s = time.monotonic()
             encoded = encoder.encode_one(searcher, query)
-        answer = searcher.search(encoded, target, options, received_s)
+        held = opened.manifest.targets
+        usual = usual_target(not isinstance(query, TextQuery | ItemQuery))
+        found = target or (usual if usual in held else held[0])
+        answer = searcher.search(encoded, found, options, received_s)
         if out is not None:
             write_drawing(out, draw_here(searcher, query, encoded, answer))
         return answer

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from aladin_network.calibration.calibration import CALIBRATION, read_calibration
-from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint
+from aladin_network.checkpoint import CHECKPOINT_FILES, Checkpoint, load_checkpoint
 from aladin_network.conversion.tensors import refuse_existing
-from aladin_network.errors import CheckpointError
+from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, recover_folder, write_json
 
 Kind = Literal["multi-vector", "embedding"]
@@ -41,12 +41,16 @@ def export_sentence_transformers(checkpoint: Path, out: Path, kind: Kind) -> Non
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
-        ConfigError: If `out` is in use.
+        ConfigError: If `out` is in use, or the network is one for texts alone.
         OSError: If `out` cannot be written.
     """
     refuse_existing(out)
     with atomic_folder(out) as partial:
-        copy_checkpoint(checkpoint, partial)
+        if copy_checkpoint(checkpoint, partial).model.text_only:
+            raise ConfigError(
+                f"{checkpoint}: expected a network for photos and texts, got one for texts alone: "
+                "the folder that it was converted from is a model of the library already"
+            )
         module = {
             "idx": 0,
             "name": "0",
@@ -58,12 +62,15 @@ def export_sentence_transformers(checkpoint: Path, out: Path, kind: Kind) -> Non
         write_json(partial / "config_sentence_transformers.json", _CONFIGS[kind] | config)
 
 
-def copy_checkpoint(checkpoint: Path, folder: Path) -> None:
+def copy_checkpoint(checkpoint: Path, folder: Path) -> Checkpoint:
     """Copy the files of a checkpoint, its calibration included, after it was loaded once.
 
     Args:
         checkpoint: Folder of the checkpoint.
         folder: Existing folder.
+
+    Returns:
+        The checkpoint, as it was loaded.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read, or its calibration belongs to others.
@@ -78,3 +85,4 @@ def copy_checkpoint(checkpoint: Path, folder: Path) -> None:
             shutil.copyfile(checkpoint / name, folder / name)
         except FileNotFoundError as error:
             raise CheckpointError(f"{checkpoint / name}: no such file") from error
+    return loaded

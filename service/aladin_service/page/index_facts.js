@@ -18,6 +18,12 @@ function hideSecondStage() {
   at("option-unaligned").hidden = false;
 }
 
+// A model for texts alone takes no photo.
+function hidePhotoQuery() {
+  at("choose").hidden = true;
+  at("words").placeholder = "Describe what the text says";
+}
+
 // Show the size of the index. grows: whether items are being added.
 export function showCounts(index, grows = false) {
   const present = COLLECTIONS.filter(([target]) => index[target] !== null);
@@ -40,6 +46,7 @@ export async function loadIndexFacts() {
   showCounts(index);
   at("option-candidates").placeholder = index.default_candidates;
   if (index.alignment_trained === false) hideSecondStage();
+  if (index.text_only) hidePhotoQuery();
   learn({
     index,
     targets: present.map(([target]) => target),

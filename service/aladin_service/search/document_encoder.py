@@ -20,15 +20,21 @@ from pydantic_core import to_json
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.encoders.base import ImageInput
+from aladin_network.encoders.documents import DocumentRoleEncoder
 from aladin_network.errors import TextTooLongError
-from aladin_network.inference import encode_images, encode_texts, tokenize
+from aladin_network.inference import (
+    check_document,
+    encode_documents,
+    encode_images,
+    encode_texts,
+    tokenize,
+)
 from aladin_network.model import AladinModel
 from aladin_network.photos.memory import wanted_while
 from aladin_network.types import Modality
 from aladin_service.search.job import EncodedDocument, EncodeJob, PhotoQuery, TextQuery, VectorForm
 from aladin_service.settings import QueryLimits
 
-_MODALITIES: tuple[Modality, ...] = ("text", "image")
 _NO_VECTOR = np.empty(0, dtype=np.float32)
 _NO_VECTORS = np.empty((0, 0), dtype=np.float32)
 
@@ -41,12 +47,14 @@ class _Prepared(NamedTuple):
         value: Text, or the result of the image encoder's `preprocess`.
         num_tokens: Number of tokens of a text, special ones included; 0 for a photo.
         truncated: Whether the text was cut.
+        is_document: Whether it is a text in the role of a document, of a network for texts alone.
     """
 
     modality: Modality
     value: str | ImageInput
     num_tokens: int = 0
     truncated: bool = False
+    is_document: bool = False
 
 
 class DocumentEncoder:
@@ -92,17 +100,15 @@ class DocumentEncoder:
         results: list[EncodedDocument | Exception | None] = [
             None if isinstance(item, _Prepared) else item for item in prepared
         ]
-        for modality in _MODALITIES:
-            inputs = {
-                place: item
-                for place, item in enumerate(prepared)
-                if isinstance(item, _Prepared) and item.modality == modality and is_wanted(place)
-            }
-            if inputs:
-                own = [jobs[place] for place in inputs]
-                encoded = _encode(searcher, own, list(inputs.values()))
-                for place, result in zip(inputs, encoded, strict=True):
-                    results[place] = result
+        groups: dict[tuple[Modality, bool], dict[int, _Prepared]] = {}
+        for place, item in enumerate(prepared):
+            if isinstance(item, _Prepared) and is_wanted(place):
+                groups.setdefault((item.modality, item.is_document), {})[place] = item
+        for inputs in groups.values():
+            own = [jobs[place] for place in inputs]
+            encoded = _encode(searcher, own, list(inputs.values()))
+            for place, result in zip(inputs, encoded, strict=True):
+                results[place] = result
         return results
 
     def _prepare(
@@ -131,13 +137,28 @@ class DocumentEncoder:
         most = self._limits.max_text_chars
         if len(text) > most and not job.truncate:
             raise TextTooLongError(len(text), most, "characters")
-        kept = text
+        kept, encoder = text, model.image.encoder
+        if isinstance(encoder, DocumentRoleEncoder) and not job.as_query:
+            return self._prepare_document(model, encoder, text, job)
         if job.truncate:
             own = model.text.encoder.config.max_tokens
             limit = own if job.max_tokens is None else min(job.max_tokens, own)
             kept = model.text.encoder.shortened(text[:most], limit)
         batch = tokenize(model, [kept], truncate=job.truncate)
         return _Prepared("text", kept, int(batch.mask.sum()), truncated=len(kept) < len(text))
+
+    def _prepare_document(
+        self, model: AladinModel, encoder: DocumentRoleEncoder, text: str, job: EncodeJob
+    ) -> _Prepared:
+        """Prepare a text in the role of a document."""
+        check_document(model, text)
+        limit, kept = min(job.max_tokens or encoder.max_tokens, encoder.max_tokens), text
+        if job.truncate:
+            kept = encoder.shortened(text[: self._limits.max_text_chars], limit)
+        count = encoder.count_tokens(kept)
+        if count > limit and not job.truncate:
+            raise TextTooLongError(count, limit)
+        return _Prepared("text", kept, count, truncated=len(kept) < len(text), is_document=True)
 
 
 def _encode(
@@ -147,7 +168,9 @@ def _encode(
     model, modality = searcher.index.checkpoint.model, inputs[0].modality
     values = [item.value for item in inputs]
     try:
-        if modality == "text":
+        if inputs[0].is_document:
+            encoding = encode_documents(model, cast(list[str], values))
+        elif modality == "text":
             encoding = encode_texts(model, cast(list[str], values), truncate=True)
         else:
             encoding = encode_images(model, cast(list[ImageInput], values))

@@ -48,11 +48,13 @@ class IndexState(NamedTuple):
         manifest: Manifest of the generation as it was built.
         counts: Number of searchable items of each collection, including added ones.
         alignment_trained: Whether the alignment of its model was trained.
+        text_only: Whether its model is for texts alone.
     """
 
     manifest: Manifest
     counts: Mapping[Target, int]
     alignment_trained: bool
+    text_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,10 @@ class DescribeIndex(Job[IndexState]):
         counts: dict[Target, int] = {
             target: index.side(target).count for target in index.manifest.targets
         }
-        return IndexState(index.manifest, counts, index.checkpoint.alignment_trained)
+        checkpoint = index.checkpoint
+        return IndexState(
+            index.manifest, counts, checkpoint.alignment_trained, checkpoint.model.text_only
+        )
 
 
 class IndexReport(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.scores import alignment_scores, matching_scores
 from aladin_service.cli import app
 from tests.aladin.conversion.late_interaction import FAMILIES
+from tests.aladin.conversion.text_networks import write_of_pylate
 
 GUIDE = Path(__file__).parents[3] / "docs" / "doors" / "sentence-transformers.md"
 
@@ -36,7 +38,7 @@ def test_the_snippets_run(
         pixels = random.integers(0, 256, (40, 50, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(f"photos/{number}.png")
     blocks = re.findall(r"```(bash|python)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)
-    (_, commands), (_, first), (_, second), _ = blocks
+    (_, commands), (_, first), (_, second), *_ = blocks
     for line in commands.splitlines():
         result = CliRunner().invoke(app, line.split()[1:])
         assert result.exit_code == 0, result.output
@@ -67,8 +69,22 @@ def test_a_model_of_the_library_becomes_an_index(
     FAMILIES["colpali"](Path("colpali"))
     Path("photos").mkdir()
     Image.new("RGB", (40, 50), "red").save("photos/0.png")
-    commands = re.findall(r"```bash\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)[-1]
+    commands = re.findall(r"```bash\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)[1]
     for line in commands.splitlines():
         result = CliRunner().invoke(app, line.split()[1:])
         assert result.exit_code == 0, result.output
     assert "1 images" in result.stdout
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_model_for_texts_becomes_an_index_of_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_of_pylate(Path("colbert"))
+    Path("texts.jsonl").write_text('{"id": "a", "text": "a red dog runs on the grass"}')
+    commands = re.findall(r"```bash\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)[2]
+    for line in commands.splitlines():
+        result = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert result.exit_code == 0, result.output
+    assert "a red dog runs on the grass" in result.stdout

@@ -270,6 +270,8 @@ def check_regions(encoder: ImageEncoder, store: RegionStore | None) -> None:
     Raises:
         InputError: If the network reads the other kind.
     """
+    if encoder.reads == "text":
+        raise InputError("this network reads texts only: expected texts, got photos")
     if encoder.reads == "regions" and store is None:
         raise InputError(
             "this network reads regions, not photos: expected ready-made ones, as --regions or "

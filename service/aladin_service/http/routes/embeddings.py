@@ -25,6 +25,7 @@ from aladin_service.http.documents import (
 )
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.errors import UnknownModelError
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.search.job import Document, EncodeJob, ItemQuery, TextQuery
 from aladin_service.work.document_jobs import DescribeModel, ModelFacts, model_name
@@ -51,6 +52,11 @@ class EmbeddingsBody(StrictBody):
     user: str | None = Field(default=None, description="Ignored.")
     truncate: bool = Field(
         default=False, description="Cut texts that are too long instead of refusing them."
+    )
+    input_type: Literal["query", "document"] = Field(
+        default="document",
+        description="Role of the texts, which a model for texts alone encodes differently; of no"
+        " effect with any other.",
     )
     return_multivector: bool = Field(
         default=False,
@@ -117,7 +123,7 @@ _SCHEMA["properties"]["input"] = {
 }
 _ERRORS = (401, 403, 404, 408, 413, 415, 421, 422, 429, 503)
 
-router = APIRouter(prefix="/v1", tags=["openai"])
+router = APIRouter(prefix="/v1", tags=["openai"], generate_unique_id_function=operation_id)
 
 
 class _Asked(NamedTuple):
@@ -190,6 +196,7 @@ async def _encode(
         truncate=body.truncate,
         form=body.encoding_format or "float",
         multivector=body.return_multivector,
+        as_query=body.input_type == "query",
     )
     names = [f"input[{place}]" for place in range(len(documents))]
     encoded = await encode_documents(service, documents, names, how)

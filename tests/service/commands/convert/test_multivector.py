@@ -79,7 +79,8 @@ def test_what_is_refused_is_one_line(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert result.stderr == (
         f"error: {tmp_path / 'source'}: expected a network of type colmodernvbert, colpali, "
-        "colqwen2, got one of type 'modernbert'\n"
+        "colqwen2, or a folder of a ColBERT or PyLate network for texts, got one of type "
+        "'modernbert'\n"
     )
 
 
