@@ -85,7 +85,7 @@ def score_allowed(
         query: (dim,).
         allowed: Rows to choose from, or None for all.
     """
-    if allowed is not None and allowed.count < _WORTH_COPYING * len(embeddings):
+    if allowed is not None and worth_copying(allowed, len(embeddings)):
         return allowed.rows, _score_copies(embeddings, query, allowed.rows)
     scores = np.empty(len(embeddings), dtype=np.float32)
     for start in range(0, len(embeddings), _ROWS_AT_A_TIME):
@@ -94,6 +94,11 @@ def score_allowed(
     if allowed is not None:
         return allowed.rows, scores[allowed.rows]
     return np.arange(len(embeddings), dtype=np.int64), scores
+
+
+def worth_copying(allowed: Selection | None, count: int) -> bool:
+    """Whether so few of `count` rows are selected that they are best compared one by one."""
+    return allowed is not None and allowed.count < _WORTH_COPYING * count
 
 
 def score_rows(
@@ -188,6 +193,26 @@ def found_by(
         return _in_order(rows[:count], scores[:count])
     rows = engine.search(query, count, allowed)
     _check_rows(rows, len(embeddings), engine)
+    return best_of(embeddings, query, rows, count)
+
+
+def best_of(
+    embeddings: NDArray[np.float32],
+    query: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find the best of some rows, reading each where it is.
+
+    Args:
+        embeddings: (items, dim), contiguous; may be a memory map.
+        query: (dim,).
+        rows: Rows of the embeddings in any order, int64, all of which exist.
+        count: Number of rows wanted.
+
+    Returns:
+        As `retrieve`.
+    """
     scores = exact_scores(embeddings, query, rows)
     order = scores.argsort()[::-1]
     # Equal scores are rare, especially at the limit; there, the lower rows are kept.
@@ -245,3 +270,21 @@ def exact_scores(
         len(rows),
     )
     return scores
+
+
+def merge_orders(
+    rows: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    added: NDArray[np.int64],
+    added_scores: NDArray[np.float32],
+    count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Merge two orders by score; each keeps its order, and ties are in row order.
+
+    An item that the ANN missed may stand behind one that it found and score higher: it counts
+    there with the lowest score before it.
+    """
+    keys = np.concatenate([np.minimum.accumulate(scores), added_scores])
+    # Stable sort, and all rows of the generation are below all added rows.
+    best = np.argsort(-keys, kind="stable")[:count]
+    return np.concatenate([rows, added])[best], np.concatenate([scores, added_scores])[best]

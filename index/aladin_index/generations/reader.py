@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.exact_scan import ExactScan
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
 from aladin_index.devices.search_device import SearchDevice
@@ -275,5 +276,6 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
         embeddings=embeddings,
         tokens=tokens,
         items=items,
+        scan=ExactScan.of(embeddings) if ann.compares_all else None,
         learned=learned,
     )

@@ -16,7 +16,15 @@ from pyroaring import BitMap
 from torch import Tensor
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
-from aladin_index.ann.first_stage import FirstStage, exact_search, retrieve, score_allowed
+from aladin_index.ann.exact_scan import ExactScan
+from aladin_index.ann.first_stage import (
+    FirstStage,
+    exact_search,
+    merge_orders,
+    retrieve,
+    score_allowed,
+    worth_copying,
+)
 from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
@@ -51,6 +59,7 @@ class StoredCollection:
         embeddings: (items, d_match) float32, memory-mapped.
         tokens: Tokens of the second stage.
         items: IDs, texts and metadata.
+        scan: Exact search in place of a first stage that compares with every vector, or None.
         bounds: Bounds of alignment scores, or None if the second stage is not that of the CPU.
         learned: First stage that was fitted to the alignment, or None if there is none.
     """
@@ -63,6 +72,7 @@ class StoredCollection:
     embeddings: NDArray[np.float32]
     tokens: TokenStore
     items: ItemStore
+    scan: ExactScan | None = None
     bounds: LazyBounds | None = None
     learned: LearnedFirstStage | None = None
 
@@ -81,6 +91,10 @@ class StoredCollection:
             are exact whatever the ANN keeps of a vector.
         """
         total = self.entry.count if allowed is None else allowed.count
+        # A device has its own first stage, and few rows are compared one by one.
+        scan = self.scan if self.first_stage is self.ann and count < total else None
+        if scan is not None and not worth_copying(allowed, self.entry.count) and scan.is_ready():
+            return scan.search(query, count, allowed)
         # A filter that leaves few rows is answered exactly, at less cost than a widened search.
         few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
         if few or count >= total:
@@ -201,7 +215,7 @@ class LiveCollection:
             rows, match = base.order(query, count, num_candidates, of_base)
         added, added_match = exact_search(changes.embeddings, query, count, of_added)
         if len(added):
-            rows, match = _merge(rows, match, added + changes.base_count, added_match, count)
+            rows, match = merge_orders(rows, match, added + changes.base_count, added_match, count)
         return Ordered(rows, match, min(num_candidates, total))
 
     def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
@@ -330,21 +344,3 @@ class LiveItems(NamedTuple):
         for item_id, row in chain(self.base.ids(), self.changes.ids()):
             if self.changes.is_live(row):
                 yield item_id, row
-
-
-def _merge(
-    rows: NDArray[np.int64],
-    scores: NDArray[np.float32],
-    added: NDArray[np.int64],
-    added_scores: NDArray[np.float32],
-    count: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Merge two orders by score; each keeps its order, and ties are in row order.
-
-    An item that the ANN missed may stand behind one that it found and score higher: it counts
-    there with the lowest score before it.
-    """
-    keys = np.concatenate([np.minimum.accumulate(scores), added_scores])
-    # Stable sort, and all rows of the generation are below all added rows.
-    best = np.argsort(-keys, kind="stable")[:count]
-    return np.concatenate([rows, added])[best], np.concatenate([scores, added_scores])[best]
