@@ -23,7 +23,7 @@ test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; s
 
 # Some of these packages leave their sockets to the garbage collector.
 test-clients: $(VENV)/.installed-clients ## run the tests of the doors with the real client packages, offline
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m clients -W ignore::ResourceWarning
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m clients -W ignore::ResourceWarning
 
 test-cluster: $(VENV)/.installed-cluster ## run the tests against a real Milvus server, two Ray nodes and Redis, all on this machine
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster

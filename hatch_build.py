@@ -37,6 +37,7 @@ PORTABLE = {
     "maxsim.c": [],
     "path_portable.c": [],
     "rounding.c": ["-ffp-contract=off"],
+    "nearest.c": [],
 }
 X86_64 = {
     "path_avx2.c": ["-mavx2", "-mfma", "-mf16c"],
@@ -44,6 +45,8 @@ X86_64 = {
         *["-mavx2", "-mfma", "-mf16c"],
         *["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512vnni"],
     ],
+    "nearest_avx2.c": ["-mavx2"],
+    "nearest_avx512.c": ["-mavx512f", "-mavx512vnni"],
 }
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
-
 import pytest
 
 from benchmarks.house import PHOTO_BUDGET, QUERY_BUDGET, ROOT, Budget, Rule, static_rules
+from benchmarks.lib.processes import in_fresh_process
 from benchmarks.lib.recorded_calls import Call, RequestCalls, record_requests
 from benchmarks.lib.source_tree import SourceTree
 
@@ -42,8 +40,7 @@ def requests() -> RequestCalls:
 
     They are recorded in a process of its own: caches that other tests have filled change the way.
     """
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(record_requests, ROOT).result()
+    return in_fresh_process(record_requests, ROOT)
 
 
 def within(calls: list[Call], budget: Budget) -> bool:

@@ -97,6 +97,11 @@ class SourceFile:
         return ast.parse(self.text)
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the syntax tree."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def lines(self) -> int:
         """Number of lines."""
         return len(self.text.splitlines())
@@ -127,7 +132,7 @@ class SourceTree:
         return [
             Import(importer, imported, line)
             for importer, file in self.modules.items()
-            for imported, line in _imports(file.tree, self.modules)
+            for imported, line in _imports(file.nodes, self.modules)
             if imported != importer
         ]
 
@@ -176,7 +181,7 @@ class SourceTree:
         return [
             Place(file.file, node.lineno, f"{node.name} has {lines} lines")
             for file in self.files
-            for node in ast.walk(file.tree)
+            for node in file.nodes
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > limit
         ]
@@ -198,7 +203,7 @@ class SourceTree:
         for each in self.imports:
             importers[each.imported].add(each.importer)
         for file in self.files:  # modules that are imported by their dotted name
-            for name in _dotted_names(file.tree):
+            for name in _dotted_names(file.nodes):
                 if name in self.modules and name != file.module:
                     importers[name].add(file.file)
         exempt = set(plug_ins)
@@ -217,7 +222,7 @@ class SourceTree:
         return [
             Place(file.file, line, entry)
             for file in self.files
-            for line, entry in _dangling_entries(file.tree)
+            for line, entry in _dangling_entries(file.nodes)
         ]
 
 
@@ -244,8 +249,8 @@ def _parsed(root: Path, path: Path, area: str, module: str | None) -> SourceFile
     return SourceFile(file, area, module, path.read_text(encoding="utf-8"))
 
 
-def _imports(tree: ast.Module, modules: Mapping[str, object]) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
+def _imports(nodes: list[ast.AST], modules: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((name.name, node.lineno) for name in node.names if name.name in modules)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -257,8 +262,8 @@ def _imports(tree: ast.Module, modules: Mapping[str, object]) -> Iterator[tuple[
                     yield node.module, node.lineno
 
 
-def _dotted_names(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _dotted_names(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         value = node.value if isinstance(node, ast.Constant) else None
         if isinstance(value, str) and _DOTTED_NAME.match(value):
             yield value.split(":")[0]
@@ -288,8 +293,8 @@ def _named(importers: set[str]) -> str:
     return f"imported by {', '.join(sorted(importers))} alone" if importers else "never imported"
 
 
-def _dangling_entries(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+def _dangling_entries(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         first = node.body[0] if node.body else None

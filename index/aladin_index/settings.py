@@ -76,14 +76,19 @@ def _check_depth(metadata: Mapping[str, Any], most: int) -> None:
     raise InputError(f"metadata: expected at most {most} levels of objects and lists")
 
 
+# `BuildSettings.ann` of an index whose searches take all items as candidates.
+EXACT_ALIGN = "exact-align"
+
+
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
     """Options of a build.
 
     Attributes:
         ann: "auto" chooses by the number of items, the memory and the recall asked for, "exact"
-            compares with every item, anything else is a FAISS factory string such as
-            "HNSW32,Flat" or "IVF4096,SQ8".
+            compares with every item, "exact-align" does, too, and searches find the best of all
+            items by the second stage unless they name a number of candidates; anything else is a
+            FAISS factory string such as "HNSW32,Flat" or "IVF4096,SQ8".
         memory_budget_bytes: Memory limit of the first stages of all collections, or None for as
             much as the fastest ones need.
         ann_recall: Share of the exact nearest items that the first stage has to find, in (0, 1].

@@ -59,6 +59,7 @@ def _refuses_odd_batches() -> bool:
 def main(port: str, out: Path) -> None:
     """Fork before anything has started a thread, and say how each process ended."""
     torch.set_num_threads(1)
+    task_of(CASES["alignment"])  # imports what networks are made with, once for both
     os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     child = os.fork()
     own = distributed.BatchShare(rank=1 if child == 0 else 0, world=2)

@@ -89,6 +89,11 @@ class AnnIndex:
         return isinstance(self._index, (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat))
 
     @property
+    def compares_all(self) -> bool:
+        """Whether a search compares the query with every vector itself."""
+        return isinstance(self._index, faiss.IndexFlat)
+
+    @property
     def takes_selections(self) -> bool:
         """Whether it can restrict a search to some rows; exhaustive fast scan cannot."""
         return not isinstance(self._index, faiss.IndexFastScan)

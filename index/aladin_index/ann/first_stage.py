@@ -70,17 +70,35 @@ def exact_search(
         Rows, best first, those of equal score in ascending order, and their scores; fewer than
         `count` where there are no more.
     """
-    if allowed is not None and allowed.count < _WORTH_COPYING * len(embeddings):
-        return score_rows(embeddings, query, allowed.rows, count)
+    rows, scores = score_allowed(embeddings, query, allowed)
+    best = largest(scores, count)
+    return rows[best], scores[best]
+
+
+def score_allowed(
+    embeddings: NDArray[np.float32], query: NDArray[np.float32], allowed: Selection | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return all rows that are allowed, ascending, and their inner products with a query.
+
+    Args:
+        embeddings: (items, dim).
+        query: (dim,).
+        allowed: Rows to choose from, or None for all.
+    """
+    if allowed is not None and worth_copying(allowed, len(embeddings)):
+        return allowed.rows, _score_copies(embeddings, query, allowed.rows)
     scores = np.empty(len(embeddings), dtype=np.float32)
     for start in range(0, len(embeddings), _ROWS_AT_A_TIME):
         part = slice(start, start + _ROWS_AT_A_TIME)
         np.matmul(embeddings[part], query, out=scores[part])
     if allowed is not None:
-        scores[~allowed.mask] = -np.inf
-        count = min(count, allowed.count)
-    best = largest(scores, count)
-    return best, scores[best]
+        return allowed.rows, scores[allowed.rows]
+    return np.arange(len(embeddings), dtype=np.int64), scores
+
+
+def worth_copying(allowed: Selection | None, count: int) -> bool:
+    """Whether so few of `count` rows are selected that they are best compared one by one."""
+    return allowed is not None and allowed.count < _WORTH_COPYING * count
 
 
 def score_rows(
@@ -100,12 +118,19 @@ def score_rows(
     Returns:
         As `exact_search`.
     """
+    scores = _score_copies(embeddings, query, rows)
+    best = largest(scores, count)
+    return rows[best], scores[best]
+
+
+def _score_copies(
+    embeddings: NDArray[np.float32], query: NDArray[np.float32], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
     scores = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), _ROWS_AT_A_TIME):
         part = slice(start, start + _ROWS_AT_A_TIME)
         np.matmul(embeddings[rows[part]], query, out=scores[part])
-    best = largest(scores, count)
-    return rows[best], scores[best]
+    return scores
 
 
 def largest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
@@ -168,6 +193,26 @@ def found_by(
         return _in_order(rows[:count], scores[:count])
     rows = engine.search(query, count, allowed)
     _check_rows(rows, len(embeddings), engine)
+    return best_of(embeddings, query, rows, count)
+
+
+def best_of(
+    embeddings: NDArray[np.float32],
+    query: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find the best of some rows, reading each where it is.
+
+    Args:
+        embeddings: (items, dim), contiguous; may be a memory map.
+        query: (dim,).
+        rows: Rows of the embeddings in any order, int64, all of which exist.
+        count: Number of rows wanted.
+
+    Returns:
+        As `retrieve`.
+    """
     scores = exact_scores(embeddings, query, rows)
     order = scores.argsort()[::-1]
     # Equal scores are rare, especially at the limit; there, the lower rows are kept.
@@ -225,3 +270,21 @@ def exact_scores(
         len(rows),
     )
     return scores
+
+
+def merge_orders(
+    rows: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    added: NDArray[np.int64],
+    added_scores: NDArray[np.float32],
+    count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Merge two orders by score; each keeps its order, and ties are in row order.
+
+    An item that the ANN missed may stand behind one that it found and score higher: it counts
+    there with the lowest score before it.
+    """
+    keys = np.concatenate([np.minimum.accumulate(scores), added_scores])
+    # Stable sort, and all rows of the generation are below all added rows.
+    best = np.argsort(-keys, kind="stable")[:count]
+    return np.concatenate([rows, added])[best], np.concatenate([scores, added_scores])[best]

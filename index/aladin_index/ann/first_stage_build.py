@@ -33,7 +33,7 @@ from aladin_index.ann.search_width import choose_search_width, sample_queries
 from aladin_index.format.layout import ANN, EMBEDDINGS
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.format.npy import map_npy
-from aladin_index.settings import BuildSettings
+from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_network.errors import ConfigError
 from aladin_network.types import Progress, Target
 
@@ -127,7 +127,7 @@ def factories_to_try(
     """Return the factory strings that a setting allows for a collection, in order of trial.
 
     Args:
-        ann: "auto", "exact", or a factory string.
+        ann: "auto", "exact", "exact-align", or a factory string.
         count: Number of vectors.
         dim: Size of a vector.
         memory_budget_bytes: Memory for this collection, for "auto", or None for no limit.
@@ -138,7 +138,7 @@ def factories_to_try(
     """
     if ann == "auto":
         return fitting_factories(count, dim, memory_budget_bytes, ann_recall)
-    return ["Flat" if ann == "exact" else ann]
+    return ["Flat" if ann in ("exact", EXACT_ALIGN) else ann]
 
 
 Shapes = Mapping[Target, tuple[int, int]]
@@ -187,7 +187,7 @@ def build_first_stages(
         others: list[Target] = [other for other in shapes if other != target]
         asking = others[0] if others else target
         queries = sample_queries(embeddings[asking], _QUERIES)
-        entries[target] = _build_best(
+        entries[target] = build_best(
             folder / target / ANN,
             _factories(shapes, target, settings),
             embeddings[target],
@@ -198,7 +198,7 @@ def build_first_stages(
     return entries
 
 
-def _build_best(
+def build_best(
     path: Path,
     factories: list[str],
     embeddings: NDArray[np.float32],
@@ -206,7 +206,20 @@ def _build_best(
     settings: BuildSettings,
     progress: Progress,
 ) -> AnnEntry:
-    """Write the first kind of index that finds enough, or else the one that finds most."""
+    """Write the first kind of index that finds enough, or else the one that finds most.
+
+    Args:
+        path: File of the index.
+        factories: Kinds of index to try, see `factories_to_try`.
+        embeddings: (items, dim) float32 vectors; may be a memory map.
+        queries: (queries, dim) float32, of the kind that will be asked.
+        settings: Settings of the build.
+        progress: Progress, advanced by the vectors that have been added to the ANN index.
+
+    Raises:
+        ConfigError: If FAISS cannot build what the settings request.
+        OSError: If the disk is full, or cannot be written.
+    """
     recall_at = min(settings.default_candidates, len(embeddings))
     best: AnnEntry | None = None
     for factory in factories:

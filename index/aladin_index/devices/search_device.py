@@ -288,7 +288,8 @@ class SearchDevice:
             where = "kept on the device" if alignment.is_resident else "copied query by query"
             _LOG.info("tokens of the %s: %s", side.target, where)
             second_stage = GuardedSecondStage(alignment, side.second_stage, self._health)
-            return replace(side, first_stage=guarded, second_stage=second_stage)
+            # Bounds are those of the scores on the processor.
+            return replace(side, first_stage=guarded, second_stage=second_stage, bounds=None)
         except RuntimeError as error:  # what both FAISS and torch raise
             self._health.fail(error)
             return side

@@ -16,7 +16,7 @@ from aladin_index.engines.client import EngineClient, EngineItem, EngineQuery, F
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Ordered, SecondStageQuery
+from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_candidates, token_similarities
 from aladin_index.tokens.store import TokenStore
@@ -132,6 +132,11 @@ class EngineCollection:
         rows = np.array([each.row for each in ordered[:count]], dtype=np.int64)
         match = np.array([each.match for each in ordered[:count]], dtype=np.float32)
         return Ordered(rows, match, candidates)
+
+    def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
+        """Raise an `InputError`: a vector database does not return all items."""
+        del query, second_stage
+        raise InputError("candidates: expected a number for an index in a database, got all")
 
     def align(
         self,

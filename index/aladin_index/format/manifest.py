@@ -21,7 +21,7 @@ SCHEMA_VERSION = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 
 # Commands that create a generation.
-MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate"]
+MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate", "fit-first-stage"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class AnnEntry:
     """FAISS index of the first stage.
 
     Attributes:
-        asked: Value that the user requested: "auto", "exact" or a factory string.
+        asked: Value that the user requested: "auto", "exact", "exact-align" or a factory string.
         memory_budget_bytes: Limit for "auto", for all collections together, or None for no limit.
         factory: Factory string that FAISS made the index from.
         search_width: Value of efSearch or nprobe of a search, or None if every item is compared.
@@ -84,6 +84,27 @@ class AnnEntry:
     recall_queries: int
     recall_wanted: float = 0.99
     curve: list[RecallPoint] = field(default_factory=list[RecallPoint])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedEntry:
+    """First stage that was fitted to the alignment, see `aladin_index.learned`.
+
+    Attributes:
+        dim: Size of a vector: the embedding, if it has a weight, and the learned part.
+        match: Weight of the embedding in a photo's vector.
+        align: Weight of the learned part.
+        fusion: Weight of the alignment in the fusion that both weights are of.
+        queries: Number of texts whose vectors are kept to tune the FAISS index with.
+        ann: FAISS index of the vectors.
+    """
+
+    dim: int
+    match: float
+    align: float
+    fusion: float
+    queries: int
+    ann: AnnEntry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +157,7 @@ class CollectionEntry:
         filter_fields: Metadata fields with an index for filters, or None for all fields.
         ann: Entry of the first stage.
         tuning: Tuning of the second stage, or None if not tuned.
+        learned: First stage that was fitted to the alignment, or None if there is none.
     """
 
     count: int
@@ -147,6 +169,7 @@ class CollectionEntry:
     filter_fields: list[str] | None = None
     ann: AnnEntry
     tuning: Tuning | None = None
+    learned: LearnedEntry | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,8 @@ from aladin_index.format.manifest import CollectionEntry, Tuning
 from aladin_index.format.npy import NpyWriter, write_npy
 from aladin_index.format.records import SkippedItem
 from aladin_index.items.tables import StoredItem, write_items
+from aladin_index.learned.files import LEARNED_FILES
+from aladin_index.learned.stage import LearnedFirstStage
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
@@ -64,6 +66,7 @@ class CollectionSource:
         left_out: Items that could not be used; read after all parts.
         count: Number of items, if known; used only for the progress.
         tuning: Tuning of the second stage, kept from an earlier generation, or None if not tuned.
+        learned: First stage of an earlier generation whose fit is kept, or None if there is none.
     """
 
     embedding_dim: int
@@ -72,6 +75,7 @@ class CollectionSource:
     left_out: Sequence[SkippedItem] = ()
     count: int | None = None
     tuning: Tuning | None = None
+    learned: LearnedFirstStage | None = None
 
 
 class CollectionCounts(NamedTuple):
@@ -89,6 +93,8 @@ class CollectionCounts(NamedTuple):
 def collection_files(target: Target, entry: CollectionEntry) -> list[str]:
     """List the files of one collection by their paths below the generation's folder."""
     names = [ANN, EMBEDDINGS, *token_files(entry.token_dtype), OFFSETS, ITEMS, SKIPPED]
+    if entry.learned is not None:
+        names += LEARNED_FILES
     return [f"{target}/{name}" for name in names]
 
 

@@ -175,6 +175,7 @@ class _Folding:
             codec=codec,
             parts=live_parts(self.live),
             tuning=entry.tuning,
+            learned=self.live.base.learned,
         )
 
 

@@ -24,6 +24,7 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
 from aladin_index.generations.history import PendingChanges, pending_changes
+from aladin_index.learned.files import LEARNED_ANN, LEARNED_VECTORS
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration
@@ -124,9 +125,13 @@ def _memory(manifest: Manifest, target: Target, side: CollectionEntry) -> Memory
     def size(name: str) -> int:
         return manifest.files[f"{target}/{name}"].bytes
 
+    ann, vectors = [ANN], [EMBEDDINGS]
+    if side.learned is not None:
+        ann.append(LEARNED_ANN)
+        vectors.append(LEARNED_VECTORS)
     return MemoryEstimate(
-        ann_bytes=size(ANN),
-        embeddings_bytes=size(EMBEDDINGS),
+        ann_bytes=sum(map(size, ann)),
+        embeddings_bytes=sum(map(size, vectors)),
         tokens_bytes=sum(size(name) for name in token_files(side.token_dtype)),
     )
 

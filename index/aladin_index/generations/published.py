@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +38,7 @@ from aladin_index.format.manifest import (
     MadeBy,
     Manifest,
     check_lengths,
+    describe_files,
     read_manifest,
     write_manifest,
 )
@@ -114,12 +115,26 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
         return RollbackReport(live, undone, to, pending, counts)
 
 
+class NewFiles(NamedTuple):
+    """Files of a generation that are not those of the previous one.
+
+    Attributes:
+        names: Paths below the generation's folder.
+        write: Writes them below a folder that has all other files, and returns the entries of the
+            collections that they belong to.
+    """
+
+    names: Sequence[str]
+    write: Callable[[Path], Mapping[Target, CollectionEntry]]
+
+
 def publish_entries(
     root: Path,
     manifest: Manifest,
     entries: Mapping[Target, CollectionEntry],
     made_by: MadeBy,
     calibration: Calibration | None = None,
+    new_files: NewFiles | None = None,
 ) -> int:
     """Publish a generation with the files and the changes of the previous one.
 
@@ -132,6 +147,7 @@ def publish_entries(
         made_by: Operation that makes the generation; recorded in the manifest.
         calibration: Calibration fitted to this index that replaces the manifest's, or None to keep
             the existing one.
+        new_files: Files that are written anew, or None if all are shared.
 
     Returns:
         The number of the new generation.
@@ -145,9 +161,13 @@ def publish_entries(
     old = generation_folder(root, manifest.generation)
     folder = root / NEW_GENERATION
     shutil.rmtree(folder, ignore_errors=True)
+    names = () if new_files is None else new_files.names
     for name in manifest.files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        _share(old / name, folder / name)
+        if name not in names:
+            _share(old / name, folder / name)
+    if new_files is not None:
+        entries = {**entries, **new_files.write(folder)}
     new = replace(
         manifest,
         generation=generation,
@@ -156,6 +176,7 @@ def publish_entries(
         texts=entries.get("texts", manifest.texts),
         calibration=calibration or manifest.calibration,
         fitted_photos_indexed=None if calibration else manifest.fitted_photos_indexed,
+        files=manifest.files | describe_files(folder, names),
     )
     write_manifest(folder, new)
     publish_generation(root, folder, generation, with_changes_of(root, manifest.generation))

@@ -6,8 +6,9 @@ Also how much of a file the operating system keeps in memory.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 
 from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.exact_scan import ExactScan
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
 from aladin_index.devices.search_device import SearchDevice
@@ -25,7 +27,10 @@ from aladin_index.format.npy import map_npy, map_pages
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
 from aladin_index.items.store import ItemStore
+from aladin_index.learned.stage import LearnedFirstStage
 from aladin_index.search.live_collection import LiveCollection, StoredCollection
+from aladin_index.settings import EXACT_ALIGN
+from aladin_index.tokens.bounds import LazyBounds
 from aladin_index.tokens.maxsim import TokenAlignment
 from aladin_index.tokens.store import TokenStore
 from aladin_network.checkpoint import Checkpoint
@@ -102,7 +107,10 @@ class SearchIndex:
         """Do nothing: the files are available for as long as the index is open."""
 
     def warm(self) -> None:
-        """Start reading the generation's files into memory and mapping them, without waiting."""
+        """Start reading the generation's files into memory and mapping them, without waiting.
+
+        The bounds of an index of `exact-align` are computed meanwhile, too.
+        """
         folder = generation_folder(self.path, self.generation)
         for name in self.manifest.files:
             read_ahead(folder / name)
@@ -110,6 +118,8 @@ class SearchIndex:
             if side is not None:
                 stored = [array for array in side.tokens.stored if array is not None]
                 map_pages([side.embeddings, *stored])
+                if side.bounds is not None and side.entry.ann.asked == EXACT_ALIGN:
+                    threading.Thread(target=side.bounds.get, name="bounds", daemon=True).start()
 
     def close(self) -> None:
         """Close the databases and release the generation; no search may be running or follow."""
@@ -176,7 +186,9 @@ def open_index(
             raise IndexMismatchError(f"{path}: model", manifest.model.id, checkpoint.model_id)
         for target in manifest.targets:
             opened[target] = _open(folder, manifest, target)
-        placed = {target: device.place(side) for target, side in opened.items()}
+        placed = {
+            target: device.place(_with_bounds(side, opened)) for target, side in opened.items()
+        }
     except BaseException:
         for side in opened.values():
             side.items.close()
@@ -199,6 +211,15 @@ def open_index(
         },
         lease=lease,
     )
+
+
+def _with_bounds(
+    side: StoredCollection, sides: Mapping[Target, StoredCollection]
+) -> StoredCollection:
+    """Bound the alignment scores of a collection, whose queries resemble the other collection."""
+    other = sides.get("texts" if side.target == "images" else "images")
+    tokens = None if other is None else other.tokens
+    return replace(side, bounds=LazyBounds(side.tokens, tokens, are_texts=side.target == "texts"))
 
 
 def _load_checkpoint(folder: Path, device: torch.device) -> Checkpoint:
@@ -238,6 +259,9 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
     tokens = TokenStore.open(
         place, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
     )
+    learned = None
+    if entry.learned is not None:
+        learned = LearnedFirstStage.open(place, entry.learned, entry.count, entry.token_dim)
     items = ItemStore(place / ITEMS)
     if items.count != entry.count:
         items.close()
@@ -252,4 +276,6 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
         embeddings=embeddings,
         tokens=tokens,
         items=items,
+        scan=ExactScan.of(embeddings) if ann.compares_all else None,
+        learned=learned,
     )

@@ -50,6 +50,7 @@ from aladin_index.generations.collection_writer import (
     collection_files,
     write_collection,
 )
+from aladin_index.learned.files import rewrite_learned
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import CHECKPOINT_FILES
@@ -272,10 +273,15 @@ def _collection_entries(
         target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
     }
     anns = build_first_stages(folder, shapes, settings, progress)
-    return {
-        target: _collection_entry(side, counts[target], anns[target], settings)
-        for target, side in sides.items()
-    }
+    entries: dict[Target, CollectionEntry] = {}
+    for target, side in sides.items():
+        entry = _collection_entry(side, counts[target], anns[target], settings)
+        if side.learned is not None:
+            fitted = side.learned.fit, side.learned.weights, side.learned.queries
+            learned = rewrite_learned(folder / target, *fitted, entry, settings, progress)
+            entry = replace(entry, learned=learned)
+        entries[target] = entry
+    return entries
 
 
 def _collection_entry(

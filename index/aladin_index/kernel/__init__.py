@@ -9,19 +9,29 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Sequence
-from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.kernel.structures import (
+    NativeQueries,
+    NativeShortQuery,
+    NativeShorts,
+    NativeTokens,
+    Queries,
+    ShortQuery,
+    address,
+)
+
+__all__ = ["Kernel", "KernelError", "NativeTokens", "Queries", "load_kernel"]
+
 logger = logging.getLogger(__name__)
 
 # Expected return value of the library's `maxsim_interface`; see maxsim.h.
-INTERFACE = 3
+INTERFACE = 4
 # Prefix of the library's name; the suffix depends on the system.
 LIBRARY_STEM = "_maxsim"
 
@@ -31,6 +41,7 @@ _PROBLEMS = {
     3: "a token names a centroid that is not there",
     4: "out of memory",
     5: "this processor has no such path",
+    6: "the width of short tokens is no multiple of 4",
 }
 
 
@@ -47,93 +58,6 @@ class KernelError(Exception):
         return self.status == 1
 
 
-class NativeTokens(Structure):
-    """`maxsim_tokens`: location of the stored tokens of a collection."""
-
-    _fields_ = (
-        ("values", c_void_p),
-        ("scales", c_void_p),
-        ("centroid_ids", c_void_p),
-        ("centroids", c_void_p),
-        ("offsets", c_void_p),
-        ("item_count", c_int64),
-        ("token_count", c_int64),
-        ("centroid_count", c_int64),
-        ("dim", c_int32),
-        ("bits", c_int32),
-    )
-
-    @classmethod
-    def of(
-        cls,
-        values: NDArray[Any],
-        scales: NDArray[np.float32] | None,
-        centroid_ids: NDArray[np.uint16] | None,
-        centroids: NDArray[np.float32] | None,
-        offsets: NDArray[np.int64],
-        dim: int,
-        bits: int,
-    ) -> NativeTokens:
-        """Point to C-contiguous arrays, which must outlive the returned object.
-
-        Args:
-            values: (tokens, any) in the stored form.
-            scales: (tokens,); None for float16.
-            centroid_ids: (tokens,); None without a codebook.
-            centroids: (centroids, dim); None without a codebook.
-            offsets: (items + 1,).
-            dim: Size of a token.
-            bits: Bits per dimension: 16, 8, 4 or 2.
-        """
-        return cls(
-            _address(values),
-            _address(scales),
-            _address(centroid_ids),
-            _address(centroids),
-            _address(offsets),
-            len(offsets) - 1,
-            len(values),
-            0 if centroids is None else len(centroids),
-            dim,
-            bits,
-        )
-
-
-class _NativeQueries(Structure):
-    """The `maxsim_queries` structure of the kernel."""
-
-    _fields_ = (
-        ("tokens", c_void_p),
-        ("offsets", c_void_p),
-        ("count", c_int64),
-        ("are_regions", c_int32),
-    )
-
-
-class Queries:
-    """Queries in the layout that the kernel expects.
-
-    Attributes:
-        count: Number of queries.
-    """
-
-    def __init__(self, queries: Sequence[NDArray[np.float32]], *, are_regions: bool) -> None:
-        """Concatenate the queries.
-
-        Args:
-            queries: (tokens, dim) each; at least one.
-            are_regions: Whether the queries are regions, not words.
-        """
-        self.count = len(queries)
-        self._tokens = np.ascontiguousarray(
-            queries[0] if len(queries) == 1 else np.concatenate(queries), dtype=np.float32
-        )
-        self._offsets = np.cumsum([0, *map(len, queries)], dtype=np.int64)
-        self.native = _NativeQueries(
-            self._tokens.ctypes.data, self._offsets.ctypes.data, self.count, are_regions
-        )
-
-
 class Kernel:
     """A loaded kernel library.
 
@@ -143,12 +67,16 @@ class Kernel:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         """Declare the library's functions."""
-        tokens, queries = POINTER(NativeTokens), POINTER(_NativeQueries)
+        tokens, queries = POINTER(NativeTokens), POINTER(NativeQueries)
         self._score_rows = library.maxsim_score_rows
         self._score_rows.argtypes = [tokens, queries, c_void_p, c_void_p, c_void_p, c_int32]
         self._score_range = library.maxsim_score_range
         self._score_range.argtypes = [
             tokens, queries, c_int64, c_int64, c_void_p, c_int64, c_int32,
+        ]  # fmt: skip
+        self._bound_range = library.maxsim_bound_range
+        self._bound_range.argtypes = [
+            POINTER(NativeShorts), POINTER(NativeShortQuery), c_int64, c_int64, c_void_p, c_int32,
         ]  # fmt: skip
         self._round = library.maxsim_round
         self._round.argtypes = [
@@ -227,6 +155,33 @@ class Kernel:
         if status:
             raise _problem(status)
 
+    def bound_range(
+        self,
+        shorts: NativeShorts,
+        query: ShortQuery,
+        first: int,
+        bounds: NDArray[np.float32],
+        path: int = 0,
+    ) -> None:
+        """Score the short forms of the items from `first` on, in storage order.
+
+        Args:
+            shorts: Short tokens of the items.
+            query: One query; as wide as the short tokens.
+            first: Row of the first item.
+            bounds: (items,) contiguous, to be filled.
+            path: Position in `paths`.
+
+        Raises:
+            KernelError: If a row does not exist or the offsets are damaged.
+        """
+        assert bounds.flags.c_contiguous
+        status = self._bound_range(
+            byref(shorts), byref(query.native), first, first + len(bounds), bounds.ctypes.data, path
+        )
+        if status:
+            raise _problem(status)
+
     def round(
         self,
         vectors: NDArray[np.float32],
@@ -254,7 +209,7 @@ class Kernel:
         status = self._round(
             vectors.ctypes.data,
             scales.ctypes.data,
-            _address(feedback),
+            address(feedback),
             count,
             dim,
             bits,
@@ -290,10 +245,6 @@ def load_kernel() -> Kernel | None:
         return kernel
     logger.warning("re-ranking with torch: the native kernel was not compiled at installation")
     return None
-
-
-def _address(array: NDArray[Any] | None) -> int | None:
-    return None if array is None else array.ctypes.data
 
 
 def _problem(status: int) -> Exception:

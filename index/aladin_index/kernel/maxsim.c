@@ -234,3 +234,62 @@ int32_t maxsim_score_range(const maxsim_tokens *tokens, const maxsim_queries *qu
     free(prepared);
     return status;
 }
+
+static void release_short(prepared_short_query *query)
+{
+    release(query->values);
+    release(query->totals);
+    release(query->scales);
+    release(query->weights);
+    memset(query, 0, sizeof *query);
+}
+
+static maxsim_status prepare_short(const maxsim_short_query *given, int64_t width,
+                                   const maxsim_path_table *path, prepared_short_query *query)
+{
+    const int64_t lanes = path->lanes, blocks = (given->count + lanes - 1) / lanes;
+    const int64_t slots = blocks * lanes;
+    query->blocks = blocks;
+    query->values = aligned_zeros(slots * width * 2);
+    query->totals = aligned_zeros(slots * 4);
+    query->scales = aligned_zeros(slots * 4);
+    query->weights = aligned_zeros(slots * 4);
+    if (!query->values || !query->totals || !query->scales || !query->weights) {
+        release_short(query);
+        return MAXSIM_NO_MEMORY;
+    }
+    for (int64_t slot = 0; slot < slots; ++slot) {
+        const int64_t token = slot < given->count ? slot : given->count - 1;
+        const int8_t *values = given->values + token * width;
+        path->lay_out_short(query->values + slot / lanes * width * lanes * path->short_bytes,
+                            slot % lanes, values, width);
+        for (int64_t at = 0; at < width; ++at)
+            query->totals[slot] += values[at];
+        query->scales[slot] = given->scales[token];
+        query->weights[slot] = slot < given->count;
+    }
+    return MAXSIM_OK;
+}
+
+int32_t maxsim_bound_range(const maxsim_shorts *shorts, const maxsim_short_query *query,
+                           int64_t first, int64_t end, float *bounds, int32_t path_wanted)
+{
+    const maxsim_path_table *path = find_path(path_wanted);
+    if (!path)
+        return MAXSIM_NO_SUCH_PATH;
+    if (shorts->width <= 0 || shorts->width % 4)
+        return MAXSIM_BAD_WIDTH;
+    if (first < 0 || end > shorts->item_count)
+        return MAXSIM_NO_SUCH_ROW;
+    prepared_short_query prepared;
+    maxsim_status status = prepare_short(query, shorts->width, path, &prepared);
+    if (status)
+        return status;
+    void *scratch = aligned_zeros((int64_t)TILE * shorts->width * 4);
+    status = scratch ? path->bound_items(shorts, &prepared, query->are_regions, first, end, scratch,
+                                         bounds)
+                     : MAXSIM_NO_MEMORY;
+    release(scratch);
+    release_short(&prepared);
+    return status;
+}

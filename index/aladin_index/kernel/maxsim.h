@@ -16,7 +16,7 @@
 #endif
 
 /* Raised by one when a structure or a function below changes; the binding refuses another. */
-enum { MAXSIM_INTERFACE = 3 };
+enum { MAXSIM_INTERFACE = 4 };
 
 /* All items' tokens one after the other; item i has the tokens offsets[i] to offsets[i + 1]. */
 typedef struct {
@@ -40,6 +40,24 @@ typedef struct {
     int32_t are_regions; /* else words */
 } maxsim_queries;
 
+/* Short forms of all items' tokens, for bounds: a byte a dimension, its value plus 128. */
+typedef struct {
+    const uint8_t *values;
+    const float *scales;    /* one an item: what the values of its tokens are to be multiplied by */
+    const int64_t *offsets; /* (item_count + 1), as those of the tokens */
+    int64_t item_count;
+    int64_t token_count;
+    int32_t width; /* bytes of a short token, a multiple of 4 */
+} maxsim_shorts;
+
+/* A query in short form. */
+typedef struct {
+    const int8_t *values; /* (count, width) */
+    const float *scales;  /* (count): what a token's values are to be multiplied by */
+    int64_t count;
+    int32_t are_regions; /* else words */
+} maxsim_short_query;
+
 typedef enum {
     MAXSIM_OK = 0,
     MAXSIM_NO_SUCH_ROW = 1,
@@ -47,6 +65,7 @@ typedef enum {
     MAXSIM_BAD_CENTROID = 3,
     MAXSIM_NO_MEMORY = 4,
     MAXSIM_NO_SUCH_PATH = 5,
+    MAXSIM_BAD_WIDTH = 6,
 } maxsim_status;
 
 MAXSIM_API int32_t maxsim_interface(void);
@@ -65,6 +84,11 @@ MAXSIM_API int32_t maxsim_score_rows(const maxsim_tokens *tokens, const maxsim_q
 MAXSIM_API int32_t maxsim_score_range(const maxsim_tokens *tokens, const maxsim_queries *queries,
                                       int64_t first, int64_t end, float *scores, int64_t stride,
                                       int32_t path);
+
+/* Score the short forms of the items `first` to `end` for one query: bounds[row - first]. Products
+ * are whole numbers without roundings. */
+MAXSIM_API int32_t maxsim_bound_range(const maxsim_shorts *shorts, const maxsim_short_query *query,
+                                      int64_t first, int64_t end, float *bounds, int32_t path);
 
 /* Round (count, dim) vectors to the levels of codes of 4 or 2 bits, or to whole numbers from -127 to
  * 127 (8 bits), each times its vector's scale. Given `feedback`, (dim, dim), an error of dimension

@@ -60,6 +60,33 @@ OP vf sums_total(sums s, const int32_t *totals)
     return _mm256_cvtepi32_ps(s);
 }
 
+/* Bounds: the products of whole numbers above, of smaller ones. */
+enum { SHORT_BYTES = 2 };
+typedef sums short_sums;
+typedef step short_step;
+OP void place_short(int8_t *query, int64_t place, int64_t lane, int8_t value)
+{
+    place_integer((int16_t *)query, place, lane, value);
+}
+OP short_step load_short_step(const int8_t *query, int64_t place)
+{
+    return load_step((const int16_t *)query, place);
+}
+OP short_sums short_zero(void) { return sums_zero(); }
+OP short_sums short_lowest(void) { return _mm256_set1_epi32(INT32_MIN); }
+OP short_sums short_add(short_sums s, short_step q, const number *token)
+{
+    return sums_add(s, q, token);
+}
+OP short_sums short_max(short_sums a, short_sums b) { return _mm256_max_epi32(a, b); }
+OP vf short_total(short_sums s, const int32_t *totals) { return sums_total(s, totals); }
+OP const number *short_tile(const uint8_t *from, int64_t n, number *scratch)
+{
+    for (int64_t i = 0; i < n; ++i)
+        scratch[i] = (number)(from[i] - 128);
+    return scratch;
+}
+
 OP void decode_bytes(const int8_t *from, int64_t n, number *to)
 {
     int64_t i = 0;

@@ -70,6 +70,37 @@ OP vf sums_total(sums s, const int32_t *totals)
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(both, _mm512_slli_epi32(vi_load(totals), 7)));
 }
 
+/* Bounds: a query's value is one signed byte, and short tokens are stored as they are multiplied. */
+enum { SHORT_BYTES = 1 };
+typedef __m512i short_sums;
+typedef __m512i short_step;
+OP void place_short(int8_t *query, int64_t place, int64_t lane, int8_t value)
+{
+    query[place / 4 * 4 * LANES + lane * 4 + place % 4] = value;
+}
+OP short_step load_short_step(const int8_t *query, int64_t place)
+{
+    return vi_load(query + place * LANES);
+}
+OP short_sums short_zero(void) { return vi_zero(); }
+OP short_sums short_lowest(void) { return _mm512_set1_epi32(INT32_MIN); }
+OP short_sums short_add(short_sums s, short_step q, const number *token)
+{
+    int32_t four;
+    __builtin_memcpy(&four, token, sizeof four);
+    return add_products(s, _mm512_set1_epi32(four), q);
+}
+OP short_sums short_max(short_sums a, short_sums b) { return _mm512_max_epi32(a, b); }
+OP vf short_total(short_sums s, const int32_t *totals)
+{
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(s, _mm512_slli_epi32(vi_load(totals), 7)));
+}
+OP const number *short_tile(const uint8_t *from, int64_t n, number *scratch)
+{
+    (void)n, (void)scratch;
+    return from;
+}
+
 OP void decode_bytes(const int8_t *from, int64_t n, number *to)
 {
     const __m512i by_128 = _mm512_set1_epi8((char)0x80);

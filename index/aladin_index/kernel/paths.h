@@ -18,6 +18,15 @@ typedef struct {
     float *with_centroids;   /* [centroid][block][lane]: products, codes only */
 } prepared_query;
 
+/* A short query in the same blocks; the copies in the last one have the weight 0. */
+typedef struct {
+    int64_t blocks;
+    int8_t *values;  /* [block], then as the path lays them out, two bytes a value at most */
+    int32_t *totals; /* [block][lane]: sum of a token's values */
+    float *scales;   /* [block][lane] */
+    float *weights;  /* [block][lane] */
+} prepared_short_query;
+
 typedef struct {
     const char *name;
     int32_t lanes;
@@ -33,6 +42,13 @@ typedef struct {
     maxsim_status (*score_item)(const maxsim_tokens *tokens, const prepared_query *queries,
                                 int64_t query_count, int are_regions, int64_t row, int64_t next,
                                 float *scratch, float *scores, int64_t stride);
+    int32_t short_bytes; /* of a value of a laid out short query */
+    /* Lay the values of a short query's token out in its lane of a block. */
+    void (*lay_out_short)(int8_t *block, int64_t lane, const int8_t *values, int64_t width);
+    /* Score the short forms of some items; `scratch` has room for TILE short tokens of int32. */
+    maxsim_status (*bound_items)(const maxsim_shorts *shorts, const prepared_short_query *query,
+                                 int are_regions, int64_t first, int64_t end, void *scratch,
+                                 float *bounds);
 } maxsim_path_table;
 
 /* Item tokens that are decoded and scored together: so many sums of a block are in registers. */

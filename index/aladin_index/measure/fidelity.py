@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -76,7 +77,7 @@ class ExhaustiveTops(NamedTuple):
 
     Attributes:
         rows: (queries, at) int64, best first.
-        places: (queries, at) int64, of these items in the order of the cosines, from 0.
+        places: (queries, at) int64, of these items in the order of the first stage, from 0.
     """
 
     rows: NDArray[np.int64]
@@ -89,6 +90,7 @@ def exhaustive_tops(
     fusion: DirectionFusion,
     at: int,
     progress: Progress | None = None,
+    found_by: Sequence[NDArray[np.float32]] | None = None,
 ) -> ExhaustiveTops:
     """Score every item for every query.
 
@@ -99,6 +101,8 @@ def exhaustive_tops(
         at: Number of best items, at most the number of existing items.
         progress: Progress, advanced item by item, once for each group of queries that fits in
             memory.
+        found_by: Vectors of the items, (items, dim), and of the queries, (queries, dim), whose
+            inner products order the candidates; None for the embeddings.
     """
     count = side.entry.count
     group = max(1, _SCORES_AT_A_TIME // count)
@@ -109,12 +113,13 @@ def exhaustive_tops(
         align = alignment_with_all(
             queries.tokens[part], queries.modality, side.tokens, progress or NullProgress()
         )
-        for embedding, aligned in zip(queries.embeddings[part], align, strict=True):
-            match = side.embeddings @ embedding
+        for place, aligned in enumerate(align, start=start):
+            match = side.embeddings @ queries.embeddings[place]
             fused = fusion.combine(torch.from_numpy(aligned), torch.from_numpy(match)).numpy()
             top = largest(fused, at)
             rows.append(top)
-            places.append(_places(match, top))
+            order = match if found_by is None else found_by[0] @ found_by[1][place]
+            places.append(_places(order, top))
     return ExhaustiveTops(np.stack(rows), np.stack(places))
 
 

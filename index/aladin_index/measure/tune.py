@@ -166,12 +166,23 @@ class _SideTuner:
         self._crossing = queries.get(modality)
         if self._crossing is None and other_side is not None:
             self._crossing = stored_queries(other_side, options.num_queries)
+        # What candidates are found by: the embeddings, or vectors that were fitted.
+        self._searched, self._asked = side, self._crossing
+        self._learned = side.learned if self._crossing is not None and self._fusion.weight else None
+        if self._learned is not None and self._crossing is not None:
+            learned = self._learned
+            vectors = [
+                learned.query(embedding, words, self._fusion.weight)
+                for embedding, words in zip(*self._crossing[1:], strict=True)
+            ]
+            self._searched = replace(side, embeddings=learned.vectors, ann=learned.ann)
+            self._asked = self._crossing._replace(embeddings=np.stack(vectors))
         self.warnings: list[str] = []
 
     def tune(self) -> CollectionEntry:
         """Return the collection's new entry."""
-        entry, queries = self._side.entry, self._crossing
-        if queries is None or entry.token_count == 0:
+        entry, queries, asked = self._side.entry, self._crossing, self._asked
+        if queries is None or asked is None or entry.token_count == 0:
             reason = (
                 "it has no tokens"
                 if entry.token_count == 0
@@ -179,16 +190,25 @@ class _SideTuner:
                 f"{self._side.target}, so give --queries"
             )
             self._warn(f"fidelity was not measured ({reason}); candidates stay as they are")
-            asking = queries or stored_queries(self._side, self._options.num_queries)
+            asking = asked or stored_queries(self._side, self._options.num_queries)
             at = self._default if entry.tuning is None else entry.tuning.candidates
             ann = self._calibrate(asking, min(at, entry.count))
             self._check_recall(ann)
-            return replace(entry, ann=ann)
+            return self._with_ann(ann)
         at = min(self._options.at, entry.count)
-        tops = exhaustive_tops(self._side, queries, self._fusion, at, self._progress)
-        ann, candidates = self._find(queries, tops)
+        found_by = None
+        if self._learned is not None:
+            found_by = self._searched.embeddings, asked.embeddings
+        tops = exhaustive_tops(self._side, queries, self._fusion, at, self._progress, found_by)
+        ann, candidates = self._find(asked, tops)
         self._check_recall(ann)
-        return replace(entry, ann=ann, tuning=self._measure(queries, tops, ann, candidates))
+        return replace(self._with_ann(ann), tuning=self._measure(asked, tops, ann, candidates))
+
+    def _with_ann(self, ann: AnnEntry) -> CollectionEntry:
+        entry = self._side.entry
+        if self._learned is None or entry.learned is None:
+            return replace(entry, ann=ann)
+        return replace(entry, learned=replace(entry.learned, ann=ann))
 
     def _find(self, queries: TuneQueries, tops: ExhaustiveTops) -> tuple[AnnEntry, int]:
         """Return the ANN search settings, and the fewest candidates that keep enough."""
@@ -211,7 +231,7 @@ class _SideTuner:
         """Search for the fewest candidates from `least` that keep enough, else the most."""
 
         def enough(candidates: int) -> bool:
-            found = fidelity_of(self._side, self._searching(ann), queries, tops, candidates)
+            found = fidelity_of(self._searched, self._searching(ann), queries, tops, candidates)
             return found >= self._options.fidelity
 
         if enough(least):
@@ -236,8 +256,8 @@ class _SideTuner:
         self._progress.start(len(numbers), "numbers of candidates")
         curve: list[FidelityPoint] = []
         for number in sorted(numbers):
-            kept = fidelity_of(self._side, searching, queries, tops, number)
-            took_ms = two_stage_ms(self._side, searching, queries, self._fusion, number)
+            kept = fidelity_of(self._searched, searching, queries, tops, number)
+            took_ms = two_stage_ms(self._searched, searching, queries, self._fusion, number)
             curve.append(FidelityPoint(candidates=number, fidelity=kept, search_ms=took_ms))
             self._progress.advance()
         chosen = next(point for point in curve if point.candidates == candidates)
@@ -263,16 +283,18 @@ class _SideTuner:
         # Settings that reach this recall for few candidates may miss it for more: never measure
         # with fewer.
         chosen, curve = choose_search_width(
-            self._side.ann,
-            self._side.embeddings,
+            self._searched.ann,
+            self._searched.embeddings,
             np.ascontiguousarray(queries.embeddings),
             recall_at,
             wanted,
             timed=True,
             progress=self._progress,
         )
+        entry = self._side.entry
+        stored = entry.ann if self._learned is None or entry.learned is None else entry.learned.ann
         return replace(
-            self._side.entry.ann,
+            stored,
             search_width=chosen.search_width,
             oversample=chosen.oversample,
             recall=chosen.recall,
@@ -283,7 +305,7 @@ class _SideTuner:
         )
 
     def _searching(self, ann: AnnEntry) -> AnnIndex:
-        return AnnIndex(self._side.ann.faiss_index, ann.search_width, ann.oversample)
+        return AnnIndex(self._searched.ann.faiss_index, ann.search_width, ann.oversample)
 
     def _check_recall(self, ann: AnnEntry) -> None:
         if ann.recall < ann.recall_wanted:

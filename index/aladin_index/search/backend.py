@@ -65,11 +65,29 @@ class Ordered(NamedTuple):
         match: (found,) float32, their cosines.
         candidates: Number of candidates of the first stage: the requested number, or all items if
             there are fewer.
+        is_learned: Whether the candidates are the best by a first stage that was fitted to the
+            alignment, and not by the cosines.
     """
 
     rows: NDArray[np.int64]
     match: NDArray[np.float32]
     candidates: int
+    is_learned: bool = False
+
+
+class Everything(NamedTuple):
+    """All items that a search may find.
+
+    Attributes:
+        rows: (items,) int64, ascending.
+        match: (items,) float32, their cosines.
+        upper: (items,) float32, upper bounds of their alignment scores; infinity where none is
+            known.
+    """
+
+    rows: NDArray[np.int64]
+    match: NDArray[np.float32]
+    upper: NDArray[np.float32]
 
 
 class SecondStageQuery(NamedTuple):
@@ -78,10 +96,13 @@ class SecondStageQuery(NamedTuple):
     Attributes:
         tokens: (query_tokens, d_align) float32, of the query.
         modality: Modality of the query.
+        weight: Weight of the alignment in the fusion that orders the hits, or None if the cosines
+            order them.
     """
 
     tokens: Float[Tensor, "query_tokens dim"]
     modality: Modality
+    weight: float | None = None
 
 
 class Items(Protocol):
@@ -141,6 +162,10 @@ class Collection(Protocol):
     ) -> Ordered:
         """Order the first `count` items; a longer order always begins with a shorter one.
 
+        The candidates are the best by the cosines, or by a first stage that was fitted to the
+        alignment, if there is one and `second_stage` has a weight; in either case they come in
+        the order of the cosines.
+
         Args:
             query: (d_match,), L2-normalised.
             count: Number of items wanted; fewer are found only if there are no more.
@@ -153,6 +178,18 @@ class Collection(Protocol):
             InputError: If more items are wanted than a vector database can find, or it cannot apply
                 the filter.
             EngineUnavailableError: If the vector database does not respond.
+        """
+        ...
+
+    def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
+        """Return all items that a search may find, with bounds of what `align` returns for them.
+
+        Args:
+            query: (d_match,), L2-normalised.
+            second_stage: Query that the items will be scored by.
+
+        Raises:
+            InputError: If the index is in a vector database, which does not return all items.
         """
         ...
 

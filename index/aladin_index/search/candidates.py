@@ -50,6 +50,7 @@ class ValidSearch:
         is_aligned: Whether the second stage is meant to run: its model was trained to align, or
             the search names a weight of the fusion.
         reranks: Whether the second stage decides the order.
+        is_exhaustive: Whether it decides the order of all items, without candidates.
         direction: Direction of the search.
         fusion: Constants of the fusion in this direction.
         weight: Weight of the alignment score.
@@ -70,6 +71,7 @@ class ValidSearch:
     is_crossing: bool
     is_aligned: bool
     reranks: bool
+    is_exhaustive: bool
     direction: Direction
     fusion: DirectionFusion
     weight: float
@@ -251,9 +253,11 @@ def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: b
         size: Items in the pool.
         ranks_head: Whether the second stage orders the first candidates.
     """
-    if search.candidates < size:
-        # Search again: fewer candidates must not change the pool.
-        pool = search.collection.order(search.embedding, size, size, search.second_stage)
+    if search.candidates < size or (ordered.is_learned and size > 0):
+        # Search again: fewer candidates, or others, must not change the pool, whose scores the
+        # calibration was fitted to.
+        second_stage = search.second_stage and search.second_stage._replace(weight=None)
+        pool = search.collection.order(search.embedding, size, size, second_stage)
         return QueryPool(pool.rows, pool.match, heads_ranking=False)
     return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)
 

@@ -16,14 +16,24 @@ from pyroaring import BitMap
 from torch import Tensor
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
-from aladin_index.ann.first_stage import FirstStage, exact_search, retrieve
+from aladin_index.ann.exact_scan import ExactScan
+from aladin_index.ann.first_stage import (
+    FirstStage,
+    exact_search,
+    merge_orders,
+    retrieve,
+    score_allowed,
+    worth_copying,
+)
 from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Ordered, SecondStageQuery
+from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
+from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
+from aladin_index.tokens.bounds import LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
     alignment_with_candidates,
@@ -31,6 +41,10 @@ from aladin_index.tokens.maxsim import (
 )
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import Modality, Target
+
+# Share of the rows from which on their bounds are computed: a bound takes a tenth of the time of a
+# score.
+_WORTH_BOUNDING = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +60,9 @@ class StoredCollection:
         embeddings: (items, d_match) float32, memory-mapped.
         tokens: Tokens of the second stage.
         items: IDs, texts and metadata.
+        scan: Exact search in place of a first stage that compares with every vector, or None.
+        bounds: Bounds of alignment scores, or None if the second stage is not that of the CPU.
+        learned: First stage that was fitted to the alignment, or None if there is none.
     """
 
     target: Target
@@ -56,6 +73,9 @@ class StoredCollection:
     embeddings: NDArray[np.float32]
     tokens: TokenStore
     items: ItemStore
+    scan: ExactScan | None = None
+    bounds: LazyBounds | None = None
+    learned: LearnedFirstStage | None = None
 
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
@@ -72,6 +92,10 @@ class StoredCollection:
             are exact whatever the ANN keeps of a vector.
         """
         total = self.entry.count if allowed is None else allowed.count
+        # A device has its own first stage, and few rows are compared one by one.
+        scan = self.scan if self.first_stage is self.ann and count < total else None
+        if scan is not None and not worth_copying(allowed, self.entry.count) and scan.is_ready():
+            return scan.search(query, count, allowed)
         # A filter that leaves few rows is answered exactly, at less cost than a widened search.
         few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
         if few or count >= total:
@@ -165,28 +189,49 @@ class LiveCollection:
         query: NDArray[np.float32],
         count: int,
         num_candidates: int,
-        second_stage: SecondStageQuery | None = None,  # noqa: ARG002  # all is here
+        second_stage: SecondStageQuery | None = None,
     ) -> Ordered:
         """Order the first `count` items, see `aladin_index.search.backend.Collection`.
 
-        The generation's items are found as `Side.order` does, added ones by exact search; the
-        cosines are exact.
+        The generation's items are found as `StoredCollection.order` does, added ones exactly.
         """
-        selection, changes = self.selection, self.changes
+        selection, changes, base = self.selection, self.changes, self.base
+        total = base.entry.count if changes is None else changes.count
+        total = total if selection is None else selection.count
+        if base.learned is not None and second_stage is not None and second_stage.weight:
+            vector = base.learned.query(query, second_stage.tokens, second_stage.weight)
+            wanted = LearnedSearch(vector, query, count, num_candidates, selection)
+            rows, match = base.learned.order(wanted, base.embeddings, changes)
+            return Ordered(rows, match, min(num_candidates, total), is_learned=True)
         if changes is None:
-            total = self.base.entry.count if selection is None else selection.count
-            rows, match = self.base.order(query, count, num_candidates, selection)
+            rows, match = base.order(query, count, num_candidates, selection)
             return Ordered(rows, match, min(num_candidates, total))
         of_base, of_added = changes.split(selection)
         if of_base is not None and of_base.count == 0:
             rows, match = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         else:
-            rows, match = self.base.order(query, count, num_candidates, of_base)
+            rows, match = base.order(query, count, num_candidates, of_base)
         added, added_match = exact_search(changes.embeddings, query, count, of_added)
         if len(added):
-            rows, match = _merge(rows, match, added + changes.base_count, added_match, count)
-        total = changes.count if selection is None else selection.count
+            rows, match = merge_orders(rows, match, added + changes.base_count, added_match, count)
         return Ordered(rows, match, min(num_candidates, total))
+
+    def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
+        """Return all items that may be found, see `aladin_index.search.backend.Collection`."""
+        base, changes, built = self.base, self.changes, self.base.entry.count
+        of_base, of_added = self.selection, None
+        if changes is not None:
+            of_base, of_added = changes.split(self.selection)
+        rows, match = score_allowed(base.embeddings, query, of_base)
+        upper = np.full(len(rows), np.inf, dtype=np.float32)
+        # Few rows are scored sooner than the bounds of all are computed.
+        if base.bounds is not None and len(rows) > _WORTH_BOUNDING * built:
+            upper = base.bounds.get().upper(second_stage.tokens, second_stage.modality)[rows]
+        if changes is not None:
+            added, added_match = score_allowed(changes.embeddings, query, of_added)
+            rows, match = np.append(rows, added + built), np.append(match, added_match)
+            upper = np.append(upper, np.full(len(added), np.inf, dtype=np.float32))
+        return Everything(rows, match, upper)
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of tokens of some items."""
@@ -299,21 +344,3 @@ class LiveItems(NamedTuple):
         for item_id, row in chain(self.base.ids(), self.changes.ids()):
             if self.changes.is_live(row):
                 yield item_id, row
-
-
-def _merge(
-    rows: NDArray[np.int64],
-    scores: NDArray[np.float32],
-    added: NDArray[np.int64],
-    added_scores: NDArray[np.float32],
-    count: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Merge two orders by score; each keeps its order, and ties are in row order.
-
-    An item that the ANN missed may stand behind one that it found and score higher: it counts
-    there with the lowest score before it.
-    """
-    keys = np.concatenate([np.minimum.accumulate(scores), added_scores])
-    # Stable sort, and all rows of the generation are below all added rows.
-    best = np.argsort(-keys, kind="stable")[:count]
-    return np.concatenate([rows, added])[best], np.concatenate([scores, added_scores])[best]

@@ -9,16 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, NamedTuple, TypedDict, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypedDict,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le
-from pydantic import Field
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
 
 from aladin_index.items.filters import Kind, field_scalars
 from aladin_index.search.results import SearchHit
 from aladin_network.errors import InputError
 
 MAX_K = 1000
+MAX_CANDIDATES = 10_000
 
 # Values of different kinds are never compared: numbers come first.
 _KINDS: tuple[Kind, ...] = ("number", "text", "bool")
@@ -40,6 +51,28 @@ class RequestLimit(GroupedMetadata):
         yield Le(self.most)
 
 
+def candidates_from(given: str | None) -> int | Literal["all"] | None:
+    """Read the number of candidates from a command line.
+
+    Raises:
+        InputError: If it is neither a whole number nor "all".
+    """
+    if given is None or given == "all":
+        return given
+    if not given.isascii() or not given.isdigit():
+        raise InputError(f"--candidates: expected a whole number or all, got {given!r}")
+    return int(given)
+
+
+def _number_or_all(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    """Name both choices in one error of a request, in place of one error for each."""
+    try:
+        return validate(value)
+    except ValidationError:
+        expected = f"expected a whole number from 1 to {MAX_CANDIDATES:,}, or all"
+        raise PydanticCustomError("candidates", "{expected}", {"expected": expected}) from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     """Search options; bounds and meaning are documented with each option's type."""
@@ -49,12 +82,12 @@ class SearchOptions:
         int, Ge(0), RequestLimit(10_000), Field(description="Hits to skip, for the next page.")
     ] = 0
     candidates: Annotated[
-        int | None,
-        Ge(1),
-        RequestLimit(10_000),
+        Annotated[int, Ge(1), RequestLimit(MAX_CANDIDATES)] | Literal["all"] | None,
+        WrapValidator(_number_or_all),
         Field(
             description="Candidates that the first stage passes to the second; null takes the"
-            " index's tuned number."
+            " index's tuned number. `all` finds the best hits by the second stage among all items,"
+            " of which those are scored that can be among the hits."
         ),
     ] = None
     rerank: Annotated[
@@ -118,6 +151,11 @@ class SearchOptions:
     ] = None
 
     @property
+    def number_of_candidates(self) -> int | None:
+        """The number of `candidates`, or None if there is none."""
+        return None if self.candidates == "all" else self.candidates
+
+    @property
     def sort_field(self) -> str | None:
         """The field of `sort`, without its direction."""
         return None if self.sort is None else self.sort.removeprefix("-")
@@ -156,7 +194,9 @@ class SearchOptions:
             raise InputError(f"sort: expected the name of a field, got {self.sort!r}")
         for bound in _BOUNDS:
             value = getattr(self, bound.name)
-            if value is not None and not bound.least <= value <= bound.most:
+            if value is None or value in bound.words:
+                continue
+            if isinstance(value, str) or not bound.least <= value <= bound.most:
                 raise InputError(f"{bound.name}: expected {bound.expected}, got {value}")
 
 
@@ -165,7 +205,7 @@ class SearchOptionFields(TypedDict, total=False):
 
     k: int
     offset: int
-    candidates: int
+    candidates: int | Literal["all"]
     rerank: bool
     fusion: float
     explain: bool
@@ -186,19 +226,27 @@ class _Bound(NamedTuple):
         least: Smallest allowed value.
         most: Largest allowed value.
         expected: The allowed values in words.
+        words: Words that are allowed in place of a number.
     """
 
     name: str
     least: float
     most: float
     expected: str
+    words: tuple[str, ...] = ()
 
 
 def _bounds() -> list[_Bound]:
     found: list[_Bound] = []
     for name, hint in get_type_hints(SearchOptions, include_extras=True).items():
         least, most, expected = -math.inf, math.inf, ""
-        for each in hint.__metadata__:
+        words: tuple[str, ...] = ()
+        limits = list(hint.__metadata__)
+        for choice in get_args(hint.__origin__):  # of a union
+            limits += getattr(choice, "__metadata__", ())
+            if get_origin(choice) is Literal:
+                words += get_args(choice)
+        for each in limits:
             match each:
                 case Ge(ge=float() | int() as limit):
                     least, expected = limit, f"at least {limit}"
@@ -209,7 +257,8 @@ def _bounds() -> list[_Bound]:
                 case _:
                     pass
         if expected:
-            found.append(_Bound(name, least, most, expected))
+            expected = " or ".join([expected, *words])
+            found.append(_Bound(name, least, most, expected, words))
     return found
 
 

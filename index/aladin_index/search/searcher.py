@@ -17,12 +17,12 @@ from aladin_index.search.candidates import (
     Ranking,
     ValidSearch,
     check_query,
-    retrieve,
     unknown_fields,
 )
 from aladin_index.search.evidence import evidence_of_items
+from aladin_index.search.exhaustive import rank_page, takes_all
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
+from aladin_index.search.rerank import RankedPage, RerankDeadline, sort_hits
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
 from aladin_network.calibration.calibration import Unreliable
 from aladin_network.calibration.features import CandidateScores
@@ -116,9 +116,7 @@ class TwoStageSearcher:
         """
         began_s = time.monotonic()
         search = self.validate(query, target, options, received_s or began_s)
-        found = retrieve(search)
-        retrieved_s = time.monotonic()
-        ranked = rerank(search, found, self._clock)
+        found, retrieved_s, ranked = rank_page(search, self._clock)
         verdict = judge(search, found, ranked)
         ranked_s = time.monotonic()
         times = _Times(received_s or began_s, began_s, retrieved_s, ranked_s)
@@ -142,23 +140,27 @@ class TwoStageSearcher:
         is_aligned = self._is_aligned or options.fusion is not None
         aligns = is_crossing and is_aligned and collection.entry.token_count > 0
         timeout_ms = options.timeout_ms
+        weight = fusion.weight if options.fusion is None else float(options.fusion)
+        reranks = options.rerank and aligns
+        second_stage = SecondStageQuery(tokens, modality, weight if reranks else None)
         return ValidSearch(
             query=query,
             modality=modality,
             target=target,
             options=options,
-            candidates=options.candidates or self._candidates[target],
+            candidates=options.number_of_candidates or self._candidates[target],
             filter=parsed,
             collection=collection,
             embedding=query.encoding.embedding[0].detach().float().cpu().numpy(),
             tokens=tokens,
-            second_stage=SecondStageQuery(tokens, modality) if aligns else None,
+            second_stage=second_stage if aligns else None,
             is_crossing=is_crossing,
             is_aligned=is_aligned,
-            reranks=options.rerank and aligns,
+            reranks=reranks,
+            is_exhaustive=reranks and takes_all(options, collection),
             direction=DIRECTION_OF[modality],
             fusion=fusion,
-            weight=fusion.weight if options.fusion is None else float(options.fusion),
+            weight=weight,
             calibration=calibration if is_crossing else None,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
         )

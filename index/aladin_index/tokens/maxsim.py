@@ -145,7 +145,7 @@ def alignment_of_queries(
         if len(together) < 2 * _CANDIDATES_A_THREAD:  # not worth another thread
             scores = kernel.score_rows(store.native, packed, together, offsets)
         else:
-            scores = np.concatenate(_in_threads(score, len(together)))
+            scores = np.concatenate(in_threads(score, len(together)))
     except KernelError as error:
         raise _known_problem(error, store) from error
     return [scores[start:end] for start, end in pairwise(offsets.tolist())]
@@ -240,7 +240,7 @@ def alignment_with_all(
         else:
             score = partial(_score_range, kernel, store, packed, scores, first)
             try:
-                _in_threads(score, end - first)
+                in_threads(score, end - first)
             except KernelError as error:
                 raise _known_problem(error, store) from error
         progress.advance(end - first)
@@ -260,7 +260,7 @@ def _score_range(
     kernel.score_range(store.native, queries, rows.start, scores[:, rows])
 
 
-def _in_threads(task: Callable[[int, int], T], total: int) -> list[T]:
+def in_threads(task: Callable[[int, int], T], total: int) -> list[T]:
     """Run a task on parts of a range, each as (start, end); a single part uses this thread.
 
     There are as many parts as torch has threads, if they are large enough: a server's single

@@ -84,8 +84,8 @@ CountOption = Annotated[
     typer.Option("-k", min=1, max=1000, help="Number of hits. [default: 10; with --out, 1]"),
 ]
 CandidatesOption = Annotated[
-    int | None,
-    typer.Option("--candidates", min=1, help="Size of the first stage's result."),
+    str | None,
+    typer.Option("--candidates", metavar="N|all", help="Size of the first stage's result."),
 ]
 RerankOption = Annotated[
     bool, typer.Option("--rerank/--no-rerank", help="Order by the second stage.")
@@ -193,13 +193,13 @@ def search(
         check_drawing(out, k, explain=explain)
     wanted_metadata = _filter(filter_json)
     folder = None if index is None else checked_index(Path(index))
-    from aladin_index.search.options import SearchOptions
+    from aladin_index.search.options import SearchOptions, candidates_from
     from aladin_index.search.results import SEARCH_ANSWER
     from aladin_service.reports.tables import answer_lines
 
     options = SearchOptions(
         k=k,
-        candidates=candidates,
+        candidates=candidates_from(candidates),
         rerank=rerank,
         fusion=fusion,
         explain=explain,

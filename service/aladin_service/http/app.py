@@ -18,7 +18,6 @@ from aladin_service.http.openapi import (
     OPENAPI_TAGS,
     complete_document,
     describe_access,
-    operation_id,
 )
 from aladin_service.http.routes import (
     batch,
@@ -42,12 +41,11 @@ from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
 
+# Routes are tried in this order.
 _ROUTERS = (
     search.router,
     batch.router,
     evidence.router,
-    rerank.router,
-    embeddings.router,
     knn_service.router,
     listing.router,
     items.router,
@@ -55,6 +53,8 @@ _ROUTERS = (
     index.router,
     health.router,
     page.router,
+    rerank.router,
+    embeddings.router,
     mcp.router,
 )
 
@@ -104,7 +104,6 @@ def create_app(
         version=version("aladin-search"),
         lifespan=lifespan,
         openapi_tags=OPENAPI_TAGS,
-        generate_unique_id_function=operation_id,
         # The service has its own page at /docs, which loads no viewer from another host.
         docs_url=None,
         redoc_url=None,
@@ -123,7 +122,8 @@ def create_app(
     app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
     app.add_middleware(AnswerHeaders, policy=policy)
     for router in _ROUTERS:
-        app.include_router(router)
+        # Not `include_router`, which makes every route of every application again.
+        app.router.routes.extend(router.routes)
     complete_document(app)
     describe_access(app, policy)
     return app

@@ -111,7 +111,7 @@ class _Direction:
         side = self._side
         tokens = query.item_tokens(0)
         second_stage = SecondStageQuery(tokens, self._modality) if side.has_tokens else None
-        rows, match, _ = side.order(query.embedding[0].numpy(), count, count, second_stage)
+        rows, match, *_ = side.order(query.embedding[0].numpy(), count, count, second_stage)
         align = None if second_stage is None else side.align(tokens, self._modality, rows)
         return CandidateScores(rows, match, align, self._words(query, side.lengths(rows)))
 

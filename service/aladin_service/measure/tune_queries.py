@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def queries_of(
-    source: Path, count: int, regions: RegionStore | None = None
+    source: Path, count: int, regions: RegionStore | None = None, *, texts_only: bool = False
 ) -> Callable[[AladinModel], Mapping[Modality, TuneQueries]]:
     """Return a function that reads and encodes queries.
 
@@ -35,6 +35,7 @@ def queries_of(
         count: Number of queries of each modality, drawn evenly from the file; all if there are
             fewer.
         regions: Regions of the photos, for a network that reads regions.
+        texts_only: Whether photos of the source are ignored.
 
     Returns:
         A function of the network, which raises InputError where the file has no query, or one
@@ -46,14 +47,15 @@ def queries_of(
         texts = _sample(_texts(source), count)
         if texts:
             queries["text"] = queries_of_encoding(_encode_texts(model, texts), "text")
-        if source.suffix.lower() != ".txt":
+        if source.suffix.lower() != ".txt" and not texts_only:
             items = _items(lambda: image_items(source, None, regions))
             photos = _sample((item for item in items if isinstance(item, ImageItem)), count)
             if photos:
                 encoding = _encode_images(model, photos, regions)
                 queries["image"] = queries_of_encoding(encoding, "image")
         if not queries:
-            raise InputError(f"--queries: expected texts or photos, {source} has none")
+            wanted = "texts" if texts_only else "texts or photos"
+            raise InputError(f"{source}: expected {wanted} as queries, got none")
         return queries
 
     return read

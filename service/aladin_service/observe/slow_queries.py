@@ -48,7 +48,7 @@ class SlowQuery(NamedTuple):
         target: Collection that was searched.
         k: Number of requested hits.
         offset: Number of hits skipped before the first returned one.
-        candidates: Requested number of candidates, or None for the index's own number.
+        candidates: Requested number of candidates, "all", or None for the number of the index.
         filtered: Whether the query had a filter.
         explain: Whether the evidence was requested.
         status: HTTP status of the query, if it were answered alone; 499 if the client disconnected
@@ -69,7 +69,7 @@ class SlowQuery(NamedTuple):
     target: Target
     k: int
     offset: int
-    candidates: int | None
+    candidates: int | Literal["all"] | None
     filtered: bool
     explain: bool
     status: int

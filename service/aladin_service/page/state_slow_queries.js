@@ -62,7 +62,8 @@ function asked({ kind, asked: words, photo_bytes: size }) {
 function options(query) {
   const parts = [`in ${query.target === "images" ? "photos" : "texts"}`, counted(query.k, "hit")];
   if (query.offset) parts.push(`from rank ${query.offset + 1}`);
-  if (query.candidates) parts.push(counted(query.candidates, "candidate"));
+  if (query.candidates === "all") parts.push("all candidates");
+  else if (query.candidates) parts.push(counted(query.candidates, "candidate"));
   if (query.filtered) parts.push("filtered");
   if (query.explain) parts.push("with evidence");
   if (query.batch > 1) parts.push(`encoded in a batch of ${query.batch}`);

@@ -1,13 +1,14 @@
-"""Opens and searches indexes in a process of its own, which may not outlive it.
+"""Opens and searches indexes in processes of their own, which may not outlive it.
 
-python -m tests.index.ann.open_and_search VECTORS.npy FILE...
+The processes are forks of one that has imported what they need: an import takes two seconds.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import resource
-import subprocess
-import sys
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -31,12 +32,26 @@ def fates(vectors: np.ndarray, files: list[Path]) -> list[str]:
     Returns:
         For each file "sound" or "refused"; less than there are files where the child died.
     """
-    stored = files[0].with_name("vectors.npy")
-    np.save(stored, vectors)
-    command = [sys.executable, "-m", __name__, str(stored), *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
-    told = done.stdout.split()
-    return told if done.returncode == 0 else [*told, f"ended with {done.returncode}"]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_tell, args=(sender, vectors, files))
+    process.start()
+    sender.close()  # so that a process that dies is noticed
+    told: list[str] = []
+    with receiver, suppress(EOFError):
+        while receiver.poll(_LIMIT_S):
+            told.append(receiver.recv())
+    process.join(_LIMIT_S)
+    if process.exitcode is None:
+        process.kill()
+    return told if process.exitcode == 0 else [*told, f"ended with {process.exitcode}"]
+
+
+def _tell(sender: Connection, vectors: np.ndarray, files: list[Path]) -> None:
+    _limit_memory()
+    for file in files:
+        sender.send(_fate(vectors, file))
 
 
 def _fate(vectors: np.ndarray, file: Path) -> str:
@@ -53,11 +68,3 @@ def _limit_memory() -> None:
     pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
     limit = pages * resource.getpagesize() + _ROOM_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-
-if __name__ == "__main__":
-    _limit_memory()
-    asked = np.load(sys.argv[1])
-    for name in sys.argv[2:]:
-        sys.stdout.write(_fate(asked, Path(name)) + "\n")
-        sys.stdout.flush()

@@ -46,6 +46,7 @@ def close(found: Any, expected: Any) -> bool:
         ["a red dog", "-k", "3", "--explain", "--timeout-ms", "60000"],
         ["--id", "plain", "--target", "texts", "--no-rerank", "--filter", '{"tags": "even"}'],
         ["--image", "PHOTO", "--candidates", "4", "--fusion", "0.25"],
+        ["a red dog", "--candidates", "all", "--fusion", "0.5"],
     ],
 )
 def test_both_ways_print_the_same(

@@ -131,6 +131,14 @@ def test_multipart_takes_the_same_options_as_form_fields(app: FastAPI) -> None:
     assert answer["query"]["data"] == str(b"bytes")
 
 
+def test_all_items_can_be_candidates(app: FastAPI) -> None:
+    body = {"text": "a dog", "candidates": "all"}
+    assert post(app, json=body).json()["options"] == {**DEFAULTS, "candidates": "all"}
+    form = {"candidates": "all"}
+    answer = post(app, data=form, files={"image": ("x.bin", b"bytes")}).json()
+    assert answer["options"] == {**DEFAULTS, "candidates": "all"}
+
+
 @pytest.mark.parametrize("lines", [False, True], ids=["one line", "wrapped"])
 def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
     encoded = (base64.encodebytes if lines else base64.b64encode)(b"\x00\xff" * 100).decode()
@@ -159,7 +167,9 @@ def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
         ({"text": "a", "k": None}, "k: Input should be a valid integer"),
         ({"text": "a", "offset": -1}, "offset: "),
         ({"text": "a", "offset": 10**6}, "offset: "),
-        ({"text": "a", "candidates": 0}, "candidates: "),
+        ({"text": "a", "candidates": 0}, "candidates: expected a whole number from 1 to 10,000"),
+        ({"text": "a", "candidates": 10_001}, "candidates: expected a whole number"),
+        ({"text": "a", "candidates": "some"}, "candidates: expected a whole number"),
         ({"text": "a", "timeout_ms": 0}, "timeout_ms: Input should be greater than 0"),
         ({"text": "a", "fusion": 1.5}, "fusion: Input should be less than or equal to 1"),
         ({"text": "a", "sort": ""}, "sort: String should have at least 1 character"),

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import aladin_training.stages.run
+from aladin_network.encoders import hf_image, hf_text
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.stages.run import run_recipe
 from aladin_training.stages.sources import StageStore
@@ -77,7 +78,11 @@ def _train(recipe_path: Path, out: Path, store: Path) -> None:
 
 
 def test_two_processes_train_a_stage_once(recipe_path: Path, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    # The processes are forks of one that has imported what takes seconds.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        [aladin_training.stages.run.__name__, hf_image.__name__, hf_text.__name__]
+    )
     processes = [
         context.Process(target=_train, args=(recipe_path, tmp_path / name, tmp_path / "store"))
         for name in ("a", "b")

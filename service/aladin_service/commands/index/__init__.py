@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from aladin_service.commands.help_style import CommandApp
-from aladin_service.commands.index import build, changes, exchange, info, plan, push, sync, tune
+from aladin_service.commands.index import (
+    build,
+    changes,
+    exchange,
+    fit,
+    info,
+    plan,
+    push,
+    sync,
+    tune,
+)
 from aladin_service.commands.index.several_sources import SourcesCommand
 
 app = CommandApp(help="Build, inspect, change and check an index.")
@@ -16,6 +26,7 @@ app.command("push")(push.push)
 app.command("info")(info.info)
 app.command("verify")(info.verify)
 app.command("tune")(tune.tune)
+app.command("fit-first-stage")(fit.fit_first_stage)
 app.command("add", cls=SourcesCommand)(changes.add)
 app.command("delete")(changes.delete)
 app.command("sync")(sync.sync)

@@ -43,9 +43,9 @@ AnnOption = Annotated[
     str,
     typer.Option(
         "--ann",
-        metavar="auto|exact|FACTORY",
-        help="First stage: chosen by size, memory and recall; exhaustive; or a FAISS factory "
-        "string.",
+        metavar="auto|exact|exact-align|FACTORY",
+        help="First stage: chosen by size, memory and recall; exhaustive; exhaustive, and searches "
+        "take all items as candidates of the second stage; or a FAISS factory string.",
     ),
 ]
 MemoryOption = Annotated[

@@ -1,0 +1,229 @@
+"""Times the exhaustive alignment of photos with a text: all bytes, and by bounds.
+
+    python -m benchmarks.search.exhaustive [--json] [--quick] [--items 10000 100000]
+        [--queries 1000] [--repetitions 100] [--tokens int8] [--source INDEX]
+        [--peers-up-to 10000]
+
+Synthetic photos of 49 regions of 128 values (see `benchmarks.lib.synthetic`), in memory; the ten
+best photos for encoded texts, by the alignment alone, one text at a time, one thread. All are timed
+in turn, repetition by repetition. Times are medians; `..._least_ms` is the smallest, which other
+load on the machine inflates least.
+
+all_ms          every token of every photo is scored
+bounded_ms      bounds of all photos, then the scores of those that can be among the ten best
+bound_ms        the bounds alone, a part of `bounded_ms`
+overlap         share of the ten best of all bytes that the bounds leave, over `--queries` texts
+same_scores     share of these texts whose ten scores are the same to the last bit
+scored          photos scored in full: mean, median and largest number over the texts
+bytes_all       bytes of tokens that `all_ms` reads
+bytes_bounded   bytes that `bounded_ms` reads: of the short tokens, and of the photos scored
+build_s         seconds in which the short tokens are computed, once an index
+
+Installed packages beside it, on the same decoded tokens in float32, which they quantise themselves:
+
+colbandit       estimates the ten best, as published (`alpha_ef` 0.2) and at its conservative end
+                (1): milliseconds, and the share of the ten best by all bytes
+lateweave       scores every photo in float32
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aladin_index.ann.first_stage import largest
+from aladin_index.tokens.bounds import TokenBounds, score_best
+from aladin_index.tokens.codec import PackedTokens
+from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
+from aladin_index.tokens.store import TokenStore, codec_for
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
+from benchmarks.lib.measuring import one_thread, time_in_turn
+from benchmarks.lib.output import figures_parser, print_json, print_rows
+from benchmarks.lib.synthetic import SyntheticPhotos
+from benchmarks.lib.synthetic_sources import REGIONS, TOKEN_DIM, find_source
+
+TOP = 10
+# Texts that the bounds are fitted to; others than those that are asked.
+_KNOWN_TEXTS = 1000
+# Texts that the peers, which are slower, are compared on.
+_PEER_TEXTS = 100
+
+Rows = NDArray[np.int64]
+
+
+class Exhaustive:
+    """The ten best photos for texts, with and without bounds."""
+
+    def __init__(
+        self, store: TokenStore, bounds: TokenBounds, words: list[NDArray[np.float32]]
+    ) -> None:
+        """Search `store` for the texts of some words."""
+        self.store = store
+        self.bounds = bounds
+        self.texts = [torch.from_numpy(each) for each in words]
+
+    def text(self, turn: int) -> torch.Tensor:
+        """Return a text by any number."""
+        return self.texts[turn % len(self.texts)]
+
+    def by_all(self, turn: int) -> tuple[Rows, NDArray[np.float32]]:
+        """Score everything."""
+        scores = alignment_with_all([self.text(turn)], "text", self.store)[0]
+        best = largest(scores, TOP)
+        return best, scores[best]
+
+    def by_bounds(self, turn: int) -> tuple[Rows, NDArray[np.float32], int]:
+        """Score what can be among the best; the last number is how many were scored."""
+        text = self.text(turn)
+        found = score_best(
+            self.bounds.upper(text, "text"),
+            lambda rows: alignment_with_candidates(text, "text", self.store, rows),
+            TOP,
+        )
+        best = np.lexsort((found.rows, -found.keys))[:TOP]
+        return found.rows[best], found.keys[best], len(found.rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the measurements and print the results."""
+    parser = figures_parser(__doc__, "2,000 photos, few texts")
+    parser.add_argument("--items", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--queries", type=int, default=1000, help="texts for the overlap")
+    parser.add_argument("--repetitions", type=int, default=100, help="timed repetitions")
+    parser.add_argument("--tokens", choices=TOKEN_DTYPES, default="int8")
+    parser.add_argument("--source", type=Path, metavar="INDEX", help="index of real photos")
+    parser.add_argument(
+        "--peers-up-to", type=int, default=10_000, help="photos up to which packages are compared"
+    )
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.items, options.queries, options.repetitions = [2000], 20, 3
+    photos = SyntheticPhotos(find_source(options.source))
+    report: dict[str, Any] = {"source": photos.source.name, "tokens": options.tokens, "photos": {}}
+    with one_thread():
+        for items in options.items:
+            searching = prepare(photos, items, options.tokens, options.queries)
+            figures = measure(searching, options.queries, options.repetitions)
+            if items <= options.peers_up_to:
+                figures |= peers(searching, min(options.queries, _PEER_TEXTS), options.repetitions)
+            report["photos"][str(items)] = figures
+    if options.json:
+        print_json(report)
+    else:
+        print_table(report)
+
+
+def prepare(photos: SyntheticPhotos, items: int, dtype: TokenDtype, queries: int) -> dict[str, Any]:
+    """Draw and pack photos, compute the bounds, and draw the texts."""
+    known = photos.queries(_KNOWN_TEXTS, items, seed=1).words
+    first = next(iter(photos.photos(min(items, 1024)))).tokens.reshape(-1, TOKEN_DIM)
+    codec = codec_for(dtype, [first], known)
+    parts = [codec.pack(part.tokens.reshape(-1, TOKEN_DIM)) for part in photos.photos(items)]
+    store = TokenStore.from_arrays(codec, PackedTokens.concatenate(parts), [REGIONS] * items)
+    started = time.perf_counter()
+    bounds = TokenBounds.build(store, np.concatenate(known), are_texts=False)
+    built_s = time.perf_counter() - started
+    words = photos.queries(queries, items).words
+    return {"search": Exhaustive(store, bounds, words), "build_s": built_s}
+
+
+def measure(prepared: dict[str, Any], queries: int, repetitions: int) -> dict[str, Any]:
+    """Time the searches, and compare their results."""
+    search: Exhaustive = prepared["search"]
+    times = time_in_turn(
+        {
+            "all": search.by_all,
+            "bounded": search.by_bounds,
+            "bound": lambda turn: search.bounds.upper(search.text(turn), "text"),
+        },
+        repetitions,
+    )
+    overlaps, same, counts = np.empty(queries), np.empty(queries), np.empty(queries)
+    for turn in range(queries):
+        rows, scores = search.by_all(turn)
+        found, keys, counts[turn] = search.by_bounds(turn)
+        overlaps[turn] = len(np.intersect1d(rows, found)) / len(rows)
+        same[turn] = np.array_equal(scores, keys) and np.array_equal(rows, found)
+    short = search.bounds.short
+    token_bytes = search.store.codec.token_bytes
+    short_bytes = short.values.nbytes + short.scales.nbytes + short.reach.nbytes
+    return {
+        **_milliseconds(times),
+        "all_over_bounded": round(float(np.median(times["all"]) / np.median(times["bounded"])), 2),
+        "overlap": float(overlaps.mean()),
+        "same_scores": float(same.mean()),
+        "queries": queries,
+        "scored": [float(counts.mean()), float(np.median(counts)), float(counts.max())],
+        "bytes_all": search.store.stored.count * token_bytes,
+        "bytes_bounded": int(short_bytes + counts.mean() * REGIONS * token_bytes),
+        "build_s": round(prepared["build_s"], 2),
+    }
+
+
+def peers(prepared: dict[str, Any], queries: int, repetitions: int) -> dict[str, Any]:
+    """Time the installed packages, and compare their ten best with those of all bytes."""
+    search: Exhaustive = prepared["search"]
+    runs: dict[str, Callable[[int], list[int]]] = {}
+    tokens = search.store.codec.unpack(search.store.stored)
+    colbandit, lateweave = _installed("colbandit"), _installed("lateweave")
+    if colbandit is not None:
+        photos = list(tokens.reshape(search.store.count, REGIONS, TOKEN_DIM))
+        for alpha in (0.2, 1.0):
+            index = colbandit.ColBandit(alpha_ef=alpha).index(photos)
+            runs[f"colbandit_{alpha:g}"] = lambda turn, index=index: index.search(
+                search.text(turn).numpy(), k=TOP
+            )[0]
+    if lateweave is not None:
+        lengths = np.full(search.store.count, REGIONS)
+        score = lateweave.maxsim_scores_packed
+
+        def by_lateweave(turn: int) -> list[int]:
+            scores = score(search.text(turn).numpy(), tokens, lengths, threads=1)
+            return largest(np.asarray(scores, dtype=np.float32), TOP).tolist()
+
+        runs["lateweave"] = by_lateweave
+    if not runs:
+        return {}
+    figures: dict[str, Any] = _milliseconds(time_in_turn(runs, max(repetitions // 5, 3), 1))
+    for name, run in runs.items():
+        shares = [
+            len(np.intersect1d(search.by_all(turn)[0], run(turn))) / TOP for turn in range(queries)
+        ]
+        figures[f"{name}_overlap"] = round(float(np.mean(shares)), 4)
+    return figures
+
+
+def _installed(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def _milliseconds(times: dict[str, NDArray[np.float64]]) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for name, each in times.items():
+        figures[f"{name}_ms"] = round(float(np.median(each)), 3)
+        figures[f"{name}_least_ms"] = round(float(each.min()), 3)
+    return figures
+
+
+def print_table(report: dict[str, Any]) -> None:
+    """Print one line for each figure, in Markdown."""
+    print(f"{report['source']}, {report['tokens']} tokens")
+    columns = report["photos"]
+    names = list(dict.fromkeys(name for figures in columns.values() for name in figures))
+    rows = [[name, *(figures.get(name, "") for figures in columns.values())] for name in names]
+    print_rows(["", *(f"{int(items):,} photos" for items in columns)], rows)
+
+
+if __name__ == "__main__":
+    main()

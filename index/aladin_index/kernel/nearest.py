@@ -1,0 +1,159 @@
+"""Rows that may be among the nearest to a query, found in C: the Python binding of nearest.h."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, Structure, byref, c_float, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_index.kernel import LIBRARY_STEM
+
+# Expected return value of the library's `nearest_interface`; see nearest.h.
+_INTERFACE = 1
+# Vectors of a block, and the multiple that dimensions are rounded up to.
+LANES = WIDTH_STEP = 16
+_NO_MEMORY = -1
+
+
+class NativeCodes(Structure):
+    """`nearest_items`: location of the codes of all vectors."""
+
+    _fields_ = (
+        ("codes", c_void_p),
+        ("scales", c_void_p),
+        ("errors", c_void_p),
+        ("count", c_int64),
+        ("dim", c_int32),
+        ("width", c_int32),
+        ("norm", c_float),
+        ("code_norm", c_float),
+    )
+
+
+class NearestKernel:
+    """The functions of nearest.h in a loaded library."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        """Declare the library's functions."""
+        self._rows = library.nearest_rows
+        self._rows.restype = c_int64
+        self._rows.argtypes = [
+            POINTER(NativeCodes), c_void_p, c_int64, c_void_p, c_void_p, c_int32,
+        ]  # fmt: skip
+        self._encode = library.nearest_encode
+        self._encode.restype = None
+        self._encode.argtypes = [
+            c_void_p, c_void_p, c_int64, c_int32, c_int32, c_int64, c_void_p, c_void_p, c_void_p,
+        ]  # fmt: skip
+
+    def encode(
+        self,
+        vectors: NDArray[np.float32],
+        mean: NDArray[np.float32],
+        first: int,
+        codes: NDArray[np.uint8],
+        scales: NDArray[np.float32],
+        errors: NDArray[np.float32],
+    ) -> None:
+        """Encode vectors as the rows from `first` on.
+
+        Args:
+            vectors: (n, dim), contiguous.
+            mean: (dim,), subtracted from each vector.
+            first: Row of the first vector.
+            codes: (rows, width) in the layout of nearest.h, to be filled.
+            scales: (rows,) to be filled.
+            errors: (rows,) to be filled with upper bounds of the norms of what codes leave out.
+        """
+        count, dim = vectors.shape
+        self._encode(
+            vectors.ctypes.data,
+            mean.ctypes.data,
+            count,
+            dim,
+            codes.shape[1],
+            first,
+            codes.ctypes.data,
+            scales.ctypes.data,
+            errors.ctypes.data,
+        )
+
+    def rows(
+        self,
+        items: NativeCodes,
+        query: NDArray[np.float32],
+        wanted: int,
+        allowed: NDArray[np.uint8] | None,
+        path: int = 0,
+    ) -> NDArray[np.int64]:
+        """Find the rows that may be among the nearest.
+
+        Args:
+            items: Codes of the vectors.
+            query: (dim,), contiguous, of finite numbers.
+            wanted: Number of rows wanted, at least 1.
+            allowed: One bit per row, the first in the lowest place, or None for all rows.
+            path: Place among the code paths that this processor supports, fastest first.
+
+        Returns:
+            Rows in any order, among them the `wanted` nearest.
+
+        Raises:
+            MemoryError: If there is not enough memory.
+            ValueError: If the processor has no such path.
+        """
+        found = np.empty(items.count, dtype=np.int64)
+        bits = None if allowed is None else allowed.ctypes.data
+        count = self._rows(byref(items), query.ctypes.data, wanted, bits, found.ctypes.data, path)
+        if count == _NO_MEMORY:
+            raise MemoryError("the scan of the first stage found no memory")
+        if count < 0:
+            raise ValueError(f"expected a code path of this processor, got {path}")
+        return found[:count]
+
+
+def native_codes(
+    codes: NDArray[np.uint8],
+    scales: NDArray[np.float32],
+    errors: NDArray[np.float32],
+    shape: tuple[int, int],
+    norm: float,
+    code_norm: float,
+) -> NativeCodes:
+    """Point to arrays as `NearestKernel.encode` fills them, which must outlive the result.
+
+    Args:
+        codes: (rows, width).
+        scales: (rows,).
+        errors: (rows,).
+        shape: Number of vectors and their size.
+        norm: Norm of the longest vector, or more.
+        code_norm: Norm of the longest code times its scale, or more.
+    """
+    return NativeCodes(
+        codes.ctypes.data,
+        scales.ctypes.data,
+        errors.ctypes.data,
+        *shape,
+        codes.shape[1],
+        norm,
+        code_norm,
+    )
+
+
+@cache
+def load_nearest() -> NearestKernel | None:
+    """Load the library of the installation; None where there is none, or of another version."""
+    for path in sorted(Path(__file__).parent.glob(f"{LIBRARY_STEM}.*")):
+        try:
+            library: Any = ctypes.CDLL(str(path))
+            if library.nearest_interface() == _INTERFACE:
+                return NearestKernel(library)
+        except (OSError, AttributeError):
+            pass
+    return None

@@ -1,0 +1,1 @@
+"""A first stage that is fitted to the alignment: a vector per photo, and a query's own vector."""

@@ -1,0 +1,211 @@
+"""The fitted first stage of an open collection of photos, and its files.
+
+A photo's vector has two parts: its embedding and what `aladin_index.learned.fit` finds for its
+alignment, each weighted as in the model's fusion. The inner product with the same parts of a query
+approximates the fused score, which orders the hits, and not only one half of it. Where the model
+ranks by the alignment alone, the embedding has no part in it.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
+from aladin_index.ann.first_stage import exact_search, largest, retrieve
+from aladin_index.changes.reader import CollectionChanges
+from aladin_index.format.manifest import LearnedEntry
+from aladin_index.format.npy import map_npy
+from aladin_index.items.selection import Selection
+from aladin_index.learned.files import (
+    LEARNED_ANN,
+    LEARNED_FIT,
+    LEARNED_QUERIES,
+    LEARNED_VECTORS,
+    fitted_vectors,
+)
+from aladin_index.learned.fit import LearnedStage, TokenRows
+from aladin_index.learned.weights import Weights
+from aladin_network.errors import IndexCorruptError
+
+
+class LearnedSearch(NamedTuple):
+    """What a search wants of the first stage.
+
+    Attributes:
+        vector: Vector of the query, see `LearnedFirstStage.query`.
+        query: (d_match,) embedding of the query.
+        wanted: Number of photos to order.
+        candidates: Number of candidates among them.
+        selection: Rows to choose from, of the generation and added ones, or None for all.
+    """
+
+    vector: NDArray[np.float32]
+    query: NDArray[np.float32]
+    wanted: int
+    candidates: int
+    selection: Selection | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedFirstStage:
+    """Finds candidates by the fused score; thread-safe.
+
+    Attributes:
+        fit: Fitted parameters.
+        weights: Weights of both parts.
+        vectors: (photos, both) float32, memory-mapped.
+        ann: FAISS index of the vectors.
+        queries: (queries, both) float32, vectors of texts that the FAISS index is tuned with.
+    """
+
+    fit: LearnedStage
+    weights: Weights
+    vectors: NDArray[np.float32]
+    ann: AnnIndex
+    queries: NDArray[np.float32]
+    _added: _AddedVectors = field(default_factory=lambda: _AddedVectors())
+
+    def query(
+        self,
+        embedding: NDArray[np.float32],
+        words: Float[Tensor, "words dim"],
+        fusion: float,
+    ) -> NDArray[np.float32]:
+        """Return the vector of a text.
+
+        Args:
+            embedding: (d_match,), L2-normalised.
+            words: Words of the text.
+            fusion: Weight of the alignment in the fusion.
+        """
+        learned = self.fit.query_vectors(TokenRows(words, np.array([len(words)])))
+        return self.weights.query(embedding, learned[0].numpy(), fusion)
+
+    def candidates(
+        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find the photos with the largest inner products, best first, with these products.
+
+        Args:
+            query: Result of `query`.
+            count: Number of photos wanted; as many are found if enough are allowed.
+            allowed: Rows to choose from, or None for all.
+        """
+        total = len(self.vectors) if allowed is None else allowed.count
+        few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
+        if few or count >= total:
+            return exact_search(self.vectors, query, count, allowed)
+        return retrieve(self.ann, self.vectors, query, count, allowed)
+
+    def order(
+        self,
+        search: LearnedSearch,
+        embeddings: NDArray[np.float32],
+        changes: CollectionChanges | None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Order photos: the candidates by their cosines, then the others by theirs.
+
+        Args:
+            search: What is wanted.
+            embeddings: (photos, d_match) embeddings of the generation.
+            changes: Changes since the generation was built, or None if there are none.
+
+        Returns:
+            Rows and their exact cosines; a longer order always begins with a shorter one.
+        """
+        count, selection = search.candidates, search.selection
+        of_base, of_added = (selection, None) if changes is None else changes.split(selection)
+        head, scores = self.candidates(search.vector, count, of_base)
+        if changes is not None:
+            added, of_new = exact_search(self.added(changes), search.vector, count, of_added)
+            best = largest(np.concatenate([scores, of_new]), count)
+            head = np.concatenate([head, added + changes.base_count])[best]
+        match = _cosines(search.query, embeddings, changes, head)
+        by_match = np.lexsort((head, -match))
+        head, match = head[by_match], match[by_match]
+        if search.wanted <= len(head) or len(head) < count:
+            return head[: search.wanted], match[: search.wanted]
+        total = len(embeddings) if changes is None else changes.rows
+        every = np.arange(total, dtype=np.int64) if selection is None else selection.rows
+        others = np.setdiff1d(every, head, assume_unique=True)
+        cosines = _cosines(search.query, embeddings, changes, others)
+        best = largest(cosines, search.wanted - len(head))
+        return np.concatenate([head, others[best]]), np.concatenate([match, cosines[best]])
+
+    def added(self, changes: CollectionChanges) -> NDArray[np.float32]:
+        """Return the vectors of all items ever added, (added, both); new ones are fitted first."""
+        return self._added.of(changes, self)
+
+    @classmethod
+    def open(
+        cls, folder: Path, entry: LearnedEntry, count: int, token_dim: int
+    ) -> LearnedFirstStage:
+        """Map the files of a collection.
+
+        Args:
+            folder: Folder of the collection.
+            entry: Entry in the manifest.
+            count: Number of photos.
+            token_dim: Size of a token.
+
+        Raises:
+            IndexCorruptError: If a file does not match the manifest.
+        """
+        ann = AnnIndex.open(folder / LEARNED_ANN, entry.ann.search_width, entry.ann.oversample)
+        if (ann.count, ann.dim) != (count, entry.dim):
+            expected = f"expected {count} vectors of {entry.dim}, got {ann.count} of {ann.dim}"
+            raise IndexCorruptError(folder / LEARNED_ANN, expected)
+        return cls(
+            fit=LearnedStage.load(folder / LEARNED_FIT, token_dim),
+            weights=Weights(match=entry.match, align=entry.align, fusion=entry.fusion),
+            vectors=map_npy(folder / LEARNED_VECTORS, np.float32, (count, entry.dim)),
+            ann=ann,
+            queries=map_npy(folder / LEARNED_QUERIES, np.float32, (entry.queries, entry.dim)),
+        )
+
+
+def _cosines(
+    query: NDArray[np.float32],
+    embeddings: NDArray[np.float32],
+    changes: CollectionChanges | None,
+    rows: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """Return the cosines of some rows, built and added ones, in their order."""
+    cosines = np.empty(len(rows), dtype=np.float32)
+    built = rows < len(embeddings)
+    cosines[built] = embeddings[rows[built]] @ query
+    if changes is not None:
+        cosines[~built] = changes.embeddings_of(rows[~built]) @ query
+    return cosines
+
+
+class _AddedVectors:
+    """Vectors of added photos, fitted once when a search first meets them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._vectors: NDArray[np.float32] | None = None
+
+    def of(self, changes: CollectionChanges, stage: LearnedFirstStage) -> NDArray[np.float32]:
+        count = len(changes.embeddings)
+        with self._lock:
+            known = self._vectors
+            if known is None:
+                known = np.empty((0, stage.vectors.shape[1]), dtype=np.float32)
+            if len(known) < count:
+                rows = np.arange(len(known), count, dtype=np.int64) + changes.base_count
+                store = changes.tokens(rows)
+                fitted = list(
+                    fitted_vectors(stage.fit, stage.weights, changes.embeddings_of(rows), store)
+                )
+                known = np.concatenate([known, *fitted])
+                self._vectors = known
+            return known[:count]
