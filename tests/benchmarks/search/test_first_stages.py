@@ -12,8 +12,11 @@ def test_quick_prints_what_was_measured(capsys: pytest.CaptureFixture[str]) -> N
     figures = json.loads(capsys.readouterr().out)
     assert (figures["photos"], figures["queries"]) == (300, 20)
     lines = figures["first_stages"]
-    assert list(lines) == ["embedding", "learned 32", "both 32", "muvera 2560", "muvera 10240"]
-    assert lines["muvera 2560"] == {"skipped": "more than 0 photos"}
+    assert list(lines) == [
+        *("embedding", "learned 32", "both 32", "muvera 2560", "muvera 2560 centred"),
+        *("muvera 10240", "muvera 10240 centred"),
+    ]
+    assert lines["muvera 2560 centred"] == {"skipped": "more than 0 photos"}
     measured = [lines[name] for name in ("embedding", "learned 32", "both 32")]
     assert [line["bytes_per_photo"] for line in measured] == [1024, 128, 1152]
     for line in measured:
