@@ -15,7 +15,6 @@ interrupted work resumes where it stopped.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import threading
@@ -181,20 +180,12 @@ class QueryModels:
         Args:
             model: Network of an index, in float32 and evaluation mode; it is not modified.
         """
-        if self._precision == "float32" or not model.has_weights:
+        if self._precision == "float32":
             return model
         with self._lock:
             if model not in self._copies:
-                self._copies[model] = _texts_in_bfloat16(model)
+                self._copies[model] = model.with_texts_in_bfloat16()
             return self._copies[model]
-
-
-def _texts_in_bfloat16(model: AladinModel) -> AladinModel:
-    """Copy everything but the image tower, which texts do not need."""
-    converted = copy.deepcopy(model, {id(model.image): model.image})
-    for part in (converted.text, converted.alignment, converted.matching):
-        part.to(torch.bfloat16)
-    return converted
 
 
 class _Place(NamedTuple):

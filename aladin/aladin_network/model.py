@@ -6,9 +6,10 @@ once, before any pair is scored.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar, Generic, Literal, TypeVar, assert_never, cast
+from typing import Generic, Literal, TypeVar, assert_never, cast
 
 import torch
 from jaxtyping import Float
@@ -174,13 +175,7 @@ class AladinModel(nn.Module):
     """Image tower, text tower, alignment head, matching head and optional attention head.
 
     The two modalities never see each other before the score.
-
-    Attributes:
-        has_weights: Whether torch computes it, with the weights in this module; otherwise
-            `encode_images` and `encode_texts` are computed elsewhere, in float32 on the CPU.
     """
-
-    has_weights: ClassVar[bool] = True
 
     def __init__(
         self, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
@@ -265,6 +260,13 @@ class AladinModel(nn.Module):
     def encode_texts(self, batch: TextBatch | Features) -> Encoding:
         """Encode tokenised texts, or the text encoder's cached output."""
         return self._heads(self.text(batch), "text")
+
+    def with_texts_in_bfloat16(self) -> AladinModel:
+        """Copy everything but the image tower, to encode texts in bfloat16."""
+        converted = copy.deepcopy(self, {id(self.image): self.image})
+        for part in (converted.text, converted.alignment, converted.matching):
+            part.to(torch.bfloat16)
+        return converted
 
     @property
     def text_only(self) -> bool:

@@ -4,14 +4,15 @@
 
 CHECKPOINT has been exported by `aladin export onnx`; without it, a network of random weights of the
 size of MobileNetV2 at 384 px and of MiniLM, or of BERT's base (--texts), is exported first, which
-takes half a minute. Every way encodes the same decoded arrays and tokenised texts, in turn, so that
-other load slows all of them alike; a time is the median of its runs on this thread and those of its
-runtime. Largest differences from torch are of the numbers of embeddings and tokens.
+takes half a minute. Every way encodes the same decoded arrays and tokenised texts, in turn; a time
+is the median of its runs, of each the smaller of wall-clock and processor time. Differences from
+torch are the largest of the numbers of embeddings and tokens.
 
 torch           as in the service
 channels-last   torch with the weights and pixels of photos in the order of its convolutions
 onnxruntime     the graphs by ONNX Runtime
 openvino        the graphs by OpenVINO
+..., bfloat16   texts of queries, on processors that multiply it
 
 Photos are encoded one at a time and by the batch of a build, texts one at a time and 16 together.
 """
@@ -38,7 +39,7 @@ from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import RUNTIMES
-from benchmarks.lib.measuring import one_thread
+from benchmarks.lib.measuring import one_thread, quiet_time
 from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.served_index import SIZES, real_size_model
 
@@ -77,19 +78,19 @@ def measure(checkpoint: Path, seconds: float) -> list[EncodingTime]:
     model = load_checkpoint(checkpoint).model
     last: AladinModel = cast(Any, copy.deepcopy(model)).to(memory_format=torch.channels_last)
     graphs = {name: load_graphs(checkpoint, name).model for name in RUNTIMES}
-    networks: dict[str, AladinModel] = {"torch": model, "channels-last": last, **graphs}
+    photos = {"torch": model, "channels-last": last, **graphs}
+    texts = {"torch": model, "torch, bfloat16": model.with_texts_in_bfloat16(), **graphs}
+    texts["openvino, bfloat16"] = graphs["openvino"].with_texts_in_bfloat16()
     inputs = _photos(model, max(PHOTOS_AT_A_TIME, 2))
     found: list[EncodingTime] = []
     for batch in (1, PHOTOS_AT_A_TIME):
         pixels = model.image.encoder.collate(inputs[:batch])
-        runs = {name: _photo_run(name, each, pixels) for name, each in networks.items()}
+        runs = {name: _photo_run(name, each, pixels) for name, each in photos.items()}
         found += _times("photos", batch, runs, seconds)
     for batch in (1, _TEXTS):
         tokens = model.text.encoder.preprocess([_QUERY] * batch)
-        texts = {name: each for name, each in networks.items() if name != "channels-last"}
-        found += _times(
-            "texts", batch, {name: _text_run(each, tokens) for name, each in texts.items()}, seconds
-        )
+        runs = {name: _text_run(each, tokens) for name, each in texts.items()}
+        found += _times("texts", batch, runs, seconds)
     return found
 
 
@@ -121,9 +122,9 @@ def _times(
     until_s = time.perf_counter() + seconds * len(runs)
     while time.perf_counter() < until_s:
         for name, run in runs.items():
-            started = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - started)
+            with quiet_time() as taken:
+                run()
+            times[name].append(taken.seconds)
     found: list[EncodingTime] = []
     for name, each in times.items():
         item_s = float(np.median(each)) / batch

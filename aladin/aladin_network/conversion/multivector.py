@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 import transformers
@@ -46,8 +46,13 @@ from aladin_network.encoders.transformers_model import (
     read_weights,
 )
 from aladin_network.errors import CheckpointError
+from aladin_network.heads.matching import start_as_mean
 from aladin_network.model import AladinModel
 
+Pooling = Literal["mean", "learned"]
+
+# Features of a token in a learned pooling, as a multiple of its size.
+_FEATURES = 4
 # Modules of sentence-transformers that leave tokens as they are, or are converted.
 _MODULES = ("Transformer", "MultiVectorMask", "Normalize")
 _TEXT_ONLY = ("ColBERT", "MultiVectorEncoder")
@@ -75,7 +80,9 @@ class MultiVectorReport:
     max_document_tokens: int | None = None
 
 
-def convert_multivector(source: str, out: Path, max_tokens: int | None = None) -> MultiVectorReport:
+def convert_multivector(
+    source: str, out: Path, max_tokens: int | None = None, pooling: Pooling = "mean"
+) -> MultiVectorReport:
     """Convert a late-interaction network to a checkpoint.
 
     Args:
@@ -83,6 +90,8 @@ def convert_multivector(source: str, out: Path, max_tokens: int | None = None) -
         out: Folder of the new checkpoint; it must not exist yet, or be empty.
         max_tokens: Longest text in tokens, those of the prompt included, or None for 512; of a
             network for texts alone the longest document, or None for the source's own limit.
+        pooling: "mean" for embeddings that are the mean of an item's tokens; "learned" for a
+            pooling that starts as the mean, to be trained by the recipe `pooling`.
 
     Raises:
         CheckpointError: If the source is of another architecture, or cannot be loaded.
@@ -103,17 +112,25 @@ def convert_multivector(source: str, out: Path, max_tokens: int | None = None) -
             )
     except LOAD_ERRORS as error:
         raise CheckpointError(f"{source}: cannot be loaded ({load_failure(error)})") from error
-    bare = TowerConfig(trunk=None, aggregate="mean")
+    bare, dim = TowerConfig(trunk=None, aggregate="mean"), text_encoder.dim
+    matching = MatchingHeadConfig(layers=0)
+    if pooling == "learned":
+        matching = MatchingHeadConfig(
+            layers=0, pooling=("learned",), dim=dim, feedforward=_FEATURES * dim
+        )
     model_config = ModelConfig(
         image_encoder=image_encoder.config,
         text_encoder=text_encoder.config,
         image_tower=bare,
         text_tower=bare,
         alignment=AlignmentHeadConfig(dim=None),
-        matching=MatchingHeadConfig(layers=0),
+        matching=matching,
     )
     with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
         model = AladinModel(model_config, image_encoder, text_encoder).eval()
+    if pooling == "learned":
+        start_as_mean(model.matching)
     origin = {"converted_from": {"multivector": source}}
     provenance = Provenance(recipe=json.dumps(origin), stage="convert")
     save_checkpoint(out, model, provenance=provenance, alignment_trained=True)
@@ -122,7 +139,7 @@ def convert_multivector(source: str, out: Path, max_tokens: int | None = None) -
         out=out,
         source=source,
         family=kind,
-        dim=text_encoder.dim,
+        dim=dim,
         max_tokens=longest,
         max_document_tokens=getattr(image_encoder, "max_tokens", None),
     )

@@ -21,7 +21,7 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.files import GRAPHS, graph_path, read_graphs
 from aladin_network.graphs.network import GraphModel
 from aladin_network.graphs.runtimes import Graph, check_installed, installed_runtime, open_graph
-from aladin_network.types import GraphRuntime, Modality, RuntimeSetting
+from aladin_network.types import GraphRuntime, Modality, QueryPrecision, RuntimeSetting
 
 # Variable that names what computes the network, a `RuntimeSetting`.
 RUNTIME_VARIABLE = "ALADIN_RUNTIME"
@@ -32,7 +32,7 @@ def load_for_inference(
 ) -> Checkpoint:
     """Load a checkpoint to encode with, not to train.
 
-    The variable ALADIN_RUNTIME says what computes the network: `openvino`, `onnxruntime` or
+    The variable ALADIN_RUNTIME says what computes the network: `onnxruntime`, `openvino` or
     `torch`; with `auto`, its default, graphs on the CPU if the checkpoint has some and a package
     for them is installed, else torch.
 
@@ -90,9 +90,10 @@ def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint:
         raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
     tokenizer = read_tokenizer(folder)
 
-    def opened(modality: Modality) -> Graph:
+    def opened(modality: Modality, precision: QueryPrecision) -> Graph:
         # As many threads as torch would use: a service sets one.
-        return open_graph(graph_path(folder, modality), runtime, torch.get_num_threads())
+        threads = torch.get_num_threads()
+        return open_graph(graph_path(folder, modality), runtime, threads, precision)
 
     model = GraphModel.of(config.model, manifest, tokenizer, opened)
     return as_checkpoint(config, model.eval(), folder)

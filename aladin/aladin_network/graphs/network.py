@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import torch
@@ -24,7 +24,10 @@ from aladin_network.graphs.runtimes import Graph
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.scores import Encoding
-from aladin_network.types import Modality
+from aladin_network.types import Modality, QueryPrecision
+
+# Function that loads the graph of a modality in a precision.
+OpenGraph = Callable[[Modality, QueryPrecision], Graph]
 
 _NO_WEIGHTS = (
     "this network is computed by ONNX graphs, without weights for torch; set ALADIN_RUNTIME=torch"
@@ -135,14 +138,13 @@ class GraphModel(AladinModel):
     A graph is loaded when the first batch of its modality arrives, or by `warm`.
     """
 
-    has_weights: ClassVar[bool] = False
-
     def __init__(
         self,
         config: ModelConfig,
         image_encoder: ImageEncoder,
         text_encoder: TokenizedTextEncoder,
-        open_graph: Callable[[Modality], Graph],
+        open_graph: OpenGraph,
+        precision: QueryPrecision = "float32",
     ) -> None:
         """Take the encoders' halves that are no arithmetic.
 
@@ -151,12 +153,14 @@ class GraphModel(AladinModel):
             image_encoder: Preprocessing of photos.
             text_encoder: Tokenizer of texts.
             open_graph: Function that loads the graph of a modality.
+            precision: Precision of the graphs.
         """
         with torch.device("meta"):
             super().__init__(config, image_encoder, text_encoder)
         # Its first parameter tells a network's callers on which device they are to put batches.
         self.on_cpu = nn.Parameter(torch.empty(0), requires_grad=False)
         self._open = open_graph
+        self._precision: QueryPrecision = precision
         self._graphs: dict[Modality, Graph] = {}
         self._lock = threading.Lock()
 
@@ -166,7 +170,7 @@ class GraphModel(AladinModel):
         config: ModelConfig,
         manifest: GraphManifest,
         tokenizer: Tokenizer,
-        open_graph: Callable[[Modality], Graph],
+        open_graph: OpenGraph,
     ) -> GraphModel:
         """Build the network of a checkpoint.
 
@@ -196,6 +200,11 @@ class GraphModel(AladinModel):
         kept = encoding.mask.shape[1] - surplus
         return encoding._replace(tokens=encoding.tokens[:, :kept], mask=encoding.mask[:, :kept])
 
+    def with_texts_in_bfloat16(self) -> AladinModel:
+        """Return the same network in bfloat16, where its runtime has it."""
+        encoders = self.image.encoder, self.text.encoder
+        return GraphModel(self.config, *encoders, self._open, "bfloat16")
+
     def warm(self, *modalities: Modality) -> None:
         """Load graphs before the first batch."""
         for modality in modalities:
@@ -204,7 +213,7 @@ class GraphModel(AladinModel):
     def _graph(self, modality: Modality) -> Graph:
         with self._lock:
             if modality not in self._graphs:
-                self._graphs[modality] = self._open(modality)
+                self._graphs[modality] = self._open(modality, self._precision)
             return self._graphs[modality]
 
     def _run(self, modality: Modality, inputs: Mapping[str, NDArray[Any]]) -> Encoding:

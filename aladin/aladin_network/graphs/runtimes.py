@@ -1,4 +1,4 @@
-"""Packages that compute ONNX graphs on a CPU: OpenVINO and ONNX Runtime."""
+"""Packages that compute ONNX graphs on a CPU: ONNX Runtime and OpenVINO."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.files import OUTPUTS
-from aladin_network.types import RUNTIMES, GraphRuntime
+from aladin_network.types import RUNTIMES, GraphRuntime, QueryPrecision
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -29,9 +29,9 @@ class Graph(Protocol):
 
 
 class OnnxRuntimeGraph:
-    """A graph computed by ONNX Runtime."""
+    """A graph computed by ONNX Runtime, always in float32."""
 
-    def __init__(self, path: Path, threads: int) -> None:
+    def __init__(self, path: Path, threads: int, precision: QueryPrecision) -> None:  # noqa: ARG002
         """Load a graph; see `open_graph`."""
         import onnxruntime
 
@@ -49,9 +49,9 @@ class OnnxRuntimeGraph:
 
 
 class OpenVinoGraph:
-    """A graph computed by OpenVINO, in float32 whatever the processor has."""
+    """A graph computed by OpenVINO."""
 
-    def __init__(self, path: Path, threads: int) -> None:
+    def __init__(self, path: Path, threads: int, precision: QueryPrecision) -> None:
         """Load and compile a graph; see `open_graph`."""
         import openvino
 
@@ -60,7 +60,8 @@ class OpenVinoGraph:
             path,
             "CPU",
             {
-                "INFERENCE_PRECISION_HINT": "f32",
+                # Its own default is the fastest precision of the processor.
+                "INFERENCE_PRECISION_HINT": _HINTS[precision],
                 "INFERENCE_NUM_THREADS": streams * threads,
                 "NUM_STREAMS": streams,
                 "ENABLE_CPU_PINNING": False,
@@ -78,6 +79,7 @@ class OpenVinoGraph:
         return [np.array(found[name]) for name in OUTPUTS]
 
 
+_HINTS: Mapping[QueryPrecision, str] = {"float32": "f32", "bfloat16": "bf16"}
 _KINDS: Mapping[GraphRuntime, type[OnnxRuntimeGraph | OpenVinoGraph]] = {
     "openvino": OpenVinoGraph,
     "onnxruntime": OnnxRuntimeGraph,
@@ -102,19 +104,22 @@ def check_installed(runtime: GraphRuntime) -> None:
         )
 
 
-def open_graph(path: Path, runtime: GraphRuntime, threads: int) -> Graph:
+def open_graph(
+    path: Path, runtime: GraphRuntime, threads: int, precision: QueryPrecision = "float32"
+) -> Graph:
     """Load a graph.
 
     Args:
         path: File of the graph.
         runtime: Package that computes it, which is installed.
         threads: Number of threads that compute one batch.
+        precision: Precision of the arithmetic; inputs and outputs are float32.
 
     Raises:
         CheckpointError: If the package cannot load the graph.
     """
     try:
-        return _KINDS[runtime](path, threads)
+        return _KINDS[runtime](path, threads, precision)
     except Exception as error:  # each package has its own exceptions
         reason = " ".join(str(error).split())
         raise CheckpointError(f"{path}: {runtime} cannot load it ({reason})") from error

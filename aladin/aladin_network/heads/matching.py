@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from aladin_network.config import MatchingHeadConfig
 from aladin_network.encoders.base import Features
 from aladin_network.errors import ConfigError
+from aladin_network.heads.pooling import LearnedPooling
 from aladin_network.layers import TransformerStack, masked_max, masked_mean
 from aladin_network.types import Modality
 
@@ -39,12 +40,19 @@ class MatchingHead(nn.Module):
             config.dropout,
         )
         poolings = len(config.pooling)
-        if poolings != 1 and config.dim is None:
-            raise ConfigError(f"matching: {poolings} poolings need a dim, one does not")
+        is_learned = "learned" in config.pooling
+        if (poolings != 1 or is_learned) and config.dim is None:
+            what = "a learned pooling needs" if is_learned else f"{poolings} poolings need"
+            raise ConfigError(f"matching: {what} a dim, one of another kind does not")
         self.projections = nn.ModuleDict()
-        if config.dim is not None:
-            self.projections["image"] = nn.Linear(poolings * image_width, config.dim)
-            self.projections["text"] = nn.Linear(poolings * text_width, config.dim)
+        self.poolings = nn.ModuleDict()
+        for modality, width in (("image", image_width), ("text", text_width)):
+            added = 0
+            if is_learned:
+                pooling = LearnedPooling(width, config.feedforward or width)
+                self.poolings[modality], added = pooling, pooling.out_dim - width
+            if config.dim is not None:
+                self.projections[modality] = nn.Linear(poolings * width + added, config.dim)
         self.dim = config.dim if config.dim is not None else image_width
 
     def forward(self, features: Features, modality: Modality) -> Float[Tensor, "batch dim"]:
@@ -54,6 +62,8 @@ class MatchingHead(nn.Module):
         for how in self.config.pooling:
             if how == "first":
                 parts.append(states[:, 0])
+            elif how == "learned":
+                parts.append(self.poolings[modality](states, features.content))
             else:
                 pool = masked_mean if how == "mean" else masked_max
                 parts.append(pool(states, features.content))
@@ -61,3 +71,16 @@ class MatchingHead(nn.Module):
         if modality in self.projections:
             pooled = self.projections[modality](pooled)
         return F.normalize(pooled.float(), dim=-1)
+
+
+@torch.no_grad()
+def start_as_mean(head: MatchingHead) -> None:
+    """Let a head of one learned pooling return the mean of the tokens until it is trained.
+
+    Args:
+        head: Head whose embeddings are as large as the tokens.
+    """
+    for projection in head.projections.values():
+        assert isinstance(projection, nn.Linear)
+        nn.init.eye_(projection.weight)
+        nn.init.zeros_(projection.bias)

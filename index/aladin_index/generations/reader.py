@@ -30,7 +30,7 @@ from aladin_index.items.store import ItemStore
 from aladin_index.learned.stage import LearnedFirstStage
 from aladin_index.search.live_collection import LiveCollection, StoredCollection
 from aladin_index.settings import EXACT_ALIGN
-from aladin_index.tokens.bounds import LazyBounds
+from aladin_index.tokens.lazy_bounds import LazyBounds
 from aladin_index.tokens.maxsim import TokenAlignment
 from aladin_index.tokens.store import TokenStore
 from aladin_network.checkpoint import Checkpoint

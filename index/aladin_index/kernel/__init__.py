@@ -31,7 +31,7 @@ __all__ = ["Kernel", "KernelError", "NativeTokens", "Queries", "load_kernel"]
 logger = logging.getLogger(__name__)
 
 # Expected return value of the library's `maxsim_interface`; see maxsim.h.
-INTERFACE = 4
+INTERFACE = 5
 # Prefix of the library's name; the suffix depends on the system.
 LIBRARY_STEM = "_maxsim"
 
@@ -77,6 +77,10 @@ class Kernel:
         self._bound_range = library.maxsim_bound_range
         self._bound_range.argtypes = [
             POINTER(NativeShorts), POINTER(NativeShortQuery), c_int64, c_int64, c_void_p, c_int32,
+        ]  # fmt: skip
+        self._bound_rows = library.maxsim_bound_rows
+        self._bound_rows.argtypes = [
+            POINTER(NativeShorts), POINTER(NativeShortQuery), c_void_p, c_int64, c_void_p, c_int32,
         ]  # fmt: skip
         self._round = library.maxsim_round
         self._round.argtypes = [
@@ -181,6 +185,34 @@ class Kernel:
         )
         if status:
             raise _problem(status)
+
+    def bound_rows(
+        self, shorts: NativeShorts, query: ShortQuery, rows: NDArray[np.int64], path: int = 0
+    ) -> NDArray[np.float32]:
+        """Score the short forms of some items, see `bound_range`.
+
+        Args:
+            shorts: Short tokens of the items.
+            query: One query; as wide as the short tokens.
+            rows: (items,) in any order.
+            path: Position in `paths`.
+
+        Raises:
+            KernelError: If a row does not exist or the offsets are damaged.
+        """
+        rows = np.ascontiguousarray(rows, dtype=np.int64)
+        bounds = np.empty(len(rows), dtype=np.float32)
+        status = self._bound_rows(
+            byref(shorts),
+            byref(query.native),
+            rows.ctypes.data,
+            len(rows),
+            bounds.ctypes.data,
+            path,
+        )
+        if status:
+            raise _problem(status)
+        return bounds
 
     def round(
         self,

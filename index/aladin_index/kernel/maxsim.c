@@ -271,25 +271,36 @@ static maxsim_status prepare_short(const maxsim_short_query *given, int64_t widt
     return MAXSIM_OK;
 }
 
-int32_t maxsim_bound_range(const maxsim_shorts *shorts, const maxsim_short_query *query,
-                           int64_t first, int64_t end, float *bounds, int32_t path_wanted)
+static int32_t bound(const maxsim_shorts *shorts, const maxsim_short_query *query,
+                     const int64_t *rows, int64_t first, int64_t count, float *bounds,
+                     int32_t path_wanted)
 {
     const maxsim_path_table *path = find_path(path_wanted);
     if (!path)
         return MAXSIM_NO_SUCH_PATH;
     if (shorts->width <= 0 || shorts->width % 4)
         return MAXSIM_BAD_WIDTH;
-    if (first < 0 || end > shorts->item_count)
-        return MAXSIM_NO_SUCH_ROW;
     prepared_short_query prepared;
     maxsim_status status = prepare_short(query, shorts->width, path, &prepared);
     if (status)
         return status;
     void *scratch = aligned_zeros((int64_t)TILE * shorts->width * 4);
-    status = scratch ? path->bound_items(shorts, &prepared, query->are_regions, first, end, scratch,
-                                         bounds)
+    status = scratch ? path->bound_items(shorts, &prepared, query->are_regions, rows, first, count,
+                                         scratch, bounds)
                      : MAXSIM_NO_MEMORY;
     release(scratch);
     release_short(&prepared);
     return status;
+}
+
+int32_t maxsim_bound_range(const maxsim_shorts *shorts, const maxsim_short_query *query,
+                           int64_t first, int64_t end, float *bounds, int32_t path)
+{
+    return bound(shorts, query, NULL, first, end - first, bounds, path);
+}
+
+int32_t maxsim_bound_rows(const maxsim_shorts *shorts, const maxsim_short_query *query,
+                          const int64_t *rows, int64_t count, float *bounds, int32_t path)
+{
+    return bound(shorts, query, rows, 0, count, bounds, path);
 }

@@ -16,7 +16,7 @@
 #endif
 
 /* Raised by one when a structure or a function below changes; the binding refuses another. */
-enum { MAXSIM_INTERFACE = 4 };
+enum { MAXSIM_INTERFACE = 5 };
 
 /* All items' tokens one after the other; item i has the tokens offsets[i] to offsets[i + 1]. */
 typedef struct {
@@ -89,6 +89,11 @@ MAXSIM_API int32_t maxsim_score_range(const maxsim_tokens *tokens, const maxsim_
  * are whole numbers without roundings. */
 MAXSIM_API int32_t maxsim_bound_range(const maxsim_shorts *shorts, const maxsim_short_query *query,
                                       int64_t first, int64_t end, float *bounds, int32_t path);
+
+/* The same for `count` items in any order: bounds[i] is that of the item rows[i]. */
+MAXSIM_API int32_t maxsim_bound_rows(const maxsim_shorts *shorts, const maxsim_short_query *query,
+                                     const int64_t *rows, int64_t count, float *bounds,
+                                     int32_t path);
 
 /* Round (count, dim) vectors to the levels of codes of 4 or 2 bits, or to whole numbers from -127 to
  * 127 (8 bits), each times its vector's scale. Given `feedback`, (dim, dim), an error of dimension

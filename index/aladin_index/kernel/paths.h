@@ -45,10 +45,11 @@ typedef struct {
     int32_t short_bytes; /* of a value of a laid out short query */
     /* Lay the values of a short query's token out in its lane of a block. */
     void (*lay_out_short)(int8_t *block, int64_t lane, const int8_t *values, int64_t width);
-    /* Score the short forms of some items; `scratch` has room for TILE short tokens of int32. */
+    /* Score the short forms of the items of `rows`, or of the `count` items from `first` on where
+     * that is NULL; `scratch` has room for TILE short tokens of int32. */
     maxsim_status (*bound_items)(const maxsim_shorts *shorts, const prepared_short_query *query,
-                                 int are_regions, int64_t first, int64_t end, void *scratch,
-                                 float *bounds);
+                                 int are_regions, const int64_t *rows, int64_t first,
+                                 int64_t count, void *scratch, float *bounds);
 } maxsim_path_table;
 
 /* Item tokens that are decoded and scored together: so many sums of a block are in registers. */

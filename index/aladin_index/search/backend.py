@@ -65,6 +65,8 @@ class Ordered(NamedTuple):
         match: (found,) float32, their cosines.
         candidates: Number of candidates of the first stage: the requested number, or all items if
             there are fewer.
+        upper: (found,) float32, upper bounds of their alignment scores; None if they are not known,
+            or if the items are scored as soon without them.
         is_learned: Whether the candidates are the best by a first stage that was fitted to the
             alignment, and not by the cosines.
     """
@@ -72,6 +74,7 @@ class Ordered(NamedTuple):
     rows: NDArray[np.int64]
     match: NDArray[np.float32]
     candidates: int
+    upper: NDArray[np.float32] | None = None
     is_learned: bool = False
 
 

@@ -190,6 +190,7 @@ class Found(NamedTuple):
         pool: Items that hits are judged against.
         candidates: Candidates of a block.
         is_empty: Whether the first stage found no item at all.
+        upper: (found,) float32, upper bounds of the alignment scores, or None without bounds.
     """
 
     rows: NDArray[np.int64]
@@ -199,6 +200,7 @@ class Found(NamedTuple):
     pool: QueryPool
     candidates: int
     is_empty: bool
+    upper: NDArray[np.float32] | None = None
 
 
 def retrieve(search: ValidSearch) -> Found:
@@ -227,7 +229,7 @@ def retrieve(search: ValidSearch) -> Found:
         ordered = collection.order(search.embedding, count + 1, block, search.second_stage)
         others = ordered.rows != own.row
         rows, match = ordered.rows[others][:count], ordered.match[others][:count]
-        ordered = ordered._replace(rows=rows, match=match)
+        ordered = ordered._replace(rows=rows, match=match, upper=None)
     # There may be fewer items than the page, or the places before it, require.
     first, last, stop = (min(place, len(ordered.rows)) for place in (first, last, stop))
     start = first // block * block if search.reranks and first < last else first
@@ -241,6 +243,7 @@ def retrieve(search: ValidSearch) -> Found:
         pool=find_pool(search, ordered, pool_size, ranks_head=search.reranks and start == 0 < stop),
         candidates=ordered.candidates,
         is_empty=len(ordered.rows) == 0,
+        upper=None if ordered.upper is None else ordered.upper[start:stop],
     )
 
 

@@ -33,7 +33,7 @@ from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
 from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
 from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
-from aladin_index.tokens.bounds import LazyBounds
+from aladin_index.tokens.lazy_bounds import LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
     alignment_with_candidates,
@@ -42,8 +42,7 @@ from aladin_index.tokens.maxsim import (
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import Modality, Target
 
-# Share of the rows from which on their bounds are computed: a bound takes a tenth of the time of a
-# score.
+# Share of the rows from which on the bounds of all are computed; fewer are scored sooner.
 _WORTH_BOUNDING = 0.1
 
 
@@ -205,7 +204,10 @@ class LiveCollection:
             return Ordered(rows, match, min(num_candidates, total), is_learned=True)
         if changes is None:
             rows, match = base.order(query, count, num_candidates, selection)
-            return Ordered(rows, match, min(num_candidates, total))
+            upper = None
+            if second_stage is not None and second_stage.weight and base.bounds is not None:
+                upper = base.bounds.of_candidates(second_stage.tokens, second_stage.modality, rows)
+            return Ordered(rows, match, min(num_candidates, total), upper)
         of_base, of_added = changes.split(selection)
         if of_base is not None and of_base.count == 0:
             rows, match = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
@@ -219,12 +221,10 @@ class LiveCollection:
     def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
         """Return all items that may be found, see `aladin_index.search.backend.Collection`."""
         base, changes, built = self.base, self.changes, self.base.entry.count
-        of_base, of_added = self.selection, None
-        if changes is not None:
-            of_base, of_added = changes.split(self.selection)
+        chosen = self.selection
+        of_base, of_added = (chosen, None) if changes is None else changes.split(chosen)
         rows, match = score_allowed(base.embeddings, query, of_base)
         upper = np.full(len(rows), np.inf, dtype=np.float32)
-        # Few rows are scored sooner than the bounds of all are computed.
         if base.bounds is not None and len(rows) > _WORTH_BOUNDING * built:
             upper = base.bounds.get().upper(second_stage.tokens, second_stage.modality)[rows]
         if changes is not None:

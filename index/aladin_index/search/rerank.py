@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.items.filters import field_scalars
-from aladin_index.search.backend import SearchBackend
+from aladin_index.search.backend import Everything, SearchBackend
+from aladin_index.search.bounded import KnownScores, best_items
 from aladin_index.search.candidates import AlignScorer, Found, Ranking, ValidSearch, unknown_fields
 from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import EngineUnavailableError
@@ -249,6 +250,10 @@ def rerank(search: ValidSearch, found: Found, clock: RerankDeadline) -> RankedPa
         began = time.perf_counter()
         scored = len(found.rows) + (0 if found.pool.heads_ranking else len(found.pool.rows))
         score = clock.guard(align, search.direction, scored, search.deadline_s)
+        if found.upper is not None and len(found.rows) <= found.candidates:
+            page = _rank_by_bounds(search, found, found.upper, score)
+            clock.observe(search.direction, scored, time.perf_counter() - began)
+            return page
         ranking = rank_in_blocks(
             found.rows,
             found.match,
@@ -266,6 +271,28 @@ def rerank(search: ValidSearch, found: Found, clock: RerankDeadline) -> RankedPa
     except EngineUnavailableError:
         degraded = "rerank_unavailable"
     return RankedPage(rank_by_match(rows, match, first_rank, None), degraded=degraded)
+
+
+def _rank_by_bounds(
+    search: ValidSearch, found: Found, upper: NDArray[np.float32], score: AlignScorer
+) -> RankedPage:
+    """Order one block of candidates, and score those that can be on the page, and the pool."""
+    every = Everything(found.rows, found.match, upper)
+    known = KnownScores(found.rows, score)
+    places = np.arange(len(found.rows), dtype=np.int64)
+    best = best_items(search, every, known, places, found.page, all_ranks=True)
+    ranking = Ranking(
+        rows=found.rows[best.places],
+        scores=best.fused,
+        match=found.match[best.places],
+        match_ranks=found.start + 1 + best.places,
+        align=best.align,
+        align_ranks=found.start + best.align_ranks,
+    )
+    pool = found.pool
+    if pool.heads_ranking:
+        return RankedPage(ranking, True, known.scores(places[: len(pool.rows)]))
+    return RankedPage(ranking, True, pool.align(ranking, score))
 
 
 def _score_pool(

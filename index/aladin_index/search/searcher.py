@@ -116,7 +116,7 @@ class TwoStageSearcher:
         """
         began_s = time.monotonic()
         search = self.validate(query, target, options, received_s or began_s)
-        found, retrieved_s, ranked = rank_page(search, self._clock)
+        found, retrieved_s, ranked = rank_page(search, self._clock, time.monotonic)
         verdict = judge(search, found, ranked)
         ranked_s = time.monotonic()
         times = _Times(received_s or began_s, began_s, retrieved_s, ranked_s)

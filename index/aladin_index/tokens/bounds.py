@@ -8,7 +8,6 @@ float32 and of the queries of the scoring kernel are bounded by `_relative_error
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,7 +35,7 @@ from aladin_network.types import Modality
 # Tokens that are transformed at a time: 8 MiB of 128 float32 values.
 _TOKENS_AT_A_TIME = 2**14
 # Tokens that the transform is fitted to.
-_SAMPLE = 2**15
+SAMPLE = 2**15
 # Roundings of the sums of a bound.
 _SUMS = 8 * ROUNDOFF
 # Items that are scored before the bounds are compared with a score, and between later comparisons.
@@ -67,10 +66,14 @@ class ShortTokens:
         """The arrays in the form that the kernel expects."""
         return NativeShorts.of(self.values, self.scales, self.offsets)
 
-    def score(self, query: ShortQuery) -> NDArray[np.float32]:
-        """Return the late interaction of a short query with every item, (items,) float32."""
-        scores = np.empty(len(self.scales), dtype=np.float32)
+    def score(
+        self, query: ShortQuery, rows: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
+        """Return the late interaction of a short query with some items, or with every item."""
         kernel = load_kernel()
+        if rows is not None and kernel is not None:
+            return kernel.bound_rows(self.native, query, rows)
+        scores = np.empty(len(self.scales), dtype=np.float32)
 
         def score_part(start: int, end: int) -> None:
             if kernel is None:
@@ -79,7 +82,7 @@ class ShortTokens:
                 kernel.bound_range(self.native, query, start, scores[start:end])
 
         in_threads(score_part, len(scores))
-        return scores
+        return scores if rows is None else scores[rows]
 
     def _score_slowly(self, query: ShortQuery, first: int, scores: NDArray[np.float32]) -> None:
         """Compute `score` for some items without the kernel."""
@@ -138,7 +141,9 @@ class TokenBounds:
         """
         # What all regions of a photo share changes all scores of a word alike. For the words of a
         # text this does not hold: each has its own best region.
-        transform = BoundTransform.fit(_spread(tokens, _SAMPLE), queries, centred=not are_texts)
+        transform = BoundTransform.fit(
+            spread_sample(tokens, SAMPLE), queries, centred=not are_texts
+        )
         count, offsets = tokens.count, np.ascontiguousarray(tokens.offsets)
         values = np.empty((tokens.stored.count, transform.width), dtype=np.uint8)
         scales, reach = np.empty((2, count), dtype=np.float32)
@@ -161,13 +166,17 @@ class TokenBounds:
         return cls(tokens, transform, ShortTokens(values, scales, reach, offsets), longest)
 
     def upper(
-        self, query: Float[Tensor, "query_tokens dim"], modality: Modality
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float32]:
-        """Return an upper bound of the score of every item.
+        """Return upper bounds of the scores of items.
 
         Args:
             query: Real tokens of the query, float32, in CPU memory.
             modality: Modality of the query: "text" for photos, "image" for texts.
+            rows: (items,) rows of the items, or None for all.
 
         Returns:
             (items,) float32; no score of `aladin_index.tokens.maxsim` is above, whichever
@@ -176,10 +185,10 @@ class TokenBounds:
         words = query.numpy().astype(np.float64)
         values, scales, missed = self._shorten(words)
         asked = ShortQuery(values, scales, are_regions=modality == "image")
-        bounds = self.short.score(asked)
-        lengths = np.linalg.norm(words, axis=1)
-        # The largest sum of absolute products with an item of scale 1.
-        largest = 127.0 * np.abs(values.astype(np.float64)).sum(axis=1) * scales
+        bounds = self.short.score(asked, rows)
+        lengths = np.sqrt((words * words).sum(axis=1))
+        # More than the largest sum of absolute products with an item of scale 1.
+        largest = 127.0**2 * values.shape[1] * scales.astype(np.float64)
         if modality == "text":
             roundings = (len(words) + 16) * ROUNDOFF
             constant = float((words @ self.transform.mean).sum())
@@ -198,14 +207,15 @@ class TokenBounds:
         reached = float(largest.sum()) * max(1.0, self._most * asked.are_regions) * widest_scale
         reached += abs(constant) + by_reach * widest_reach
         with np.errstate(invalid="ignore", over="ignore"):
-            bounds += np.float32(by_reach) * self.short.reach
+            reach = self.short.reach if rows is None else self.short.reach[rows]
+            bounds += np.float32(by_reach) * reach
             bounds += np.float32(
                 constant + slack + by_scale * widest_scale + reached * _SUMS + TINY
             )
         # What overflows bounds nothing.
         if not np.isfinite(bounds).all():
             bounds[~np.isfinite(bounds)] = np.inf
-        bounds[self._empty] = 0
+        bounds[self._empty if rows is None else self._lengths[rows] == 0] = 0
         return bounds
 
     def _shorten(
@@ -214,44 +224,21 @@ class TokenBounds:
         """Return the short form of a query, its scales, and the lengths of what rounding cut."""
         transform, kept = self.transform, self.transform.kept
         moved = words @ transform.of_queries
-        head = moved[:, :kept]
-        lengths = np.column_stack(
-            [np.linalg.norm(moved, axis=1) / FINER, np.linalg.norm(moved[:, kept:], axis=1)]
-        )
-        largest = np.maximum(np.abs(head).max(axis=1, initial=0), lengths.max(axis=1, initial=0))
+        squares = moved * moved
+        # The dimensions that are kept, and the lengths of all and of those that are cut off.
+        exact = np.zeros((len(words), transform.width))
+        exact[:, :kept] = moved[:, :kept]
+        np.sqrt(squares.sum(axis=1), out=exact[:, kept])
+        exact[:, kept] /= FINER
+        np.sqrt(squares[:, kept:].sum(axis=1), out=exact[:, kept + 1])
+        largest = np.abs(exact).max(axis=1, initial=0)
         scales = np.maximum(largest / 127 * (1 + 1e-6), TINY).astype(np.float32)
-        units = scales.astype(np.float64)[:, None]
-        values = np.zeros((len(words), transform.width), dtype=np.int8)
-        values[:, :kept] = np.rint(head / units)
-        values[:, kept : kept + 2] = np.ceil(lengths / units)
-        missed = np.linalg.norm(head - values[:, :kept] * units, axis=1) * (1 + 1e-6)
-        return values, scales, missed
-
-
-class LazyBounds:
-    """Bounds that are computed when they are first needed; thread-safe."""
-
-    def __init__(self, tokens: TokenStore, other: TokenStore | None, *, are_texts: bool) -> None:
-        """Bound the scores of `tokens`.
-
-        Args:
-            tokens: Tokens of a collection.
-            other: Tokens of the other collection, which queries resemble, or None without one.
-            are_texts: Whether the items are texts, whose queries are regions.
-        """
-        self._tokens = tokens
-        self._other = other
-        self._are_texts = are_texts
-        self._lock = threading.Lock()
-        self._bounds: TokenBounds | None = None
-
-    def get(self) -> TokenBounds:
-        """Return the bounds; the first call computes them, and others wait for it."""
-        with self._lock:
-            if self._bounds is None:
-                sample = None if self._other is None else query_sample(self._other)
-                self._bounds = TokenBounds.build(self._tokens, sample, are_texts=self._are_texts)
-            return self._bounds
+        exact /= scales.astype(np.float64)[:, None]
+        values = np.rint(exact)
+        wrong = exact[:, :kept] - values[:, :kept]
+        missed = np.sqrt((wrong * wrong).sum(axis=1)) * scales * (1 + 1e-6)
+        values[:, kept : kept + 2] = np.ceil(exact[:, kept : kept + 2] * (1 + 1e-12))
+        return values.astype(np.int8), scales, missed
 
 
 class ScoredItems(NamedTuple):
@@ -306,13 +293,7 @@ def score_best(
     return ScoredItems(np.concatenate(rows), np.concatenate(keys))
 
 
-def query_sample(store: TokenStore) -> NDArray[np.float32] | None:
-    """Return tokens of a collection as examples of queries of the other one; None without any."""
-    sample = _spread(store, _SAMPLE)
-    return sample if len(sample) else None
-
-
-def _spread(store: TokenStore, tokens: int) -> NDArray[np.float32]:
+def spread_sample(store: TokenStore, tokens: int) -> NDArray[np.float32]:
     """Decode about `tokens` tokens of items spread over a store."""
     per_item = max(1, store.stored.count // max(1, store.count))
     wanted = min(store.count, max(1, tokens // per_item))

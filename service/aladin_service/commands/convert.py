@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,6 +22,7 @@ app = CommandApp(
 OutOption = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Folder of the new checkpoint; must be new.")
 ]
+Pooling = Literal["mean", "learned"]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seeds the initial values of new tensors.")]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print what became of every tensor as JSON on stdout.")
@@ -250,6 +251,14 @@ def multivector(
             "the longest document. [default: 512; for texts SOURCE's own]",
         ),
     ] = None,
+    pooling: Annotated[
+        Pooling,
+        typer.Option(
+            "--pooling",
+            help="The embedding: the mean of the tokens, or a pooling that starts as the mean and "
+            "is trained by `aladin train pooling`.",
+        ),
+    ] = "mean",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON on stdout.")
     ] = False,
@@ -265,7 +274,7 @@ def multivector(
     """
     from aladin_network.conversion.multivector import convert_multivector
 
-    report = convert_multivector(source, out, max_tokens)
+    report = convert_multivector(source, out, max_tokens, pooling)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(report) | {"out": str(report.out)}, indent=2))
         return

@@ -18,7 +18,6 @@ from aladin_service.http.openapi import (
     OPENAPI_TAGS,
     complete_document,
     describe_access,
-    operation_id,
 )
 from aladin_service.http.routes import (
     batch,
@@ -105,7 +104,6 @@ def create_app(
         version=version("aladin-search"),
         lifespan=lifespan,
         openapi_tags=OPENAPI_TAGS,
-        generate_unique_id_function=operation_id,
         # The service has its own page at /docs, which loads no viewer from another host.
         docs_url=None,
         redoc_url=None,
@@ -124,7 +122,8 @@ def create_app(
     app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
     app.add_middleware(AnswerHeaders, policy=policy)
     for router in _ROUTERS:
-        app.include_router(router)
+        # Not `include_router`, which makes every route of every application again.
+        app.router.routes.extend(router.routes)
     complete_document(app)
     describe_access(app, policy)
     return app

@@ -17,9 +17,9 @@ from aladin_network.config import TextEncoderConfig, TowerConfig
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.export import TOLERANCE, export_graphs
 from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_graphs
-from aladin_network.graphs.loading import load_for_inference
+from aladin_network.graphs.loading import load_for_inference, load_graphs
 from aladin_network.graphs.network import GraphModel
-from aladin_network.inference import encode_photos, encode_texts
+from aladin_network.inference import QueryModels, encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import RUNTIMES
@@ -69,6 +69,17 @@ def test_graphs_encode_any_number_of_items_as_torch_does(
         assert_same(encode_photos(ours, photos(count)), encode_photos(theirs, photos(count)))
 
 
+def test_queries_in_bfloat16_are_near_those_in_float32(exported_checkpoint: Path) -> None:
+    model = load_graphs(exported_checkpoint, "openvino").model
+    queries = QueryModels("bfloat16").for_texts(model)
+    assert isinstance(queries, GraphModel)
+    assert queries is not model
+    found, expected = encode_texts(queries, TEXTS), encode_texts(model, TEXTS)
+    assert found.embedding.dtype == torch.float32
+    assert torch.equal(found.mask, expected.mask)
+    assert torch.cosine_similarity(found.embedding, expected.embedding).min() > 0.99
+
+
 def test_a_graph_model_knows_what_its_network_knows(exported_checkpoint: Path) -> None:
     ours, theirs = load_for_inference(exported_checkpoint), load_checkpoint(exported_checkpoint)
     assert isinstance(ours.model, GraphModel)
@@ -109,7 +120,7 @@ def test_a_recurrent_network_with_padded_texts(
 def test_without_an_export_torch_encodes(
     tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert load_for_inference(tiny_checkpoint).model.has_weights
+    assert not isinstance(load_for_inference(tiny_checkpoint).model, GraphModel)
     monkeypatch.setenv("ALADIN_RUNTIME", "openvino")
     with pytest.raises(CheckpointError, match="aladin export onnx"):
         load_for_inference(tiny_checkpoint)
@@ -119,9 +130,9 @@ def test_torch_and_unknown_runtimes_by_the_variable(
     exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALADIN_RUNTIME", "torch")
-    assert load_for_inference(exported_checkpoint).model.has_weights
+    assert not isinstance(load_for_inference(exported_checkpoint).model, GraphModel)
     monkeypatch.setenv("ALADIN_RUNTIME", "tensorrt")
-    with pytest.raises(ConfigError, match="auto, torch, openvino, onnxruntime, got 'tensorrt'"):
+    with pytest.raises(ConfigError, match="auto, torch, onnxruntime, openvino, got 'tensorrt'"):
         load_for_inference(exported_checkpoint)
 
 

@@ -19,6 +19,7 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import EXACT_ALIGN
+from aladin_index.tokens import lazy_bounds
 from aladin_network.errors import EngineUnavailableError, InputError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality, Target
@@ -105,6 +106,34 @@ def test_hits_are_those_of_all_candidates(
             )
 
 
+@pytest.mark.parametrize(("modality", "target"), DIRECTIONS)
+@pytest.mark.parametrize("fusion", [0, 0.3, 1])
+def test_many_candidates_are_ordered_by_bounds_as_without(
+    index: SearchIndex,
+    modality: Modality,
+    target: Target,
+    fusion: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lazy_bounds, "_MANY", 100)
+    searcher = TwoStageSearcher(index)
+    count = 200 if target == "texts" else 500
+    options: dict[str, Any] = {"candidates": count, "fusion": fusion}
+    pages: list[dict[str, Any]] = [{}, {"k": 1}, {"k": 30, "offset": 7}, {"k": 150}]
+    pages.append({"k": 60, "offset": count - 20})
+    for page in pages:
+        answers: list[SearchAnswer] = []
+        for is_bounded in (False, True):
+            side = index.images if target == "images" else index.texts
+            assert side is not None and side.bounds is not None
+            bounds = side.bounds.get() if is_bounded else None
+            monkeypatch.setattr(side.bounds, "_bounds", bounds)
+            answers.append(run_search(searcher, encoding(7), modality, target, **options, **page))
+        plain, bounded = answers
+        assert summary(bounded, align_ranks=True) == summary(plain, align_ranks=True)
+        assert bounded.reranked and bounded.candidates == count
+
+
 def test_hits_are_those_of_all_candidates_after_changes(
     tmp_path: Path, write_made_up: Callable[..., int], made_up: MakeItems
 ) -> None:
@@ -170,7 +199,7 @@ def test_without_time_the_first_stage_orders(
     def fail(*_: object) -> None:
         raise EngineUnavailableError("tokens", "not there")
 
-    monkeypatch.setattr(exhaustive._KnownScores, "scores", fail)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(exhaustive.KnownScores, "scores", fail)
     lost = run_search(searcher, encoding(2), "text", "images", candidates="all", fusion=1, offset=3)
     assert (lost.reranked, lost.degraded) == (False, ["rerank_unavailable"])
     assert [hit.id for hit in lost.hits] == [hit.id for hit in ordinary.hits]

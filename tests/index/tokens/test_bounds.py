@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 import aladin_index.tokens.bounds
 from aladin_index.kernel import load_kernel
 from aladin_index.kernel.structures import NativeShorts, ShortQuery
-from aladin_index.tokens.bounds import ShortTokens, TokenBounds, query_sample, score_best
+from aladin_index.tokens.bounds import ShortTokens, TokenBounds, score_best
 from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.lazy_bounds import LazyBounds, query_sample
 from aladin_index.tokens.maxsim import alignment_with_all, torch_alignment
 from aladin_index.tokens.short_form import BoundTransform, kept_dimensions
 from aladin_index.tokens.store import TokenStore
@@ -206,6 +207,9 @@ def test_short_tokens_are_scored_exactly_on_every_path(
         query = ShortQuery(asked, np.full(words, 0.5, dtype=np.float32), are_regions=are_regions)
         scores = np.full(5, np.nan, dtype=np.float32)
         KERNEL.bound_range(short.native, query, 2, scores, path)
+        some = np.array([6, 2, 2, 4, 3], dtype=np.int64)
+        by_rows = KERNEL.bound_rows(short.native, query, some, path)
+        assert by_rows.tolist() == scores[some - 2].tolist()
         products = asked.astype(np.int64) @ (values.astype(np.int64) - 128).T
         expected: list[float] = []
         for row in range(2, 7):
@@ -230,5 +234,27 @@ def test_short_tokens_that_are_not_there_are_refused() -> None:
     narrow = NativeShorts.of(np.ascontiguousarray(values[:, :6]), scales, offsets)
     with pytest.raises(Exception, match="width"):
         KERNEL.bound_range(narrow, query, 0, scores)
+    native = NativeShorts.of(values, scales, offsets)
+    for rows in ([0, 2], [-1]):
+        with pytest.raises(Exception, match="a row is not there"):
+            KERNEL.bound_rows(native, query, np.array(rows))
     with pytest.raises(Exception, match="no such path"):
         KERNEL.bound_range(NativeShorts.of(values, scales, offsets), query, 0, scores, 99)
+
+
+@pytest.mark.parametrize("without_kernel", [False, True])
+def test_bounds_of_some_items_are_those_of_all(
+    without_kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if without_kernel:
+        monkeypatch.setattr(aladin_index.tokens.bounds, "load_kernel", lambda: None)
+    tokens = clustered(3000, 16, 1)
+    lengths = np.random.default_rng(1).multinomial(3000, np.ones(600) / 600).tolist()
+    lazy = LazyBounds(make_store(tokens, lengths, "4bit"), None, are_texts=False)
+    query = torch.from_numpy(clustered(7, 16, 2))
+    rows = np.random.default_rng(0).permutation(600)[:500]
+    assert lazy.of_candidates(query, "text", rows) is None  # not computed yet
+    expected = lazy.get().upper(query, "text")[rows]
+    found = lazy.of_candidates(query, "text", rows)
+    assert found is not None and found.tolist() == expected.tolist()
+    assert lazy.of_candidates(query, "text", rows[:100]) is None  # scored as soon

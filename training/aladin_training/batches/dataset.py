@@ -19,10 +19,16 @@ from aladin_network.scoring.scores import Encoding, concatenate
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch, OfflineBatch
 from aladin_training.batches.inputs import InputStore, NetworkInputs, image_digest
-from aladin_training.batches.items import check_regions, region_items, usable_photos
+from aladin_training.batches.items import (
+    DocumentItems,
+    check_regions,
+    region_items,
+    usable_photos,
+)
 from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
 from aladin_training.batches.short_texts import ShortTexts
 from aladin_training.data import Record
+from aladin_training.data.records import DocumentRecord
 from aladin_training.data.regions import RegionStore
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.parallel.distributed import BatchShare
@@ -44,7 +50,7 @@ class PairDataset:
     def __init__(
         self,
         store: InputStore,
-        records: Sequence[Record],
+        records: Sequence[Record | DocumentRecord],
         views: int,
         short_texts: ShortTexts | None = None,
     ) -> None:
@@ -76,7 +82,7 @@ class PairDataset:
     @classmethod
     def prepare(
         cls,
-        records: Sequence[Record],
+        records: Sequence[Record | DocumentRecord],
         model: AladinModel,
         cache_root: Path,
         views: Sequence[str],
@@ -88,7 +94,7 @@ class PairDataset:
         """Find the photos that can be used; nothing is encoded before a network reads them.
 
         Args:
-            records: Photos with captions.
+            records: Photos with captions; or documents with queries, for a network for texts alone.
             model: Network whose encoders preprocess; other networks that preprocess alike can read
                 the set as well.
             cache_root: Folder of all caches.
@@ -107,14 +113,19 @@ class PairDataset:
             InputError: If the network reads regions and there are none, or vice versa.
         """
         encoder = model.image.encoder
-        check_regions(encoder, regions)
-        if regions is not None:
-            items, kept = region_items(records, encoder, regions), list(records)
+        photos = [each for each in records if isinstance(each, Record)]
+        documents = [each.document for each in records if isinstance(each, DocumentRecord)]
+        if not documents:
+            check_regions(encoder, regions)
+        if documents:
+            items, kept = DocumentItems(documents), list(records)
+        elif regions is not None:
+            items, kept = region_items(photos, encoder, regions), list(records)
         else:
             cache = FeatureCache(cache_root, image_digest(encoder)) if encoder.frozen else None
-            items, usable = usable_photos([each.photo for each in records], views, cache, progress)
+            items, usable = usable_photos([each.photo for each in photos], views, cache, progress)
             if not usable:
-                raise DataError(records[0].photo.path.parent, None, "no photo can be decoded")
+                raise DataError(photos[0].photo.path.parent, None, "no photo can be decoded")
             kept = [records[row] for row in usable]
         short_texts = ShortTexts(kept) if short_captions else None
         texts = [caption for record in kept for caption in record.captions]

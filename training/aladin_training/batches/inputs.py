@@ -40,7 +40,7 @@ from aladin_training.parallel.numerics import Precision, mixed_precision
 
 PHOTOS_A_PART = 64
 TEXTS_A_PART = 512
-# A GPU needs more photos at a time than suit the caches of a CPU.
+# A GPU needs more photos at a time than suit the caches of a CPU; texts are small.
 _PHOTOS_AT_A_TIME_ON_GPU = 32
 
 
@@ -97,7 +97,7 @@ class ReadPhotos:
 
     def _one(self, place: tuple[int, int]) -> ImageInput:
         row, view = place
-        return self.encoder.preprocess(self.items.load(row, [view])[0])
+        return _preprocess(self.encoder, self.items.load(row, [view])[0])
 
 
 @dataclass(frozen=True)
@@ -255,15 +255,17 @@ def _digest(encoder: ImageEncoder | TokenizedTextEncoder, more: str) -> str:
 
 @torch.inference_mode()
 def _encode(
-    encoder: ImageEncoder, photos: list[Image.Image | RegionSet], precision: Precision
+    encoder: ImageEncoder, photos: Sequence[Image.Image | RegionSet | str], precision: Precision
 ) -> Features:
     """Encode one part of the photos."""
     device = _device(encoder)
-    at_a_time = _PHOTOS_AT_A_TIME_ON_GPU if device.type == "cuda" else PHOTOS_AT_A_TIME
+    at_a_time = PHOTOS_AT_A_TIME
+    if device.type == "cuda" or encoder.reads == "text":
+        at_a_time = _PHOTOS_AT_A_TIME_ON_GPU
     parts: list[Features] = []
     for start in range(0, len(photos), at_a_time):
         inputs = encoder.collate(
-            [encoder.preprocess(photo) for photo in photos[start : start + at_a_time]]
+            [_preprocess(encoder, photo) for photo in photos[start : start + at_a_time]]
         )
         if isinstance(inputs, Tensor):
             # Convolutions in this layout are about twice as fast on CPUs.
@@ -273,5 +275,12 @@ def _encode(
     return concatenate_features(parts)
 
 
+def _preprocess(encoder: ImageEncoder, item: Image.Image | RegionSet | str) -> ImageInput:
+    """Preprocess a photo, its regions, or a document, whichever the encoder reads."""
+    return encoder.preprocess(cast(Image.Image, item))
+
+
 def _device(encoder: object) -> torch.device:
-    return next(cast(nn.Module, encoder).parameters()).device
+    # An image encoder that shares the weights of the text encoder has none itself.
+    owner = getattr(encoder, "text_encoder", encoder)
+    return next(cast(nn.Module, owner).parameters()).device

@@ -93,7 +93,7 @@ class ImageItems(Protocol):
         """Return the digest of a photo's content in a view, its key in a `FeatureCache`."""
         ...
 
-    def load(self, row: int, views: Sequence[int]) -> list[Image.Image | RegionSet]:
+    def load(self, row: int, views: Sequence[int]) -> Sequence[Image.Image | RegionSet | str]:
         """Read a photo once and return some of its views, as encoders preprocess them."""
         ...
 
@@ -225,6 +225,34 @@ class RegionItems:
         """
         regions = self.store.read(self.keys[row])
         return [regions for _ in views]
+
+
+@dataclass(frozen=True)
+class DocumentItems:
+    """Documents of a network for texts alone, in place of photos; see `ImageItems`.
+
+    Attributes:
+        documents: Texts, by row.
+    """
+
+    documents: list[str]
+
+    @property
+    def views(self) -> int:
+        """Number of views: 1."""
+        return 1
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+        return len(self.documents)
+
+    def key(self, row: int, view: int) -> str:
+        """Return the digest of a document, its key in a `FeatureCache`."""
+        return content_digest(self.documents[row].encode(), str(view))
+
+    def load(self, row: int, views: Sequence[int]) -> list[str]:
+        """Return a document."""
+        return [self.documents[row] for _ in views]
 
 
 def region_items(

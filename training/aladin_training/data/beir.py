@@ -5,7 +5,8 @@
     qrels/test.tsv  query-id, corpus-id and score, with a header; a score above 0 is relevant
 
 Either the corpus or the queries are photos, given by a path relative to the folder, and the others
-are texts. A text belongs to exactly one photo, as everywhere in this project.
+are texts. A text belongs to exactly one photo, as everywhere in this project. Networks for texts
+alone are trained on folders with texts on both sides (`read_text_pairs`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aladin_network.errors import DataError
 from aladin_network.photos.files import PHOTO, PhotoFile, first_of
 from aladin_training.data.fields import Fields, Place
 from aladin_training.data.json_files import read_lines
-from aladin_training.data.records import LocatedRecord, Record
+from aladin_training.data.records import DocumentRecord, LocatedRecord, Record
 from aladin_training.data.trec import read_qrels
 
 _CORPUS, _QUERIES, _QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
@@ -90,6 +91,51 @@ def read_beir(folder: Path, split: str | None) -> Iterator[LocatedRecord]:
         reason = f"text {unused!r} is relevant to no photo of split {split or 'all'!r}"
         raise DataError(texts.file, None, f"{reason}; expected one for every text of the corpus")
     return _records(folder, photos, texts, photo_of, split, asks_photos)
+
+
+def read_text_pairs(folder: Path, split: str | None) -> list[DocumentRecord]:
+    """Read the documents that answer a query, with their queries.
+
+    A query belongs to the most relevant of its documents, of equal ones to the first. Documents
+    that answer no query of the split are left out.
+
+    Args:
+        folder: Folder with corpus, queries and qrels; both sides are texts.
+        split: See `read_beir`.
+
+    Raises:
+        DataError: If it is no such folder, a file cannot be read, an id repeats or is unknown,
+            there is no such split, or no document is relevant.
+    """
+    if not is_beir(folder):
+        raise DataError(
+            folder,
+            None,
+            f"expected a folder with {_CORPUS}, {_QUERIES} and {_QRELS}: the network is for texts"
+            " alone",
+        )
+    corpus, queries = _read_side(folder / _CORPUS), _read_side(folder / _QUERIES)
+    for side in (corpus, queries):
+        if side.photos:
+            raise DataError(side.file, None, "expected texts, got photos: the network reads texts")
+    best: dict[str, tuple[float, str]] = {}
+    for file in _files(folder, split):
+        for qrel in read_qrels(file):
+            for item, side in ((qrel.document, corpus), (qrel.query, queries)):
+                if item not in side.texts:
+                    raise qrel.place.error(f"id {item!r} is not in {side.file.name}")
+            if qrel.relevance > max(0, best.get(qrel.query, (0, ""))[0]):
+                best[qrel.query] = (qrel.relevance, qrel.document)
+    asked: dict[str, list[str]] = {}
+    for query, (_, document) in best.items():
+        asked.setdefault(document, []).append(queries.texts[query])
+    if not asked:
+        raise DataError(folder / _QRELS, None, f"split {split or 'all'!r} has no relevant document")
+    return [
+        DocumentRecord(id=document, document=text, captions=tuple(asked[document]))
+        for document, text in corpus.texts.items()
+        if document in asked
+    ]
 
 
 def _records(

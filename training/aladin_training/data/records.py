@@ -112,6 +112,21 @@ class Record:
         return [f"{self.id}#{number}" for number in range(len(self.captions))]
 
 
+@dataclass(frozen=True, kw_only=True)
+class DocumentRecord:
+    """A text with the queries that it answers, for a network for texts alone.
+
+    Attributes:
+        id: Unique id in its source.
+        document: The text.
+        captions: The queries, at least one.
+    """
+
+    id: str
+    document: str
+    captions: tuple[str, ...]
+
+
 class LocatedRecord(NamedTuple):
     """A record with the place that it was read from.
 

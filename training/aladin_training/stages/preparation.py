@@ -27,6 +27,8 @@ from aladin_training.batches.items import (
 )
 from aladin_training.config.recipe import Recipe, StartConfig
 from aladin_training.data import Record, read_records
+from aladin_training.data.beir import read_text_pairs
+from aladin_training.data.records import DocumentRecord
 from aladin_training.data.regions import RegionStore, open_regions
 from aladin_training.streaming.tar_stream import PhotoStream, TarStream, open_stream
 from aladin_training.tasks.joint import build_tasks
@@ -69,15 +71,22 @@ def prepare_run(
         build_tasks(stage)
     torch.manual_seed(recipe.seed)
     regions = _open_regions(recipe)
-    train = _open_training_data(recipe, progress)
-    validation = _read_validation_records(recipe)
-    model = _build_network(recipe, train, regions)
+    start = None if recipe.start is None else load_start(recipe.start)
+    # Of a network for texts alone, documents take the place of photos.
+    text_only = start is not None and start.text_only
+    if text_only and (regions is not None or recipe.data.stream is not None):
+        raise ConfigError("data: the network reads texts only: expected no regions and no stream")
+    train = _open_training_data(recipe, progress, text_only)
+    validation = _read_validation_records(recipe, text_only)
+    model = _build_network(recipe, train, regions) if start is None else start
     for stage in recipe.stage:
         check_fine_tuning(model, stage.tune)
-    check_regions(model.image.encoder, regions)
+    if not text_only:
+        check_regions(model.image.encoder, regions)
     if regions is not None:
         assert not isinstance(train, TarStream)  # refused by `DataConfig`
-        region_items([*train, *validation], model.image.encoder, regions)
+        photos = [each for each in (*train, *validation) if isinstance(each, Record)]
+        region_items(photos, model.image.encoder, regions)
     before_encoding()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     prepare = functools.partial(
@@ -143,36 +152,43 @@ def _open_regions(recipe: Recipe) -> RegionStore | None:
     return open_regions(Path(data.regions).expanduser(), labels)
 
 
-def _open_training_data(recipe: Recipe, progress: Progress) -> Sequence[Record] | TarStream:
+def _open_training_data(
+    recipe: Recipe, progress: Progress, text_only: bool
+) -> Sequence[Record | DocumentRecord] | TarStream:
     data = recipe.data
     if data.stream is None:
-        return _read_split(recipe, data.source, data.train_split)
+        return _read_split(recipe, data.source, data.train_split, text_only)
     source, cache = Path(data.source).expanduser(), Path(data.cache).expanduser()
     return open_stream(source, data.train_split, cache, progress)
 
 
-def _read_validation_records(recipe: Recipe) -> list[Record]:
+def _read_validation_records(recipe: Recipe, text_only: bool) -> Sequence[Record | DocumentRecord]:
     data = recipe.data
-    return _read_split(recipe, data.validation_source or data.source, data.validation_split)
+    source = data.validation_source or data.source
+    return _read_split(recipe, source, data.validation_split, text_only)
 
 
-def _read_split(recipe: Recipe, source: str, split: str | None) -> list[Record]:
-    reads_photos = recipe.data.regions is None
-    return read_records(Path(source).expanduser(), split, require_photos=reads_photos)
+def _read_split(
+    recipe: Recipe, source: str, split: str | None, text_only: bool
+) -> Sequence[Record | DocumentRecord]:
+    path = Path(source).expanduser()
+    if text_only:
+        return read_text_pairs(path, split)
+    return read_records(path, split, require_photos=recipe.data.regions is None)
 
 
 def _build_network(
-    recipe: Recipe, train: Sequence[Record] | TarStream, regions: RegionStore | None
+    recipe: Recipe,
+    train: Sequence[Record | DocumentRecord] | TarStream,
+    regions: RegionStore | None,
 ) -> AladinModel:
-    if recipe.start is not None:
-        return load_start(recipe.start)
     assert recipe.model is not None  # a recipe has either a model or a start
     config = recipe.model if regions is None else with_detector(recipe.model, regions)
     return AladinModel.create(config, _learn_tokenizer(recipe, config, train))
 
 
 def _learn_tokenizer(
-    recipe: Recipe, model: ModelConfig, train: Sequence[Record] | TarStream
+    recipe: Recipe, model: ModelConfig, train: Sequence[Record | DocumentRecord] | TarStream
 ) -> Tokenizer | None:
     """Learn a vocabulary from the training captions, unless the text encoder has its own."""
     if model.text_encoder.source is not None:
@@ -181,7 +197,7 @@ def _learn_tokenizer(
     return encoder.learn_tokenizer(_captions(train), recipe.tokenizer.vocabulary_size)
 
 
-def _captions(train: Sequence[Record] | TarStream) -> Iterator[str]:
+def _captions(train: Sequence[Record | DocumentRecord] | TarStream) -> Iterator[str]:
     if isinstance(train, TarStream):
         return train.captions()
     return (caption for record in train for caption in record.captions)

@@ -26,6 +26,7 @@ from aladin_service.http.error_responses import (
     part_error,
 )
 from aladin_service.http.errors import ContentTypeError
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.routes.search import SearchBody, run_search
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.http.turns import NOT_TAKEN, Turns
@@ -125,7 +126,7 @@ class BatchFeed:
         self._bodies[place] = status + bytes(response.body)[1:]
 
 
-router = APIRouter(prefix="/v1/search", tags=["search"])
+router = APIRouter(prefix="/v1/search", tags=["search"], generate_unique_id_function=operation_id)
 
 
 class BatchedError(ErrorBody):

@@ -25,6 +25,7 @@ from aladin_service.http.documents import (
 )
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.errors import UnknownModelError
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.search.job import Document, EncodeJob, ItemQuery, TextQuery
 from aladin_service.work.document_jobs import DescribeModel, ModelFacts, model_name
@@ -122,7 +123,7 @@ _SCHEMA["properties"]["input"] = {
 }
 _ERRORS = (401, 403, 404, 408, 413, 415, 421, 422, 429, 503)
 
-router = APIRouter(prefix="/v1", tags=["openai"])
+router = APIRouter(prefix="/v1", tags=["openai"], generate_unique_id_function=operation_id)
 
 
 class _Asked(NamedTuple):

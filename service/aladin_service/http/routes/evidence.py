@@ -8,6 +8,7 @@ from aladin_service.client.answers import MappedRegion, MappedWord, WordMapsAnsw
 from aladin_service.evidence.pairs import WordMaps
 from aladin_service.http.bodies import request_docs
 from aladin_service.http.error_responses import error_docs
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.routes.pictures import (
     EXPLAIN_SCHEMA,
     ExplainedBody,
@@ -19,7 +20,7 @@ from aladin_service.http.routes.pictures import (
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.work.item_jobs import MapEvidence
 
-router = APIRouter(prefix="/v1", tags=["search"])
+router = APIRouter(prefix="/v1", tags=["search"], generate_unique_id_function=operation_id)
 
 
 @router.get(

@@ -17,11 +17,12 @@ from aladin_network.errors import (
 )
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.errors import KeysMissingError, WorkersMissingError
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.shared_state import Service
 from aladin_service.work.jobs import DescribeIndex
 from aladin_service.work.workers import Workers, WorkersHealth
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], generate_unique_id_function=operation_id)
 
 # Time for opening an index that was just published; a probe must be answered in any case.
 _OPEN_S = 1.0

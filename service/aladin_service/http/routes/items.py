@@ -18,6 +18,7 @@ from aladin_service.http.access.audit import Audit
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import Body, StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
 from aladin_service.http.shared_state import Service, WritableService
 from aladin_service.photos.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
@@ -168,7 +169,7 @@ _LIST_SCHEMA: dict[str, Any] = {
 NEW_ITEMS_DOCS = request_docs(_SCHEMA, _LIST_SCHEMA, form_title="NewItemForm")
 
 
-router = APIRouter(prefix="/v1/items", tags=["items"])
+router = APIRouter(prefix="/v1/items", tags=["items"], generate_unique_id_function=operation_id)
 
 ItemId = Annotated[str, Path(max_length=MAX_ASKED_ID_CHARS)]
 

@@ -26,13 +26,14 @@ from aladin_network.types import Target
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import Upload, json_request_docs, read_json_object, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, run_search
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.photos.photo_fetcher import MAX_URL_CHARS
 from aladin_service.search.job import EmbeddingQuery, ItemQuery, PhotoQuery, Query, TextQuery
 from aladin_service.work.knn_jobs import WriteKnnMetadata, WriteKnnResults
 
-router = APIRouter(tags=["clip-retrieval"])
+router = APIRouter(tags=["clip-retrieval"], generate_unique_id_function=operation_id)
 
 # The service has one index, and uses it for any index name.
 _INDEX_NAME = "aladin"

@@ -21,11 +21,12 @@ from aladin_service.client.answers import (
     ListedItem,
 )
 from aladin_service.http.error_responses import error_docs
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS
 from aladin_service.http.shared_state import Service
 from aladin_service.work.item_jobs import ListFields, ListItems
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", generate_unique_id_function=operation_id)
 
 MAX_LISTED = 200
 # Longer filters do not fit into an address of common servers.

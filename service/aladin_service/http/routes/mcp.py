@@ -10,9 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message
 
 from aladin_service.http.errors import JsonTooLargeError
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.shared_state import Service, until_disconnect
 
-router = APIRouter()
+router = APIRouter(generate_unique_id_function=operation_id)
 
 # Answers a request with this body by messages of ASGI; the application sets it at its start.
 AnswerAgent = Callable[[Request, bytes], Awaitable[list[Message]]]

@@ -16,9 +16,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.shared_state import Service
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, generate_unique_id_function=operation_id)
 
 _MEDIA_TYPES = {
     "html": "text/html",

@@ -15,13 +15,14 @@ from pydantic import Field, ValidationError, model_validator
 from aladin_network.errors import InputError
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.photos.photo_bytes import PhotoBytes
 from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 from aladin_service.work.jobs import DrawEvidence, ReadPhoto
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", generate_unique_id_function=operation_id)
 
 MIN_SIZE_PX = 16
 

@@ -21,6 +21,7 @@ from aladin_service.http.error_responses import (
     failure_of,
     invalid_input,
 )
+from aladin_service.http.openapi import operation_id
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
 from aladin_service.photos.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
@@ -166,6 +167,7 @@ async def run_search(
 
 
 router = APIRouter(
+    generate_unique_id_function=operation_id,
     prefix="/v1/search",
     tags=["search"],
     responses=error_docs(403, 404, 408, 413, 415, 422, 429, 503),

@@ -85,7 +85,7 @@ def demo(
     assert mcp
     folder = tmp_path_factory.mktemp("demo")
     if given := os.environ.get("TEST_DEMO"):
-        source = Path(given)
+        source = Path(given).absolute()
     else:
         source = folder
         prepare_index(folder / "index", folder, NullProgress(), scenes=SCENES)

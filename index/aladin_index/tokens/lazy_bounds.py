@@ -1,0 +1,70 @@
+"""Bounds of a collection's alignment scores that are computed when they are first needed."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aladin_index.tokens.bounds import SAMPLE, TokenBounds, spread_sample
+from aladin_index.tokens.store import TokenStore
+from aladin_network.types import Modality
+
+# Candidates from which on their bounds are computed before their scores, if they are at hand.
+_MANY = 400
+
+
+class LazyBounds:
+    """Bounds that are computed when they are first needed; thread-safe."""
+
+    def __init__(self, tokens: TokenStore, other: TokenStore | None, *, are_texts: bool) -> None:
+        """Bound the scores of `tokens`.
+
+        Args:
+            tokens: Tokens of a collection.
+            other: Tokens of the other collection, which queries resemble, or None without one.
+            are_texts: Whether the items are texts, whose queries are regions.
+        """
+        self._tokens = tokens
+        self._other = other
+        self._are_texts = are_texts
+        self._lock = threading.Lock()
+        self._bounds: TokenBounds | None = None
+
+    def get(self) -> TokenBounds:
+        """Return the bounds; the first call computes them, and others wait for it."""
+        with self._lock:
+            if self._bounds is None:
+                sample = None if self._other is None else query_sample(self._other)
+                self._bounds = TokenBounds.build(self._tokens, sample, are_texts=self._are_texts)
+            return self._bounds
+
+    def of_candidates(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32] | None:
+        """Return bounds of the scores of candidates.
+
+        Args:
+            query: See `TokenBounds.upper`.
+            modality: See `TokenBounds.upper`.
+            rows: (candidates,) their rows.
+
+        Returns:
+            (candidates,) float32, or None if the bounds have not been computed, or the candidates
+            are so few that they are scored as soon without them.
+        """
+        if self._bounds is None or len(rows) < _MANY:
+            return None
+        return self._bounds.upper(query, modality, rows)
+
+
+def query_sample(store: TokenStore) -> NDArray[np.float32] | None:
+    """Return tokens of a collection as examples of queries of the other one; None without any."""
+    sample = spread_sample(store, SAMPLE)
+    return sample if len(sample) else None
