@@ -49,9 +49,9 @@ QueryPrecisionSetting = Literal["auto", "float32", "bfloat16"]
 
 # Packages that compute a checkpoint's ONNX graphs, the default first, and the setting: "auto" is
 # the first of those that are installed, if the checkpoint has graphs, else torch.
-GraphRuntime = Literal["openvino", "onnxruntime"]
-RUNTIMES: tuple[GraphRuntime, ...] = ("openvino", "onnxruntime")
-RuntimeSetting = Literal["auto", "torch", "openvino", "onnxruntime"]
+GraphRuntime = Literal["onnxruntime", "openvino"]
+RUNTIMES: tuple[GraphRuntime, ...] = ("onnxruntime", "openvino")
+RuntimeSetting = Literal["auto", "torch", "onnxruntime", "openvino"]
 
 
 @runtime_checkable

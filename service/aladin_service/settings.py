@@ -149,7 +149,7 @@ class ServiceSettings(BaseSettings):
         query_precision: Precision in which texts are encoded; `auto`: bfloat16 on processors with
             bfloat16 arithmetic, where it is two to three times as fast, else float32. Photos, and
             items added to the index, are encoded in float32.
-        runtime: What computes the network on the CPU: `openvino` or `onnxruntime` for the graphs
+        runtime: What computes the network on the CPU: `onnxruntime` or `openvino` for the graphs
             that `aladin export onnx` wrote, or `torch`; `auto`: graphs if there are some and a
             package for them is installed, else torch. All commands read it.
         decode_threads: Query photos that a worker decodes in parallel, within

@@ -36,7 +36,7 @@ from aladin_network.graphs.network import named_inputs
 from aladin_network.graphs.runtimes import installed_runtime, open_graph
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
-from aladin_network.types import Modality
+from aladin_network.types import RUNTIMES, Modality
 
 # Largest difference of a number of an embedding or a token, all of which are in [-1, 1].
 TOLERANCE = 1e-4
@@ -69,7 +69,7 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
     runtime = installed_runtime()
     if missing or runtime is None:
         raise ConfigError(
-            f"export: the package {missing[0] if missing else 'openvino'} is missing; {_INSTALL}"
+            f"export: the package {missing[0] if missing else RUNTIMES[0]} is missing; {_INSTALL}"
         )
     loaded = load_checkpoint(checkpoint)
     model = loaded.model

@@ -32,7 +32,7 @@ def load_for_inference(
 ) -> Checkpoint:
     """Load a checkpoint to encode with, not to train.
 
-    The variable ALADIN_RUNTIME says what computes the network: `openvino`, `onnxruntime` or
+    The variable ALADIN_RUNTIME says what computes the network: `onnxruntime`, `openvino` or
     `torch`; with `auto`, its default, graphs on the CPU if the checkpoint has some and a package
     for them is installed, else torch.
 

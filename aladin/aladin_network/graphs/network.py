@@ -159,7 +159,8 @@ class GraphModel(AladinModel):
             super().__init__(config, image_encoder, text_encoder)
         # Its first parameter tells a network's callers on which device they are to put batches.
         self.on_cpu = nn.Parameter(torch.empty(0), requires_grad=False)
-        self._open, self._precision = open_graph, precision
+        self._open = open_graph
+        self._precision: QueryPrecision = precision
         self._graphs: dict[Modality, Graph] = {}
         self._lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Packages that compute ONNX graphs on a CPU: OpenVINO and ONNX Runtime."""
+"""Packages that compute ONNX graphs on a CPU: ONNX Runtime and OpenVINO."""
 
 from __future__ import annotations
 

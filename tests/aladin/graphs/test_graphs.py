@@ -132,7 +132,7 @@ def test_torch_and_unknown_runtimes_by_the_variable(
     monkeypatch.setenv("ALADIN_RUNTIME", "torch")
     assert not isinstance(load_for_inference(exported_checkpoint).model, GraphModel)
     monkeypatch.setenv("ALADIN_RUNTIME", "tensorrt")
-    with pytest.raises(ConfigError, match="auto, torch, openvino, onnxruntime, got 'tensorrt'"):
+    with pytest.raises(ConfigError, match="auto, torch, onnxruntime, openvino, got 'tensorrt'"):
         load_for_inference(exported_checkpoint)
 
 
