@@ -55,7 +55,7 @@ def with_margin(count: int) -> int:
 def exact_search(
     embeddings: NDArray[np.float32],
     query: NDArray[np.float32],
-    count: int,
+    count: int | None,
     allowed: Selection | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Find the rows with the largest inner products.
@@ -63,37 +63,26 @@ def exact_search(
     Args:
         embeddings: (items, dim).
         query: (dim,).
-        count: Number of rows wanted.
+        count: Number of rows wanted, or None for all that are allowed, in ascending order.
         allowed: Rows to choose from, or None for all.
 
     Returns:
         Rows, best first, those of equal score in ascending order, and their scores; fewer than
         `count` where there are no more.
     """
-    rows, scores = score_allowed(embeddings, query, allowed)
+    rows = np.arange(len(embeddings), dtype=np.int64) if allowed is None else allowed.rows
+    if worth_copying(allowed, len(embeddings)):
+        scores = _score_copies(embeddings, query, rows)
+    else:
+        scores = np.empty(len(embeddings), dtype=np.float32)
+        for start in range(0, len(embeddings), _ROWS_AT_A_TIME):
+            part = slice(start, start + _ROWS_AT_A_TIME)
+            np.matmul(embeddings[part], query, out=scores[part])
+        scores = scores if allowed is None else scores[rows]
+    if count is None:
+        return rows, scores
     best = largest(scores, count)
     return rows[best], scores[best]
-
-
-def score_allowed(
-    embeddings: NDArray[np.float32], query: NDArray[np.float32], allowed: Selection | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return all rows that are allowed, ascending, and their inner products with a query.
-
-    Args:
-        embeddings: (items, dim).
-        query: (dim,).
-        allowed: Rows to choose from, or None for all.
-    """
-    if allowed is not None and worth_copying(allowed, len(embeddings)):
-        return allowed.rows, _score_copies(embeddings, query, allowed.rows)
-    scores = np.empty(len(embeddings), dtype=np.float32)
-    for start in range(0, len(embeddings), _ROWS_AT_A_TIME):
-        part = slice(start, start + _ROWS_AT_A_TIME)
-        np.matmul(embeddings[part], query, out=scores[part])
-    if allowed is not None:
-        return allowed.rows, scores[allowed.rows]
-    return np.arange(len(embeddings), dtype=np.int64), scores
 
 
 def worth_copying(allowed: Selection | None, count: int) -> bool:

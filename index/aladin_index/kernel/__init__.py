@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,6 @@ from aladin_index.kernel.structures import (
     NativeShortQuery,
     NativeShorts,
     NativeTokens,
-    Queries,
     ShortQuery,
     address,
 )
@@ -56,6 +56,30 @@ class KernelError(Exception):
     def is_row(self) -> bool:
         """Whether the caller requested a row that does not exist; else the data are damaged."""
         return self.status == 1
+
+
+class Queries:
+    """Queries in the layout that the kernel expects.
+
+    Attributes:
+        count: Number of queries.
+    """
+
+    def __init__(self, queries: Sequence[NDArray[np.float32]], *, are_regions: bool) -> None:
+        """Concatenate the queries.
+
+        Args:
+            queries: (tokens, dim) each; at least one.
+            are_regions: Whether the queries are regions, not words.
+        """
+        self.count = len(queries)
+        self._tokens = np.ascontiguousarray(
+            queries[0] if len(queries) == 1 else np.concatenate(queries), dtype=np.float32
+        )
+        self._offsets = np.cumsum([0, *map(len, queries)], dtype=np.int64)
+        self.native = NativeQueries(
+            self._tokens.ctypes.data, self._offsets.ctypes.data, self.count, are_regions
+        )
 
 
 class Kernel:

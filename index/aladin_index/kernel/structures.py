@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from ctypes import Structure, c_int32, c_int64, c_void_p
 from typing import Any
 
@@ -71,30 +70,6 @@ class NativeQueries(Structure):
         ("count", c_int64),
         ("are_regions", c_int32),
     )
-
-
-class Queries:
-    """Queries in the layout that the kernel expects.
-
-    Attributes:
-        count: Number of queries.
-    """
-
-    def __init__(self, queries: Sequence[NDArray[np.float32]], *, are_regions: bool) -> None:
-        """Concatenate the queries.
-
-        Args:
-            queries: (tokens, dim) each; at least one.
-            are_regions: Whether the queries are regions, not words.
-        """
-        self.count = len(queries)
-        self._tokens = np.ascontiguousarray(
-            queries[0] if len(queries) == 1 else np.concatenate(queries), dtype=np.float32
-        )
-        self._offsets = np.cumsum([0, *map(len, queries)], dtype=np.int64)
-        self.native = NativeQueries(
-            self._tokens.ctypes.data, self._offsets.ctypes.data, self.count, are_regions
-        )
 
 
 class NativeShorts(Structure):

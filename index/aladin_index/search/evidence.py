@@ -17,7 +17,7 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.results import Box, Evidence
 from aladin_index.search.whole_words import whole_words
-from aladin_network.errors import InputError
+from aladin_network.errors import EngineUnavailableError, InputError
 from aladin_network.model import AladinModel
 from aladin_network.types import Modality
 
@@ -28,7 +28,7 @@ def evidence_of_items(
     modality: Modality,
     collection: Collection,
     items: Sequence[StoredItem],
-) -> list[list[Evidence]]:
+) -> list[list[Evidence]] | None:
     """Explain the alignment scores of a query and some items of the other modality.
 
     Args:
@@ -40,12 +40,15 @@ def evidence_of_items(
 
     Returns:
         The evidence of each item, see `word_evidence`; its scores add up to the score of
-        `Collection.align`.
+        `Collection.align`. None if the engine that holds the tokens is unavailable.
 
     Raises:
         InputError: If the query's tokens do not belong to its text.
     """
-    compared = compare_with_items(model, query, modality, collection, items)
+    try:
+        compared = compare_with_items(model, query, modality, collection, items)
+    except EngineUnavailableError:
+        return None
     return [word_evidence(*each) for each in compared]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -16,7 +15,6 @@ from aladin_index.search.candidates import (
     QueryPool,
     Ranking,
     ValidSearch,
-    retrieve,
 )
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.rerank import (
@@ -24,9 +22,7 @@ from aladin_index.search.rerank import (
     RankedPage,
     RerankDeadline,
     rank_by_match,
-    rerank,
 )
-from aladin_index.settings import EXACT_ALIGN
 from aladin_network.errors import EngineUnavailableError, InputError
 
 # Largest collection: the bounds of a million photos take a quarter of a second for each query, and
@@ -35,50 +31,22 @@ MAX_ITEMS = 300_000
 
 
 def takes_all(options: SearchOptions, collection: Collection) -> bool:
-    """Whether all items are candidates: by the search's choice, or by that of the index's build.
+    """Whether a search that asks for all items, or whose index does, may compare with all of them.
 
     Args:
         options: Options of the search.
         collection: The searched collection.
 
     Raises:
-        InputError: If a search asks for it and the collection is larger than `MAX_ITEMS`.
+        InputError: If the search itself asks for all and the collection is larger than `MAX_ITEMS`;
+            an index that has grown beyond it is searched among candidates.
     """
-    if options.candidates == "all":
-        if collection.count > MAX_ITEMS:
-            raise InputError(
-                f"candidates: expected a number, got all, which takes an index of at most "
-                f"{MAX_ITEMS:,} items; this one has {collection.count:,}"
-            )
-        return True
-    is_default = options.candidates is None and collection.entry.ann.asked == EXACT_ALIGN
-    return is_default and collection.count <= MAX_ITEMS
-
-
-def rank_page(
-    search: ValidSearch, clock: RerankDeadline, now_s: Callable[[], float]
-) -> tuple[Found, float, RankedPage]:
-    """Find and order the hits of a page, among candidates or among all items.
-
-    Args:
-        search: The search.
-        clock: Stops the second stage at the search's deadline.
-        now_s: Returns the time.
-
-    Returns:
-        The items found, when the first stage ended, and the page. Among all items there is no first
-        stage.
-
-    Raises:
-        InputError: If more items are requested than the vector database can find.
-        EngineUnavailableError: If the vector database does not respond.
-    """
-    if search.is_exhaustive:
-        retrieved_s = now_s()
-        found, page = rank_everything(search, clock)
-        return found, retrieved_s, page
-    found = retrieve(search)
-    return found, now_s(), rerank(search, found, clock)
+    if options.candidates == "all" and collection.count > MAX_ITEMS:
+        raise InputError(
+            f"candidates: expected a number, got all, which takes an index of at most "
+            f"{MAX_ITEMS:,} items; this one has {collection.count:,}"
+        )
+    return collection.count <= MAX_ITEMS
 
 
 def rank_everything(search: ValidSearch, clock: RerankDeadline) -> tuple[Found, RankedPage]:

@@ -22,7 +22,6 @@ from aladin_index.ann.first_stage import (
     exact_search,
     merge_orders,
     retrieve,
-    score_allowed,
     worth_copying,
 )
 from aladin_index.changes.reader import CollectionChanges
@@ -33,7 +32,7 @@ from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
 from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
 from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
-from aladin_index.tokens.lazy_bounds import LazyBounds
+from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
     alignment_with_candidates,
@@ -204,9 +203,9 @@ class LiveCollection:
             return Ordered(rows, match, min(num_candidates, total), is_learned=True)
         if changes is None:
             rows, match = base.order(query, count, num_candidates, selection)
-            upper = None
-            if second_stage is not None and second_stage.weight and base.bounds is not None:
-                upper = base.bounds.of_candidates(second_stage.tokens, second_stage.modality, rows)
+            upper, bounds = None, base.bounds if len(rows) >= LEAST_BOUNDED else None
+            if bounds is not None and second_stage is not None and second_stage.weight:
+                upper = bounds.of_candidates(second_stage.tokens, second_stage.modality, rows)
             return Ordered(rows, match, min(num_candidates, total), upper)
         of_base, of_added = changes.split(selection)
         if of_base is not None and of_base.count == 0:
@@ -223,12 +222,12 @@ class LiveCollection:
         base, changes, built = self.base, self.changes, self.base.entry.count
         chosen = self.selection
         of_base, of_added = (chosen, None) if changes is None else changes.split(chosen)
-        rows, match = score_allowed(base.embeddings, query, of_base)
+        rows, match = exact_search(base.embeddings, query, None, of_base)
         upper = np.full(len(rows), np.inf, dtype=np.float32)
         if base.bounds is not None and len(rows) > _WORTH_BOUNDING * built:
             upper = base.bounds.get().upper(second_stage.tokens, second_stage.modality)[rows]
         if changes is not None:
-            added, added_match = score_allowed(changes.embeddings, query, of_added)
+            added, added_match = exact_search(changes.embeddings, query, None, of_added)
             rows, match = np.append(rows, added + built), np.append(match, added_match)
             upper = np.append(upper, np.full(len(added), np.inf, dtype=np.float32))
         return Everything(rows, match, upper)

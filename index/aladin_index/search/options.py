@@ -151,11 +151,6 @@ class SearchOptions:
     ] = None
 
     @property
-    def number_of_candidates(self) -> int | None:
-        """The number of `candidates`, or None if there is none."""
-        return None if self.candidates == "all" else self.candidates
-
-    @property
     def sort_field(self) -> str | None:
         """The field of `sort`, without its direction."""
         return None if self.sort is None else self.sort.removeprefix("-")

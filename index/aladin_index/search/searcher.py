@@ -17,16 +17,18 @@ from aladin_index.search.candidates import (
     Ranking,
     ValidSearch,
     check_query,
+    retrieve,
     unknown_fields,
 )
 from aladin_index.search.evidence import evidence_of_items
-from aladin_index.search.exhaustive import rank_page, takes_all
+from aladin_index.search.exhaustive import rank_everything, takes_all
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.rerank import RankedPage, RerankDeadline, sort_hits
+from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
+from aladin_index.settings import EXACT_ALIGN
 from aladin_network.calibration.calibration import Unreliable
 from aladin_network.calibration.features import CandidateScores
-from aladin_network.errors import EngineUnavailableError, UnknownItemError
+from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
@@ -116,7 +118,13 @@ class TwoStageSearcher:
         """
         began_s = time.monotonic()
         search = self.validate(query, target, options, received_s or began_s)
-        found, retrieved_s, ranked = rank_page(search, self._clock, time.monotonic)
+        if search.is_exhaustive:  # without a first stage
+            retrieved_s = time.monotonic()
+            found, ranked = rank_everything(search, self._clock)
+        else:
+            found = retrieve(search)
+            retrieved_s = time.monotonic()
+            ranked = rerank(search, found, self._clock)
         verdict = judge(search, found, ranked)
         ranked_s = time.monotonic()
         times = _Times(received_s or began_s, began_s, retrieved_s, ranked_s)
@@ -139,7 +147,8 @@ class TwoStageSearcher:
         # Without training, the regions say nothing: the second stage only runs if it is asked for.
         is_aligned = self._is_aligned or options.fusion is not None
         aligns = is_crossing and is_aligned and collection.entry.token_count > 0
-        timeout_ms = options.timeout_ms
+        timeout_ms, candidates = options.timeout_ms, options.candidates
+        asks_for_all = (candidates or collection.entry.ann.asked) in ("all", EXACT_ALIGN)
         weight = fusion.weight if options.fusion is None else float(options.fusion)
         reranks = options.rerank and aligns
         second_stage = SecondStageQuery(tokens, modality, weight if reranks else None)
@@ -148,7 +157,7 @@ class TwoStageSearcher:
             modality=modality,
             target=target,
             options=options,
-            candidates=options.number_of_candidates or self._candidates[target],
+            candidates=candidates if isinstance(candidates, int) else self._candidates[target],
             filter=parsed,
             collection=collection,
             embedding=query.encoding.embedding[0].detach().float().cpu().numpy(),
@@ -157,7 +166,7 @@ class TwoStageSearcher:
             is_crossing=is_crossing,
             is_aligned=is_aligned,
             reranks=reranks,
-            is_exhaustive=reranks and takes_all(options, collection),
+            is_exhaustive=reranks and asks_for_all and takes_all(options, collection),
             direction=DIRECTION_OF[modality],
             fusion=fusion,
             weight=weight,
@@ -178,7 +187,10 @@ class TwoStageSearcher:
         if search.options.explain and search.is_crossing and not self._is_aligned:
             degraded.append("explain")
         elif search.options.explain and ranking.align is not None:
-            evidence = self._explain(search, items, degraded)
+            asked = self.index.checkpoint.model, search.query, search.modality, search.collection
+            evidence = evidence_of_items(*asked, items)
+            if evidence is None:
+                degraded.append("evidence_unavailable")
         explain_s = time.monotonic() - looked_up_s
         answer = SearchAnswer(
             hits=_hits(search, ranking, verdict, items, evidence),
@@ -201,17 +213,6 @@ class TwoStageSearcher:
             ),
         )
         return answer if search.options.sort is None else sort_hits(self.index, search, answer)
-
-    def _explain(
-        self, search: ValidSearch, items: list[StoredItem], degraded: list[str]
-    ) -> list[list[Evidence]] | None:
-        """Find the evidence of the hits, or note in `degraded` that the engine is unavailable."""
-        model, query = self.index.checkpoint.model, search.query
-        try:
-            return evidence_of_items(model, query, search.modality, search.collection, items)
-        except EngineUnavailableError:
-            degraded.append("evidence_unavailable")
-            return None
 
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
         """Look an item up by its id, among the images first.

@@ -13,8 +13,8 @@ from aladin_index.tokens.bounds import SAMPLE, TokenBounds, spread_sample
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import Modality
 
-# Candidates from which on their bounds are computed before their scores, if they are at hand.
-_MANY = 400
+# Candidates from which on bounds save time, if they are at hand; fewer are scored as soon without.
+LEAST_BOUNDED = 400
 
 
 class LazyBounds:
@@ -56,12 +56,9 @@ class LazyBounds:
             rows: (candidates,) their rows.
 
         Returns:
-            (candidates,) float32, or None if the bounds have not been computed, or the candidates
-            are so few that they are scored as soon without them.
+            (candidates,) float32, or None if the bounds have not been computed.
         """
-        if self._bounds is None or len(rows) < _MANY:
-            return None
-        return self._bounds.upper(query, modality, rows)
+        return None if self._bounds is None else self._bounds.upper(query, modality, rows)
 
 
 def query_sample(store: TokenStore) -> NDArray[np.float32] | None:

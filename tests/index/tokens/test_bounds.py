@@ -257,4 +257,3 @@ def test_bounds_of_some_items_are_those_of_all(
     expected = lazy.get().upper(query, "text")[rows]
     found = lazy.of_candidates(query, "text", rows)
     assert found is not None and found.tolist() == expected.tolist()
-    assert lazy.of_candidates(query, "text", rows[:100]) is None  # scored as soon
