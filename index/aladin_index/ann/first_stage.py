@@ -71,7 +71,7 @@ def exact_search(
         `count` where there are no more.
     """
     rows = np.arange(len(embeddings), dtype=np.int64) if allowed is None else allowed.rows
-    if worth_copying(allowed, len(embeddings)):
+    if allowed is not None and worth_copying(allowed, len(embeddings)):
         scores = _score_copies(embeddings, query, rows)
     else:
         scores = np.empty(len(embeddings), dtype=np.float32)
