@@ -81,6 +81,7 @@ def test_codes_need_a_size_that_divides() -> None:
     ("ann", "factories"),
     [
         ("exact", ["Flat"]),
+        ("exact-align", ["Flat"]),
         ("OPQ16,IVF64,PQ16", ["OPQ16,IVF64,PQ16"]),
         ("auto", fitting_factories(MILLION, 256, None, 0.99)),
     ],
