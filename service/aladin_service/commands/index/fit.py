@@ -1,4 +1,4 @@
-"""``aladin index fit-first-stage``."""
+"""``aladin index fit``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fit_first_stage(
     dim: DimOption = 128,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit the first stage of text queries to the order in which hits are served.
+    """Fit the first stage of text queries to the order of the answers.
 
     In: INDEX with photos, and at least 200 texts. Out: a new generation, live at once, which
     shares all other files with the previous one. The candidates of a text query are then found by

@@ -1,4 +1,4 @@
-"""``aladin index fit-first-stage``, and what ``aladin index info`` says of it."""
+"""``aladin index fit``, and what ``aladin index info`` says of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_fit_to_texts_of_a_file_is_live_and_shown(built: Path, tmp_path: Path)
     ends = "on grass", "above a circle", "left of a star", "in the street", "again"
     texts = [" ".join(each) for each in product(*parts, ends, ("", "and a man", "and two dogs"))]
     words.write_text("\n".join(texts), encoding="utf-8")
-    command = ["index", "fit-first-stage", str(built), "--words", str(words), "--dim", "4"]
+    command = ["index", "fit", str(built), "--words", str(words), "--dim", "4"]
     result = CliRunner().invoke(app, [*command, "--json"])
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
@@ -42,7 +42,7 @@ def test_a_fit_to_texts_of_a_file_is_live_and_shown(built: Path, tmp_path: Path)
 
 
 def test_too_few_texts_are_refused_and_nothing_is_published(built: Path) -> None:
-    result = CliRunner().invoke(app, ["index", "fit-first-stage", str(built)])
+    result = CliRunner().invoke(app, ["index", "fit", str(built)])
     assert result.exit_code != 0
     assert "expected at least 200 texts" in result.stderr
     assert (built / "CURRENT").read_text().strip() == "000001"
