@@ -155,5 +155,6 @@ def test_towers_of_different_widths_need_projections(build_tiny: Build) -> None:
 
 
 def test_an_unknown_encoder(build_tiny: Build) -> None:
-    with pytest.raises(ConfigError, match=r"image_encoder\.name: unknown 'vgg', known are \['hf'"):
+    known = r"known are \['colbert', 'hf', 'multivector', 'naflex', 'regions'\]"
+    with pytest.raises(ConfigError, match=rf"image_encoder\.name: unknown 'vgg', {known}"):
         build_tiny(image_encoder=ImageEncoderConfig(name="vgg"))

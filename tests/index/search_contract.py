@@ -250,7 +250,7 @@ class SearchContract(ContractIndex):
         for second_stage in (None, SecondStageQuery(query.item_tokens(0), "text")):
             side = index.side("images")
             for count in (0, 1, 6, 7, 20, PHOTOS, 99):
-                rows, match, candidates = side.order(embedding, count, 6, second_stage)
+                rows, match, candidates, *_ = side.order(embedding, count, 6, second_stage)
                 assert candidates == 6
                 assert (rows.dtype, match.dtype) == (np.int64, np.float32)
                 ids = [item.id for item in side.items.by_rows(rows.tolist())]

@@ -243,7 +243,7 @@ def test_a_longer_order_begins_with_a_shorter_one_where_searches_are_not_exact(
     longest = remote.side("images").order(embedding, 17, 3)
     assert len(longest.rows) == len(set(longest.rows.tolist())) == 17
     for count in range(17):
-        rows, match, candidates = remote.side("images").order(embedding, count, 3)
+        rows, match, candidates, *_ = remote.side("images").order(embedding, count, 3)
         assert candidates == 3
         assert rows.tolist() == longest.rows[:count].tolist()
         assert match.tolist() == longest.match[:count].tolist()

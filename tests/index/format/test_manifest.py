@@ -80,7 +80,8 @@ MANIFEST_JSON = """{
           "search_ms": 1.5
         }
       ]
-    }
+    },
+    "learned": null
   },
   "texts": null,
   "calibration": null,

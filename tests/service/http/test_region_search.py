@@ -322,5 +322,5 @@ def test_another_detector_is_refused(
     check_detector(other, None)
     with pytest.raises(ConfigError, match="expected objects:another, as the model was trained"):
         check_detector(other, detector)
-    with pytest.raises(ConfigError, match="reads photos"):
+    with pytest.raises(ConfigError, match="reads no regions, but photos"):
         check_detector(build_tiny().image.encoder, detector)
