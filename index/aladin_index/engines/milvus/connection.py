@@ -47,6 +47,8 @@ _PASSING = frozenset(
 )
 # Transient errors of gRPC, by name.
 _PASSING_CALLS = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "UNKNOWN", "INTERNAL"}
+# A server that is starting listens before it has registered what it serves.
+_NOT_REGISTERED = ("UNIMPLEMENTED", "unknown service")
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 1.0
 # Interval of attempts to reconnect; by default gRPC waits up to minutes.
 _FIRST_RECONNECT_MS, _RECONNECT_MS = 100, 500
@@ -184,7 +186,8 @@ def _engine_error(code: object, message: str) -> EngineError:
     """Create the error for a code of Milvus or gRPC."""
     name = getattr(code, "name", None)
     message = " ".join(_TRIES.sub("", message or "no reason was given").split())
-    passing = name in _PASSING_CALLS or code in _PASSING
+    is_starting = name == _NOT_REGISTERED[0] and message.startswith(_NOT_REGISTERED[1])
+    passing = name in _PASSING_CALLS or code in _PASSING or is_starting
     kind = EngineUnavailableError if passing else EngineError
     return kind(ENGINE, message if name is None else f"{name}: {message}")
 

@@ -77,6 +77,7 @@ def test_it_connects_once_with_the_first_call(clients: list[dict[str, Any]]) -> 
     [
         Refused(),
         pymilvus.MilvusException(grpc.StatusCode.UNAVAILABLE, "nobody there"),
+        pymilvus.MilvusException(grpc.StatusCode.UNIMPLEMENTED, "unknown service a.B"),
         pymilvus.MilvusException(101, "collection not loaded"),
         pymilvus.MilvusException(503, "channel not available"),
         pymilvus.MilvusException(8, "rate limit"),
@@ -97,6 +98,7 @@ def test_what_may_pass_is_tried_again(error: Exception, monkeypatch: pytest.Monk
         pymilvus.MilvusException(100, "collection not found"),
         pymilvus.MilvusException(1100, "invalid parameter"),
         pymilvus.MilvusException(grpc.StatusCode.UNAUTHENTICATED, "who is it"),
+        pymilvus.MilvusException(grpc.StatusCode.UNIMPLEMENTED, "unknown method C for service a.B"),
         pymilvus.exceptions.ParamError(1100, "not a limit"),
     ],
     ids=str,
