@@ -33,7 +33,8 @@ from aladin_network.encoders.documents import DocumentRoleEncoder
 from aladin_network.errors import InputError, ShapeError
 from aladin_network.files import atomic_file, write_json
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_network.types import QueryPrecision, QueryPrecisionSetting
 
 # Early maps of a convolutional network are large: above some MiB the allocator returns their memory
@@ -66,11 +67,11 @@ def encode_images(model: AladinModel, inputs: Sequence[ImageInput]) -> Encoding:
         model: Network in evaluation mode.
         inputs: Inputs of at least one photo; they take far less memory than photos.
     """
-    parts: list[Encoding] = []
+    parts: list[EncodedBatch] = []
     for start in range(0, len(inputs), PHOTOS_AT_A_TIME):
         batch = model.image.encoder.collate(inputs[start : start + PHOTOS_AT_A_TIME])
         parts.append(model.encode_images(to_device(batch, next(model.parameters()).device)))
-    return concatenate(parts)
+    return concatenate(parts).arrays()
 
 
 @torch.inference_mode()
@@ -88,9 +89,7 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
     """
     batch = tokenize(model, texts, truncate=truncate)
     device = next(model.parameters()).device
-    encoding = model.encode_texts(TextBatch(*(part.to(device) for part in batch)))
-    # The network may have a lower precision, for queries.
-    return encoding._replace(embedding=encoding.embedding.float(), tokens=encoding.tokens.float())
+    return model.encode_texts(TextBatch(*(part.to(device) for part in batch))).arrays()
 
 
 @torch.inference_mode()
@@ -114,7 +113,7 @@ def encode_documents(model: AladinModel, texts: Sequence[str]) -> Encoding:
     for text in texts:
         check_document(model, text)
     batch = encoder.collate([encoder.preprocess(text) for text in texts])
-    return model.encode_images(to_device(batch, next(model.parameters()).device))
+    return model.encode_images(to_device(batch, next(model.parameters()).device)).arrays()
 
 
 def check_document(model: AladinModel, text: str) -> None:

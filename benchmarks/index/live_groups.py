@@ -29,7 +29,7 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from benchmarks.lib.processes import forked
 from benchmarks.lib.small_collection import (
     new_index,

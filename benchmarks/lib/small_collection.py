@@ -36,7 +36,7 @@ from aladin_network.config import (
     TrunkConfig,
 )
 from aladin_network.model import AladinModel, text_encoder_class
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 
 _WORDS = ["a", "red", "green", "blue", "dog", "bird", "boat", "runs", "flies", "by", "the", "sea"]
 _PHOTO_PX = 64

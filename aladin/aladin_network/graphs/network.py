@@ -23,7 +23,7 @@ from aladin_network.graphs.files import PIXELS, GraphManifest, ImageFacts
 from aladin_network.graphs.runtimes import Graph
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Modality, QueryPrecision
 
 # Function that loads the graph of a modality in a precision.
@@ -184,13 +184,13 @@ class GraphModel(AladinModel):
         text = GraphTextEncoder(config.text_encoder, tokenizer, manifest.text_dim)
         return cls(config, image, text, open_graph)
 
-    def encode_images(self, batch: ImageBatch | Features) -> Encoding:
+    def encode_images(self, batch: ImageBatch | Features) -> EncodedBatch:
         """Encode collated photos."""
         if isinstance(batch, Features):
             _refuse()
         return self._run("image", named_inputs(batch))
 
-    def encode_texts(self, batch: TextBatch | Features) -> Encoding:
+    def encode_texts(self, batch: TextBatch | Features) -> EncodedBatch:
         """Encode tokenised texts."""
         if isinstance(batch, Features):
             _refuse()
@@ -216,9 +216,9 @@ class GraphModel(AladinModel):
                 self._graphs[modality] = self._open(modality, self._precision)
             return self._graphs[modality]
 
-    def _run(self, modality: Modality, inputs: Mapping[str, NDArray[Any]]) -> Encoding:
+    def _run(self, modality: Modality, inputs: Mapping[str, NDArray[Any]]) -> EncodedBatch:
         outputs = self._graph(modality).run(inputs)
-        return Encoding(*(torch.from_numpy(np.ascontiguousarray(each)) for each in outputs))
+        return EncodedBatch(*(torch.from_numpy(np.ascontiguousarray(each)) for each in outputs))
 
 
 def named_inputs(batch: object) -> dict[str, NDArray[Any]]:

@@ -24,7 +24,7 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits, decoded_
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits, read_region_npz
 from aladin_network.photos.regions import RegionSet
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Target
 
 

@@ -43,7 +43,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import read_model_id
 from aladin_network.errors import AladinError, CheckpointError, IndexCorruptError
 from aladin_network.graphs.files import GRAPHS, read_graphs
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress, Progress, Target
 
 _BYTES_AT_A_TIME = 2**22

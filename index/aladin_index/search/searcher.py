@@ -29,7 +29,7 @@ from aladin_index.settings import EXACT_ALIGN
 from aladin_network.calibration.calibration import Unreliable
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.errors import UnknownItemError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
 _DEFAULTS = SearchOptions()

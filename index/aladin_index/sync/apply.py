@@ -25,7 +25,7 @@ from aladin_index.sync.plan import ChangeKind, PhotoChange, SyncPlan
 from aladin_index.tokens.codec import PackedTokens
 from aladin_network.errors import InputError
 from aladin_network.photos.exif import EXIF_FIELDS
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Progress
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from aladin_network.photos.memory import (
     is_still_wanted,
     wanted_while,
 )
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, QueryPrecision
 from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import (
