@@ -31,9 +31,10 @@ from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 from aladin_network.errors import ConfigError
 from aladin_network.heads.alignment import AlignmentHead
 from aladin_network.heads.attention import AttentionHead
+from aladin_network.heads.layers import ChannelDropout, TokenDropout, TransformerStack
 from aladin_network.heads.matching import MatchingHead
 from aladin_network.heads.tower_start import fit_to_towers, start_as
-from aladin_network.layers import ChannelDropout, TokenDropout, TransformerStack, masked_mean
+from aladin_network.scoring.masking import masked_mean
 from aladin_network.scoring.scores import (
     EncodedBatch,
     alignment_scores,

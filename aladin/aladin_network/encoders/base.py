@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 
 from aladin_network.config import ImageEncoderConfig
-from aladin_network.layers import lengthened
 from aladin_network.photos.regions import RegionSet
+from aladin_network.scoring.masking import lengthened
 
 # What an image encoder reads: photos, regions of photos, or texts in the place of photos.
 Reads = Literal["photo", "regions", "text"]

@@ -43,8 +43,8 @@ from aladin_network.encoders.multivector_families import (
 from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 from aladin_network.encoders.transformers_model import quiet
 from aladin_network.errors import ConfigError, InputError, TextTooLongError
-from aladin_network.layers import lengthened
 from aladin_network.photos.regions import RegionSet
+from aladin_network.scoring.masking import lengthened
 
 _NO_SOURCE = (
     "multivector: recipes cannot build this encoder; start one from a checkpoint of "
