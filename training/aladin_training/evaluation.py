@@ -20,7 +20,8 @@ from aladin_network.inference import (
 )
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
-from aladin_network.scoring.fusion import Fusion, two_stage_ranks
+from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.metrics import (
     Ranks,
     RetrievalMetrics,
@@ -29,9 +30,9 @@ from aladin_network.scoring.metrics import (
     retrieval_ranks,
     summarize,
 )
-from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.scoring.separation import cross_retrieval_ranks, mean_difference
+from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.items import check_regions, region_items
 from aladin_training.data import Record

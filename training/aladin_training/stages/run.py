@@ -20,8 +20,8 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, write_json
 from aladin_network.heads.trained import read_alignment_trained, trains_alignment
 from aladin_network.photos.formats import PHOTO_SUFFIXES
-from aladin_network.scoring.fusion import fit_fusion
 from aladin_network.scoring.metrics import RetrievalMetrics
+from aladin_network.scoring.two_stages import fit_fusion
 from aladin_network.types import NullProgress, Progress
 from aladin_training.adapters.parts import end_fine_tuning, merge_fine_tuned
 from aladin_training.config.recipe import Recipe
