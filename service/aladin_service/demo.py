@@ -19,7 +19,8 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import read_calibration
-from aladin_network.checkpoint import load_checkpoint, read_model_id
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import IndexMismatchError, IndexNotReadyError, InputError
 from aladin_network.types import Progress, Target
 from aladin_service.item_sources import image_items, photo_places, text_items

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
 from aladin_network.inference import (
     encode_documents,
@@ -233,7 +233,9 @@ def encode_records(
     return images, encode_captions(model, captions, progress)
 
 
-def encode_captions(model: AladinModel, captions: Sequence[str], progress: Progress) -> EncodedBatch:
+def encode_captions(
+    model: AladinModel, captions: Sequence[str], progress: Progress
+) -> EncodedBatch:
     """Encode texts as the service encodes queries, but cut those that are too long.
 
     Args:

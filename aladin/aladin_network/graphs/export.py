@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.encoders.base import ImageBatch, TextBatch
 from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.encoders.multivector import MultiVectorTextEncoder

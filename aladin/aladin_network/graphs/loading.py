@@ -8,11 +8,10 @@ from typing import cast, get_args
 
 import torch
 
-from aladin_network.checkpoint import (
+from aladin_network.checkpoint import load_checkpoint, load_text_checkpoint
+from aladin_network.checkpoint_files import (
     Checkpoint,
     as_checkpoint,
-    load_checkpoint,
-    load_text_checkpoint,
     read_config,
     read_model_id,
     read_tokenizer,

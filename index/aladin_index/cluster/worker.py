@@ -25,7 +25,8 @@ from aladin_index.encode.item_encoders import RegionSource
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import CHECKPOINT_FILES
 from aladin_network.types import NullProgress, Target
 
 _REMOVALS, _REMOVAL_PAUSE_S = 10, 0.2

@@ -40,7 +40,7 @@ from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import AladinError, CheckpointError, IndexCorruptError
 from aladin_network.graphs.files import GRAPHS, read_graphs
 from aladin_network.scoring.encoding import Encoding

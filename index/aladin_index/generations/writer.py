@@ -53,7 +53,7 @@ from aladin_index.generations.collection_writer import (
 from aladin_index.learned.files import rewrite_learned
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import CHECKPOINT_FILES
+from aladin_network.checkpoint_files import CHECKPOINT_FILES
 from aladin_network.errors import CheckpointError, IndexMismatchError, InputError
 from aladin_network.files import atomic_file, atomic_folder, sync, write_json
 from aladin_network.graphs.files import GRAPHS, check_graphs, read_graphs

@@ -19,8 +19,8 @@ from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
 from aladin_network.inference import encode_texts
-from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
 from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
 from aladin_network.types import Direction, Modality, NullProgress, Progress, Target
 
 _TEXTS_AT_A_TIME = 64

@@ -24,8 +24,8 @@ from aladin_index.ann.first_stage import largest, retrieve
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.rerank import rank_in_blocks
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
-from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Modality, NullProgress, Progress
 
 # Scores of all items that are held in memory at a time, for both stages.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.inference import encode_photos
 from aladin_network.photos.decoding import decode_image, read_image

@@ -27,12 +27,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from aladin_network.calibration.calibration import read_calibration, write_calibration
-from aladin_network.checkpoint import (
-    Checkpoint,
-    load_checkpoint,
-    read_model_id,
-    write_checkpoint,
-)
+from aladin_network.checkpoint import load_checkpoint, write_checkpoint
+from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.encoders.base import (
     ImageBatch,
     PatchBatch,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from aladin_index.format.records import Evaluation
-from aladin_network.checkpoint import Checkpoint, Provenance
+from aladin_network.checkpoint_files import Checkpoint, Provenance
 from aladin_network.encoders.documents import DocumentRoleEncoder
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")

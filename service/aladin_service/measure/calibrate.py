@@ -19,7 +19,8 @@ from aladin_network.calibration.fit import (
     fit_calibration,
 )
 from aladin_network.calibration.fitted_on import DataSample, FittedOn, TextLengths, sample_photos
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError
 from aladin_network.types import Direction, Progress
 from aladin_service.measure.calibration_index import ask_images, ask_texts

@@ -18,11 +18,11 @@ from PIL import Image, ImageOps
 from aladin_network.config import ModelConfig
 from aladin_network.encoders.base import ImageEncoder
 from aladin_network.errors import ImageError, InputError
-from aladin_network.inference import FeatureCache, content_digest
 from aladin_network.photos.decoding import decode_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
+from aladin_training.batches.feature_cache import FeatureCache, content_digest
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore, region_keys
 

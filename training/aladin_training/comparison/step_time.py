@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from aladin_network.checkpoint import Checkpoint, Provenance
+from aladin_network.checkpoint_files import Checkpoint, Provenance
 from aladin_network.config import dump_config
 from aladin_network.errors import AladinError
 from aladin_network.files import write_json

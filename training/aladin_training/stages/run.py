@@ -14,7 +14,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from aladin_network.checkpoint import Provenance, read_model_id, read_tensors, save_checkpoint
+from aladin_network.checkpoint import read_tensors, save_checkpoint
+from aladin_network.checkpoint_files import Provenance, read_model_id
 from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, write_json

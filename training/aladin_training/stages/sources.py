@@ -18,7 +18,8 @@ from typing import Protocol
 
 import torch
 
-from aladin_network.checkpoint import Checkpoint, load_checkpoint, read_model_id
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.config import dump_config
 from aladin_network.files import atomic_folder
 from aladin_network.types import Progress
