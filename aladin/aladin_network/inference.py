@@ -43,7 +43,7 @@ from aladin_network.types import QueryPrecision, QueryPrecisionSetting
 PHOTOS_AT_A_TIME = 2
 
 # Instructions that multiply bfloat16; without them it is emulated and slower than float32.
-_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
+_BFLOAT16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16"})
 
 FORMAT_VERSION = 1
 
@@ -135,7 +135,7 @@ def tokenize(model: AladinModel, texts: Sequence[str], *, truncate: bool = False
     return batch
 
 
-def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> QueryPrecision:
+def choose_precision(name: QueryPrecisionSetting, device: str) -> QueryPrecision:
     """Return the precision for a setting.
 
     "auto" takes bfloat16 where the processor multiplies it. On one with AVX512-BF16 (EPYC, one
@@ -146,15 +146,21 @@ def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> Query
 
     Args:
         name: Name of a precision, or "auto".
-        device: Device of the network; on a GPU, "auto" is float32.
+        device: Name of the network's device; on a GPU, "auto" is float32.
     """
     if name != "auto":
         return name
-    # torch 2.6 does not tell, so with it "auto" is float32.
-    read = getattr(torch.cpu, "get_capabilities", dict[str, bool])
-    capabilities: dict[str, bool] = read()
-    native = any(capabilities.get(each, False) for each in _BFLOAT16_INSTRUCTIONS)
-    return "bfloat16" if native and device.type == "cpu" else "float32"
+    native = not _BFLOAT16_INSTRUCTIONS.isdisjoint(_processor_flags())
+    return "bfloat16" if native and device == "cpu" else "float32"
+
+
+def _processor_flags() -> list[str]:
+    """Return the names of the processor's instructions; none where the system has no such list."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    return next((line.split() for line in lines if line.startswith("flags")), [])
 
 
 class QueryModels:

@@ -59,7 +59,9 @@ def texts() -> EncodedBatch:
 
 
 @pytest.fixture(scope="module")
-def evaluation(tiny_checkpoint: Path, images: EncodedBatch, texts: EncodedBatch) -> ExhaustiveEvaluation:
+def evaluation(
+    tiny_checkpoint: Path, images: EncodedBatch, texts: EncodedBatch
+) -> ExhaustiveEvaluation:
     """Of the random encodings."""
     model = load_checkpoint(tiny_checkpoint).model
     return evaluate_encodings(model, FUSION, images, texts, IMAGE_OF_TEXT)
@@ -123,7 +125,10 @@ def test_two_stages_see_a_hundred_candidates(tiny_checkpoint: Path) -> None:
 
 
 def test_folds_are_evaluations_of_their_own(
-    tiny_checkpoint: Path, evaluation: ExhaustiveEvaluation, images: EncodedBatch, texts: EncodedBatch
+    tiny_checkpoint: Path,
+    evaluation: ExhaustiveEvaluation,
+    images: EncodedBatch,
+    texts: EncodedBatch,
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
     blocks = [

@@ -20,6 +20,7 @@ from aladin_network.inference import (
 )
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import Fusion, two_stage_ranks
 from aladin_network.scoring.metrics import (
     Ranks,
@@ -29,7 +30,6 @@ from aladin_network.scoring.metrics import (
     retrieval_ranks,
     summarize,
 )
-from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.scoring.separation import cross_retrieval_ranks, mean_difference
 from aladin_network.types import NullProgress, Progress
@@ -232,7 +232,9 @@ def encode_records(
     return images, encode_captions(model, captions, progress)
 
 
-def encode_captions(model: AladinModel, captions: Sequence[str], progress: Progress) -> EncodedBatch:
+def encode_captions(
+    model: AladinModel, captions: Sequence[str], progress: Progress
+) -> EncodedBatch:
     """Encode texts as the service encodes queries, but cut those that are too long.
 
     Args:

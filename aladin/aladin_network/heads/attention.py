@@ -91,7 +91,10 @@ class AttentionHead(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(
-        self, images: EncodedBatch, texts: EncodedBatch, memory_budget_bytes: int = MEMORY_BUDGET_BYTES
+        self,
+        images: EncodedBatch,
+        texts: EncodedBatch,
+        memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
     ) -> Float[Tensor, "images texts"]:
         """Score all pairs of two batches.
 

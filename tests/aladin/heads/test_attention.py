@@ -100,7 +100,10 @@ def all_by_loops(network: AttentionHead, images: EncodedBatch, texts: EncodedBat
 
 
 def gradients(
-    network: AttentionHead, images: EncodedBatch, texts: EncodedBatch, budget_bytes: int | None = None
+    network: AttentionHead,
+    images: EncodedBatch,
+    texts: EncodedBatch,
+    budget_bytes: int | None = None,
 ) -> list[Tensor]:
     """Scores of all pairs, and the gradients of a weighted sum; None: by loops."""
     leaves = images.tokens.clone().requires_grad_(), texts.tokens.clone().requires_grad_()
@@ -147,7 +150,9 @@ def test_weights_by_hand(form: Form, weights: list[list[float]]) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_values_and_gradients_are_the_loops(form: Form, images: EncodedBatch, texts: EncodedBatch) -> None:
+def test_values_and_gradients_are_the_loops(
+    form: Form, images: EncodedBatch, texts: EncodedBatch
+) -> None:
     network = head(form)
     ours = gradients(network, images, texts, 10**9)
     torch.testing.assert_close(ours, gradients(network, images, texts), atol=1e-10, rtol=1e-8)

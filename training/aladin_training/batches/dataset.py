@@ -223,7 +223,10 @@ class PairDataset:
         inputs = self.inputs if model is self._reader else self._store.inputs_of(model)
 
         def encoded(
-            count: int, cached: bool, get: Callable[[range], Any], encode: Callable[[Any], EncodedBatch]
+            count: int,
+            cached: bool,
+            get: Callable[[range], Any],
+            encode: Callable[[Any], EncodedBatch],
         ) -> EncodedBatch:
             parts: list[EncodedBatch] = []
             rows = _chunks(count, CACHED_A_BATCH if cached else READ_A_BATCH)
