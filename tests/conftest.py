@@ -45,8 +45,7 @@ from aladin_network.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin_network.encoders.registry import IMAGE_ENCODERS, TEXT_ENCODERS
-from aladin_network.encoders.registry import text_encoder_class
+from aladin_network.encoders.registry import IMAGE_ENCODERS, TEXT_ENCODERS, text_encoder_class
 from aladin_network.model import AladinModel
 from aladin_network.types import RUNTIMES
 

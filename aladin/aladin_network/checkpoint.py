@@ -36,10 +36,10 @@ from aladin_network.checkpoint_files import (
 from aladin_network.config import dump_config, with_frozen
 from aladin_network.encoders.bert_text import BertTextEncoder
 from aladin_network.encoders.clip_text import ClipTextEncoder
+from aladin_network.encoders.registry import image_encoder_class, text_encoder_class
 from aladin_network.encoders.text_only import AbsentImageEncoder
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, write_json
-from aladin_network.encoders.registry import image_encoder_class, text_encoder_class
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import Fusion
 

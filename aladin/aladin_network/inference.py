@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 from weakref import WeakKeyDictionary
@@ -33,8 +32,7 @@ from aladin_network.types import QueryPrecision, QueryPrecisionSetting
 PHOTOS_AT_A_TIME = 2
 
 # Instructions that multiply bfloat16; without them it is emulated and slower than float32.
-_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
-_PROCESSOR = Path("/proc/cpuinfo")
+_BFLOAT16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16"})
 
 
 class PhotoSide(Protocol):
@@ -187,22 +185,21 @@ def choose_precision(name: QueryPrecisionSetting, device: str) -> QueryPrecision
 
     Args:
         name: Name of a precision, or "auto".
-        device: Device of the network; on a GPU, "auto" is float32.
+        device: Name of the network's device; on a GPU, "auto" is float32.
     """
     if name != "auto":
         return name
-    return "bfloat16" if device == "cpu" and multiplies_bfloat16() else "float32"
+    native = not _BFLOAT16_INSTRUCTIONS.isdisjoint(_processor_flags())
+    return "bfloat16" if native and device == "cpu" else "float32"
 
 
-@cache
-def multiplies_bfloat16() -> bool:
-    """Return whether the processor multiplies bfloat16; False where the system does not tell."""
+def _processor_flags() -> list[str]:
+    """Return the names of the processor's instructions; none where the system has no such list."""
     try:
-        lines = _PROCESSOR.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return False
-    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
-    return any(each in flags for each in _BFLOAT16_INSTRUCTIONS)
+        return []
+    return next((line.split() for line in lines if line.startswith("flags")), [])
 
 
 class QueryModels:

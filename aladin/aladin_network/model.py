@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
 from typing import Generic, Literal, TypeVar, assert_never, cast
 
 import torch
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aladin_network.config import ModelConfig, TowerConfig, TrunkConfig
-from aladin_network.encoders.registry import image_encoder_class, text_encoder_class
 from aladin_network.encoders.base import (
     Features,
     ImageBatch,
@@ -29,6 +27,7 @@ from aladin_network.encoders.base import (
     with_front,
 )
 from aladin_network.encoders.readers import TokenizedTexts
+from aladin_network.encoders.registry import image_encoder_class, text_encoder_class
 from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 from aladin_network.errors import ConfigError
 from aladin_network.heads.alignment import AlignmentHead

@@ -51,20 +51,21 @@ def test_float32_needs_no_copy(build_tiny: Callable[..., AladinModel]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "device", "expected"),
+    ("flags", "device", "expected"),
     [
-        ({"avx512_bf16": True}, "cpu", "bfloat16"),
-        ({"amx_bf16": True, "avx512_bf16": False}, "cpu", "bfloat16"),
-        ({"avx512_f": True, "avx512_bf16": False}, "cpu", "float32"),
-        ({}, "cpu", "float32"),
-        ({"avx512_bf16": True}, "cuda", "float32"),
+        ("fpu avx512_bf16 sse", "cpu", "bfloat16"),
+        ("amx_bf16", "cpu", "bfloat16"),
+        ("fpu avx512f", "cpu", "float32"),
+        ("", "cpu", "float32"),
+        ("avx512_bf16", "cuda", "float32"),
     ],
 )
 def test_auto_goes_by_the_processor(
-    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], device: str, expected: str
+    monkeypatch: pytest.MonkeyPatch, flags: str, device: str, expected: str
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
-    assert choose_precision("auto", torch.device(device)) == expected
+    info = f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: amx_bf16\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_args, **_kwargs: info)
+    assert choose_precision("auto", device) == expected
 
 
 def test_a_named_precision_is_taken_as_it_is() -> None:

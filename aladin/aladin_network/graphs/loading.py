@@ -20,6 +20,7 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.files import GRAPHS, graph_path, read_graphs
 from aladin_network.graphs.network import GraphModel
 from aladin_network.graphs.runtimes import Graph, check_installed, installed_runtime, open_graph
+from aladin_network.graphs.threads import compute_threads
 from aladin_network.types import GraphRuntime, Modality, QueryPrecision, RuntimeSetting
 
 # Variable that names what computes the network, a `RuntimeSetting`.
@@ -90,9 +91,7 @@ def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint:
     tokenizer = read_tokenizer(folder)
 
     def opened(modality: Modality, precision: QueryPrecision) -> Graph:
-        # As many threads as torch would use: a service sets one.
-        threads = torch.get_num_threads()
-        return open_graph(graph_path(folder, modality), runtime, threads, precision)
+        return open_graph(graph_path(folder, modality), runtime, compute_threads(), precision)
 
     model = GraphModel.of(config.model, manifest, tokenizer, opened)
     return as_checkpoint(config, model.eval(), folder)

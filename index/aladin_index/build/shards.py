@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import DTypeLike, NDArray
 
 from aladin_index.encode.item_encoders import ItemEncoder, Prepared, RegionSource, item_encoder
@@ -224,10 +223,9 @@ class _ShardFiles(ExitStack):
             boxes = [none if prepared.boxes is None else prepared.boxes for prepared in batch]
             self._boxes.append(np.concatenate(boxes))
             self._box_counts.append(np.array([len(each) for each in boxes]))
-        self._embeddings.append(encoding.embedding.numpy())
-        self._lengths.append(encoding.mask.sum(dim=1).numpy())
-        real = encoding.tokens[encoding.mask].to(torch.float32).numpy()  # (tokens, d_align)
-        packed = self._codec.pack(real)
+        self._embeddings.append(encoding.embedding)
+        self._lengths.append(encoding.mask.sum(axis=1))
+        packed = self._codec.pack(encoding.tokens[encoding.mask])
         for field, file in self._tokens.items():
             file.append(getattr(packed, field))
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-import numpy as np
-
 from aladin_index.changes.writer import AddReport, DeleteReport, ItemWriter, NewItems
 from aladin_index.encode.item_encoders import (
     ImageReader,
@@ -285,7 +283,7 @@ def new_items(
     Args:
         sources: The items; uploaded photos are kept in the index.
         prepared: The same items, in the same order, as the network took them.
-        encoding: Encoding of the items, in the same order, in the processor's memory.
+        encoding: Encoding of the items, in the same order.
     """
     uploads = [item.upload for item in sources if isinstance(item, ImageItem) and item.upload]
     return NewItems(
@@ -293,9 +291,9 @@ def new_items(
             stored_form(item, each.size_px, each.boxes, each.metadata)
             for item, each in zip(sources, prepared, strict=True)
         ],
-        embeddings=encoding.embedding.float().numpy(),
-        tokens=encoding.tokens[encoding.mask].float().numpy(),
-        lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
+        embeddings=encoding.embedding,
+        tokens=encoding.tokens[encoding.mask],
+        lengths=encoding.mask.sum(axis=1),
         photos=uploads,
     )
 

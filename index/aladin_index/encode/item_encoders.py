@@ -286,7 +286,7 @@ class PhotoEncoder:
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode photos."""
-        return encode_images(self.model, [prepared.data for prepared in batch]).to("cpu")
+        return encode_images(self.model, [prepared.data for prepared in batch])
 
 
 class TextEncoder:
@@ -307,7 +307,7 @@ class TextEncoder:
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode texts."""
-        return encode_documents(self._model, [prepared.data for prepared in batch]).to("cpu")
+        return encode_documents(self._model, [prepared.data for prepared in batch])
 
 
 def item_encoder(

@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from aladin_index.changes.database import named_photos, open_to_read
 from aladin_index.format.layout import (
@@ -241,12 +240,7 @@ def _probe_search(index: SearchIndex, target: Target, rows: list[int]) -> str | 
     modality = "text" if target == "images" else "image"
     expected = min(_HITS, side.count)
     for row in rows:
-        tokens = side.tokens(row)
-        query = Encoding(
-            embedding=side.embedding(row).unsqueeze(0),
-            tokens=tokens.unsqueeze(0),
-            mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
-        )
+        query = Encoding.of_item(side.embedding(row), side.tokens(row))
         hits = searcher.search(EncodedQuery(query, modality), target, SearchOptions(k=_HITS)).hits
         if len(hits) != expected:
             return f"a search for row {row}: expected {expected} hits, got {len(hits)}"

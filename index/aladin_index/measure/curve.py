@@ -83,8 +83,8 @@ class ListedOrders:
         """
         self._side = side
         self._listed = listed
-        self._embedding = query.embedding[0].detach().float().cpu().numpy()
-        tokens = query.item_tokens(0).detach().float().cpu()
+        self._embedding = query.embedding[0]
+        tokens = query.item_tokens(0)
         everything = side.order(self._embedding, side.count, side.count).rows
         # Rows may be arbitrary numbers, see `SearchSide`.
         self._rows = np.sort(everything)

@@ -112,8 +112,7 @@ def evaluation_queries(
             searcher.index.checkpoint.model, [text.text for text in batch], truncate=True
         )
         for place, text in enumerate(batch):
-            query = encoded.rows(slice(place, place + 1))
-            of_texts.append(Question(query, {text.image_id}))
+            of_texts.append(Question(encoded.item(place), {text.image_id}))
         progress.advance(len(batch))
     of_images: list[Question] = []
     for image_id in asking:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.items.filters import field_scalars
@@ -201,7 +200,7 @@ def rank_in_blocks(
         block: Rows in a block, at least 1.
     """
     scores = align(rows)
-    fused = fusion.combine(torch.from_numpy(scores), torch.from_numpy(match), weight).numpy()
+    fused = fusion.combine(scores, match, weight)
     ranks = np.arange(first_rank, first_rank + len(rows), dtype=np.int64)
     blocks = (ranks - first_rank) // block
     # Stable: the last key decides first.

@@ -4,7 +4,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
 from aladin_index.devices.first_stages import OwnerFailedError, OwnerThread
 
 

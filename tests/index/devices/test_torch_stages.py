@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from aladin_index.devices.first_stages import TorchExact
 
 from aladin_index.ann.first_stage import exact_search
-from aladin_index.devices.first_stages import TorchExact
 from aladin_index.devices.search_device import TorchAlignment
 from aladin_index.items.selection import Selection
 from aladin_index.tokens.codec import TokenCodec
