@@ -72,6 +72,16 @@ class Network(Protocol):
         ...
 
     @property
+    def embedding_dim(self) -> int:
+        """Size of an embedding."""
+        ...
+
+    @property
+    def token_dim(self) -> int:
+        """Size of a token."""
+        ...
+
+    @property
     def text_only(self) -> bool:
         """Whether the network is one for texts alone, whose documents take the place of photos."""
         ...

@@ -7,7 +7,7 @@ network is imported here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,15 +41,12 @@ class PhotoReader(Protocol):
     """Prepares photos or their regions for the network.
 
     Attributes:
+        reads: Kind of input of `preprocess`.
         num_tokens: Number of tokens of every photo, or None if it differs from photo to photo.
     """
 
+    reads: ClassVar[Reads]
     num_tokens: int | None
-
-    @property
-    def reads(self) -> Reads:
-        """Kind of input of `preprocess`."""
-        ...
 
     @property
     def config(self) -> ImageEncoderConfig:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -19,15 +18,12 @@ from aladin_network.encoders.readers import Reads, TokenizedTexts
 from aladin_network.encoders.tokenization import Tokenization
 from aladin_network.errors import CheckpointError, InputError
 from aladin_network.graphs.files import PIXELS, GraphManifest, ImageFacts
-from aladin_network.graphs.runtimes import Graph
+from aladin_network.graphs.runtimes import GraphSource
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, QueryPrecision
 
 E = TypeVar("E")
-
-# Function that loads the graph of a modality in a precision.
-OpenGraph = Callable[[Modality, QueryPrecision], Graph]
 
 
 class GraphPhotoReader:
@@ -35,10 +31,11 @@ class GraphPhotoReader:
 
     Attributes:
         config: Configuration of the encoder.
+        dim: Width of the encoder's states.
         num_tokens: Number of tokens of every photo.
     """
 
-    reads: Reads = "photo"
+    reads: ClassVar[Reads] = "photo"
 
     def __init__(self, config: ImageEncoderConfig, facts: ImageFacts) -> None:
         """Build from a complete configuration.
@@ -52,7 +49,9 @@ class GraphPhotoReader:
         """
         if config.preprocessing is None:
             raise CheckpointError("image_encoder: expected preprocessing, got none")
-        self.config, self.num_tokens = config, facts.num_tokens
+        self.config = config
+        self.dim = facts.dim
+        self.num_tokens: int | None = facts.num_tokens
         self._preprocessing, self._facts = config.preprocessing, facts
         self._levels = [(side, side) for side in config.pyramid or ()] or [facts.grid]
 
@@ -93,6 +92,8 @@ class GraphNetwork:
         config: Complete configuration.
         image: Preprocessing of photos.
         text: Tokenizer of texts.
+        embedding_dim: Size of an embedding.
+        token_dim: Size of a token.
         text_only: False: networks for texts alone have no graphs.
     """
 
@@ -103,7 +104,7 @@ class GraphNetwork:
         config: ModelConfig,
         image: GraphPhotoReader,
         text: Tokenization,
-        open_graph: OpenGraph,
+        graphs: GraphSource,
         precision: QueryPrecision = "float32",
     ) -> None:
         """Take what is no arithmetic.
@@ -112,15 +113,17 @@ class GraphNetwork:
             config: Configuration of the network.
             image: Preprocessing of photos.
             text: Tokenizer of texts.
-            open_graph: Function that loads the graph of a modality.
+            graphs: Graphs of the checkpoint.
             precision: Precision of the graphs.
         """
         self.config = config
         self.image, self.text = GraphSide(image), GraphSide(text)
-        self._open = open_graph
+        trunk = config.image_tower.trunk
+        width = image.dim if trunk is None else trunk.width
+        self.embedding_dim = width if config.matching.dim is None else config.matching.dim
+        self.token_dim = width if config.alignment.dim is None else config.alignment.dim
+        self._graphs = graphs
         self._precision: QueryPrecision = precision
-        self._graphs: dict[Modality, Graph] = {}
-        self._lock = threading.Lock()
 
     @classmethod
     def of(
@@ -128,7 +131,7 @@ class GraphNetwork:
         config: ModelConfig,
         manifest: GraphManifest,
         tokenizer: Tokenizer,
-        open_graph: OpenGraph,
+        graphs: GraphSource,
     ) -> GraphNetwork:
         """Build the network of a checkpoint.
 
@@ -136,14 +139,14 @@ class GraphNetwork:
             config: Configuration of the network.
             manifest: Manifest of the graphs.
             tokenizer: Tokenizer of the checkpoint.
-            open_graph: Function that loads the graph of a modality.
+            graphs: Graphs of the checkpoint.
         """
         image = GraphPhotoReader(config.image_encoder, manifest.image)
         text = Tokenization(config.text_encoder, tokenizer)
         # Of the recurrent encoders, whose configurations are complete.
         architecture = config.text_encoder.architecture or {}
         text.special_tokens_are_words = bool(architecture.get("special_tokens_are_words", False))
-        return cls(config, image, text, open_graph)
+        return cls(config, image, text, graphs)
 
     def infer_images(self, batch: Float[np.ndarray, "batch 3 height width"]) -> Encoding:
         """Encode collated photos."""
@@ -160,18 +163,12 @@ class GraphNetwork:
     def with_texts_in_bfloat16(self) -> GraphNetwork:
         """Return the same network in bfloat16, where its runtime has it."""
         readers = self.image.encoder, self.text.encoder
-        return GraphNetwork(self.config, *readers, self._open, "bfloat16")
+        return GraphNetwork(self.config, *readers, self._graphs, "bfloat16")
 
     def warm(self, *modalities: Modality) -> None:
         """Load graphs before the first batch."""
         for modality in modalities:
-            self._graph(modality)
-
-    def _graph(self, modality: Modality) -> Graph:
-        with self._lock:
-            if modality not in self._graphs:
-                self._graphs[modality] = self._open(modality, self._precision)
-            return self._graphs[modality]
+            self._graphs.get(modality, self._precision)
 
     def _run(self, modality: Modality, inputs: Mapping[str, NDArray[Any]]) -> Encoding:
-        return Encoding(*self._graph(modality).run(inputs))
+        return Encoding(*self._graphs.get(modality, self._precision).run(inputs))

@@ -120,7 +120,7 @@ def build_index(
         if not settings.resume:
             discard(out)
         catalogues = stack.enter_context(listed(out, sources, settings, progress, seconds))
-        rows = _rows_to_build(catalogues, settings, checkpoint.model.matching.dim)
+        rows = _rows_to_build(catalogues, settings, checkpoint.model.embedding_dim)
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
         with seconds.measure("list"):

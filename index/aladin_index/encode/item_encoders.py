@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_network.detectors.base import Detector
-from aladin_network.encoders.base import ImageEncoder, ImageInput, RegionInput
+from aladin_network.encoders.readers import PhotoInput, PhotoReader
 from aladin_network.errors import ConfigError, InputError
-from aladin_network.inference import check_document, encode_documents, encode_images
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network, check_document, encode_documents, encode_images
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits, decoded_image
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits, read_region_npz
@@ -43,7 +42,7 @@ class PreparedImage(NamedTuple):
         metadata: What the photo tells, see `aladin_network.photos.exif`.
     """
 
-    value: ImageInput
+    value: PhotoInput
     size_px: tuple[int, int] | None
     boxes: NDArray[np.float32] | None = None
     metadata: Mapping[str, str | float] = MappingProxyType({})
@@ -80,7 +79,7 @@ class ImageReader:
         self._region_limits = regions or RegionLimits()
         self._detector = detector
 
-    def read_photo(self, encoder: ImageEncoder, data: bytes, source: str) -> PreparedImage:
+    def read_photo(self, encoder: PhotoReader, data: bytes, source: str) -> PreparedImage:
         """Read a picture file.
 
         Args:
@@ -102,7 +101,7 @@ class ImageReader:
             return image._replace(metadata=photo.metadata if self._exif else {})
 
     def read_regions(
-        self, encoder: ImageEncoder, data: bytes, photo: bytes | None, source: str
+        self, encoder: PhotoReader, data: bytes, photo: bytes | None, source: str
     ) -> PreparedImage:
         """Read ready-made regions.
 
@@ -129,7 +128,7 @@ class ImageReader:
             image = prepare_regions(encoder, regions, decoded.size_px)
             return image._replace(metadata=decoded.metadata if self._exif else {})
 
-    def _detector_for(self, encoder: ImageEncoder) -> Detector:
+    def _detector_for(self, encoder: PhotoReader) -> Detector:
         needed = encoder.config.detector
         send = "send the regions of the photo instead (an npz file in `regions`)"
         if self._detector is None:
@@ -146,7 +145,7 @@ class ImageReader:
 
 
 def prepare_regions(
-    encoder: ImageEncoder, regions: RegionSet, size_px: tuple[int, int] | None
+    encoder: PhotoReader, regions: RegionSet, size_px: tuple[int, int] | None
 ) -> PreparedImage:
     """Bring the regions of a photo into the network's form.
 
@@ -156,12 +155,11 @@ def prepare_regions(
         size_px: Width and height of the photo, or None if they are not known.
     """
     value = encoder.preprocess(regions)
-    assert isinstance(value, RegionInput)  # the encoder reads regions
     boxes = None if regions.boxes is None else regions.boxes[: len(value.vectors)]
     return PreparedImage(value, size_px, boxes)
 
 
-def check_detector(encoder: ImageEncoder, detector: Detector | None) -> None:
+def check_detector(encoder: PhotoReader, detector: Detector | None) -> None:
     """Refuse a detector that is of no use for an index.
 
     Args:
@@ -253,7 +251,7 @@ class PhotoEncoder:
         regions: Ready-made regions of all photos, which are then not read, or None.
     """
 
-    model: AladinModel
+    model: Network
     images: ImageReader
     regions: RegionReader | None = None
 
@@ -292,7 +290,7 @@ class PhotoEncoder:
 class TextEncoder:
     """Encodes texts."""
 
-    def __init__(self, model: AladinModel) -> None:
+    def __init__(self, model: Network) -> None:
         """Encode with `model`."""
         self._model = model
 
@@ -312,7 +310,7 @@ class TextEncoder:
 
 def item_encoder(
     target: Target,
-    model: AladinModel,
+    model: Network,
     limits: ImageLimits,
     regions: RegionSource | None = None,
     *,
@@ -338,7 +336,7 @@ def item_encoder(
     return PhotoEncoder(model, ImageReader(limits, detector=regions, exif=exif))
 
 
-def check_regions(model: AladinModel, regions: RegionSource | None) -> None:
+def check_regions(model: Network, regions: RegionSource | None) -> None:
     """Refuse regions for a network that reads photos, and the reverse; texts only read neither."""
     reads = model.image.encoder.reads
     if reads == "text":

@@ -146,7 +146,7 @@ def checkpoint_meta(checkpoint: Checkpoint, name: str, score: str) -> ModelMeta:
         n_parameters=sum(each.numel() for each in weights),
         memory_usage_mb=round(sum(each.nbytes for each in weights) / 2**20, 1),
         max_tokens=float(model.text.encoder.config.max_tokens),
-        embed_dim=model.matching.dim,
+        embed_dim=model.embedding_dim,
     )
 
 

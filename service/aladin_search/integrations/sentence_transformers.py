@@ -207,7 +207,7 @@ class AladinMultiVector(AladinModule):
 
     def get_embedding_dimension(self) -> int:
         """Return the size of the tokens."""
-        return self.network.alignment.dim
+        return self.network.token_dim
 
 
 class AladinEmbedding(AladinModule):
@@ -215,7 +215,7 @@ class AladinEmbedding(AladinModule):
 
     def get_embedding_dimension(self) -> int:
         """Return the size of the embeddings."""
-        return self.network.matching.dim
+        return self.network.embedding_dim
 
 
 def multi_vector_encoder(source: str | Path, **options: Any) -> MultiVectorEncoder:
