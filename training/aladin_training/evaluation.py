@@ -161,7 +161,7 @@ def evaluate_scores(
 
 
 def evaluate_checkpoint(
-    checkpoint: Checkpoint,
+    checkpoint: Checkpoint[AladinModel],
     records: Sequence[Record],
     progress: Progress | None = None,
     regions: RegionStore | None = None,

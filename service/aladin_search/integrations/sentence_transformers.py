@@ -39,6 +39,7 @@ from aladin_network.encoders.base import (
 )
 from aladin_network.errors import CheckpointError, ConfigError, InputError
 from aladin_network.inference import PHOTOS_AT_A_TIME, tokenize
+from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_search.integrations.pictures import picture_of
 
@@ -62,7 +63,7 @@ class AladinModule(InputModule):
     the network.
     """
 
-    def __init__(self, checkpoint: Checkpoint, source: Path | None = None) -> None:
+    def __init__(self, checkpoint: Checkpoint[AladinModel], source: Path | None = None) -> None:
         """Wrap a network.
 
         Args:

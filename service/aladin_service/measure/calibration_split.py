@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
 from aladin_network.errors import InputError
-from aladin_network.inference import Network
+from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Direction, Progress
 from aladin_training.data import Record
@@ -52,7 +52,7 @@ RightAnswers = Callable[[Sequence[str], Sequence[Record]], NDArray[np.bool_]]
 
 
 def encode_split(
-    model: Network,
+    model: AladinModel,
     records: Sequence[Record],
     progress: Progress,
     regions: RegionStore | None = None,
@@ -94,7 +94,7 @@ def encode_split(
 
 @torch.inference_mode()
 def ask_split(
-    model: Network, split: EncodedSplit, num_candidates: int
+    model: AladinModel, split: EncodedSplit, num_candidates: int
 ) -> Callable[[Direction], list[AskedQuery]]:
     """Score all pairs of a split.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.fit import AskedDirection, AskedShortTexts
 from aladin_network.calibration.fitted_on import TextLengths
-from aladin_network.inference import Network
+from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Progress
 from aladin_service.measure.calibration_split import RightAnswers, asked_query
@@ -90,7 +90,7 @@ def make_up_words(texts: Sequence[str]) -> list[str]:
 
 
 def encode_short_queries(
-    model: Network,
+    model: AladinModel,
     records: Sequence[Record],
     right_answers: RightAnswers,
     progress: Progress,
@@ -128,7 +128,7 @@ def encode_short_queries(
 
 @torch.inference_mode()
 def ask_short_queries(
-    model: Network, images: EncodedBatch, queries: ShortQueries, num_candidates: int
+    model: AladinModel, images: EncodedBatch, queries: ShortQueries, num_candidates: int
 ) -> AskedShortTexts:
     """Score all pairs of the split's photos and the short queries.
 

@@ -18,7 +18,7 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.export import TOLERANCE, export_graphs
 from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_graphs
 from aladin_network.graphs.loading import load_for_inference, load_graphs
-from aladin_network.graphs.network import GraphModel
+from aladin_network.graphs.network import GraphNetwork
 from aladin_network.inference import QueryModels, encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
@@ -62,7 +62,7 @@ def test_graphs_encode_any_number_of_items_as_torch_does(
         load_for_inference(exported_checkpoint).model,
         load_checkpoint(exported_checkpoint).model,
     )
-    assert isinstance(ours, GraphModel)
+    assert isinstance(ours, GraphNetwork)
     for texts in (TEXTS, TEXTS[1:2], TEXTS[:2]):
         assert_same(encode_texts(ours, texts), encode_texts(theirs, texts))
     for count in (1, 2, 3):
@@ -72,7 +72,7 @@ def test_graphs_encode_any_number_of_items_as_torch_does(
 def test_queries_in_bfloat16_are_near_those_in_float32(exported_checkpoint: Path) -> None:
     model = load_graphs(exported_checkpoint, "openvino").model
     queries = QueryModels("bfloat16").for_texts(model)
-    assert isinstance(queries, GraphModel)
+    assert isinstance(queries, GraphNetwork)
     assert queries is not model
     found, expected = encode_texts(queries, TEXTS), encode_texts(model, TEXTS)
     assert found.embedding.dtype == torch.float32
@@ -82,18 +82,15 @@ def test_queries_in_bfloat16_are_near_those_in_float32(exported_checkpoint: Path
 
 def test_a_graph_model_knows_what_its_network_knows(exported_checkpoint: Path) -> None:
     ours, theirs = load_for_inference(exported_checkpoint), load_checkpoint(exported_checkpoint)
-    assert isinstance(ours.model, GraphModel)
+    assert isinstance(ours.model, GraphNetwork)
     assert (ours.model_id, ours.fusion) == (theirs.model_id, theirs.fusion)
-    assert not any(len(each) for each in ours.model.parameters() if each.device.type != "meta")
     one, other = ours.model.image.encoder, theirs.model.image.encoder
-    assert torch.equal(one.region_boxes(70, 30), other.region_boxes(70, 30))
+    np.testing.assert_array_equal(one.region_boxes(70, 30), other.region_boxes(70, 30))
     assert (one.dim, one.num_tokens, one.reads) == (other.dim, other.num_tokens, other.reads)
     spans = theirs.model.text.encoder.spans(TEXTS[0])
     assert ours.model.text.encoder.spans(TEXTS[0]) == spans
-    assert ours.model.matching.dim == theirs.model.matching.dim
-    assert ours.model.alignment.dim == theirs.model.alignment.dim
-    with pytest.raises(ConfigError, match="ALADIN_RUNTIME=torch"):
-        ours.model.image(torch.zeros(1, 3, 32, 32))
+    assert ours.model.embedding_dim == theirs.model.matching.dim
+    assert ours.model.token_dim == theirs.model.alignment.dim
 
 
 @pytest.mark.slow
@@ -112,7 +109,7 @@ def test_a_recurrent_network_with_padded_texts(
     save_checkpoint(tmp_path / "checkpoint", model)
     export_graphs(tmp_path / "checkpoint")
     ours = load_for_inference(tmp_path / "checkpoint").model
-    assert isinstance(ours, GraphModel)
+    assert isinstance(ours, GraphNetwork)
     assert_same(encode_texts(ours, TEXTS), encode_texts(model, TEXTS))
     assert ours.text.encoder.spans(TEXTS[0]) == model.text.encoder.spans(TEXTS[0])
 
@@ -120,7 +117,7 @@ def test_a_recurrent_network_with_padded_texts(
 def test_without_an_export_torch_encodes(
     tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not isinstance(load_for_inference(tiny_checkpoint).model, GraphModel)
+    assert not isinstance(load_for_inference(tiny_checkpoint).model, GraphNetwork)
     monkeypatch.setenv("ALADIN_RUNTIME", "openvino")
     with pytest.raises(CheckpointError, match="aladin export onnx"):
         load_for_inference(tiny_checkpoint)
@@ -130,7 +127,7 @@ def test_torch_and_unknown_runtimes_by_the_variable(
     exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALADIN_RUNTIME", "torch")
-    assert not isinstance(load_for_inference(exported_checkpoint).model, GraphModel)
+    assert not isinstance(load_for_inference(exported_checkpoint).model, GraphNetwork)
     monkeypatch.setenv("ALADIN_RUNTIME", "tensorrt")
     with pytest.raises(ConfigError, match="auto, torch, onnxruntime, openvino, got 'tensorrt'"):
         load_for_inference(exported_checkpoint)

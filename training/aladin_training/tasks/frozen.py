@@ -24,7 +24,7 @@ class Teacher:
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: Checkpoint[AladinModel],
         score: ScoreName | Literal["fused"],
         reads: str = "",
     ) -> None:
