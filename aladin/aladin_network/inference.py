@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from PIL import Image
@@ -35,6 +35,7 @@ PHOTOS_AT_A_TIME = 2
 _BFLOAT16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16"})
 
 
+@runtime_checkable
 class PhotoSide(Protocol):
     """The image half of a network."""
 
@@ -44,6 +45,7 @@ class PhotoSide(Protocol):
         ...
 
 
+@runtime_checkable
 class TextSide(Protocol):
     """The text half of a network."""
 
@@ -53,6 +55,7 @@ class TextSide(Protocol):
         ...
 
 
+@runtime_checkable
 class Network(Protocol):
     """A network that encodes; what indexing and serving need of it."""
 

@@ -7,7 +7,7 @@ network is imported here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ class TokenizedTexts(NamedTuple):
     content: NDArray[np.bool_]
 
 
+@runtime_checkable
 class PhotoReader(Protocol):
     """Prepares photos or their regions for the network.
 
@@ -77,6 +78,7 @@ class PhotoReader(Protocol):
         ...
 
 
+@runtime_checkable
 class DocumentReader(PhotoReader, Protocol):
     """Prepares documents for a network for texts alone, in the place of photos.
 
@@ -108,6 +110,7 @@ class DocumentReader(PhotoReader, Protocol):
         ...
 
 
+@runtime_checkable
 class TextReader(Protocol):
     """Prepares texts for the network."""
 
