@@ -289,7 +289,7 @@ def spread_sample(store: TokenStore, tokens: int) -> NDArray[np.float32]:
 def fit_transform(
     tokens: TokenStore, queries: NDArray[np.float32] | None, *, are_texts: bool
 ) -> BoundTransform:
-    """Fit the transform of a collection's tokens; the arguments are those of `TokenBounds.build`."""
+    """Fit the transform of a collection's tokens; for the arguments see `TokenBounds.build`."""
     # What all regions of a photo share changes all scores of a word alike. For the words of a
     # text this does not hold: each has its own best region.
     return BoundTransform.fit(spread_sample(tokens, SAMPLE), queries, centred=not are_texts)
