@@ -35,11 +35,9 @@ from aladin_index.format.manifest import (
     SCHEMA_VERSION,
     AnnEntry,
     CollectionEntry,
-    FileEntry,
     MadeBy,
     Manifest,
     ModelEntry,
-    describe_files,
     read_manifest,
     write_manifest,
 )
@@ -59,7 +57,14 @@ from aladin_index.tokens.store import TokenStore
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import CHECKPOINT_FILES
 from aladin_network.errors import CheckpointError, IndexMismatchError, InputError
-from aladin_network.files import atomic_file, atomic_folder, sync, write_json
+from aladin_network.files import (
+    FileEntry,
+    atomic_file,
+    atomic_folder,
+    describe_files,
+    sync,
+    write_json,
+)
 from aladin_network.graphs.files import GRAPHS, check_graphs, read_graphs
 from aladin_network.types import NullProgress, Progress, Target
 
