@@ -9,7 +9,6 @@ onnx/               the graphs, once exported (`aladin_network.graphs.files`)
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing_extensions import TypeVar
 
 from aladin_network.config import STRICT, ModelConfig, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.files import recover_folder
+from aladin_network.files import recover_folder, sha256_of
 from aladin_network.heads.trained import alignment_trained as is_alignment_trained
 from aladin_network.inference import Network
 from aladin_network.scoring.fusion import Fusion
@@ -101,8 +100,7 @@ def read_model_id(folder: Path) -> str:
     recover_folder(folder)
     path = folder / WEIGHTS
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({reason_of(error)})") from error
 
