@@ -18,9 +18,9 @@ from aladin_network.config import (
     TrunkConfig,
 )
 from aladin_network.errors import InputError, TextTooLongError
-from aladin_network.inference import encode_images, encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import concatenate
+from tests.tensors import encode_images, encode_photos, encode_texts
 
 TEXTS = [
     "a dog",

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 from aladin_network.config import TextEncoderConfig
-from aladin_network.inference import QueryModels, choose_precision, encode_texts
+from aladin_network.inference import QueryModels, choose_precision
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
+from tests.tensors import encode_texts
 
 TEXTS = ["a dog", "two dogs run on the green grass", "the yellow star"]
-CPU = torch.device("cpu")
 RECURRENT = TextEncoderConfig(name="gru", architecture={"embedding_size": 6, "hidden_size": 10})
 
 
-def assert_close(found: Encoding, exact: Encoding) -> None:
+def assert_close(found: EncodedBatch, exact: EncodedBatch) -> None:
     """Expect the same items with directions that differ by what 8 bits leave out."""
     assert found.embedding.dtype == found.tokens.dtype == torch.float32
     assert torch.equal(found.mask, exact.mask)
@@ -69,5 +70,5 @@ def test_auto_goes_by_the_processor(
 
 
 def test_a_named_precision_is_taken_as_it_is() -> None:
-    assert choose_precision("float32", CPU) == "float32"
-    assert choose_precision("bfloat16", CPU) == "bfloat16"
+    assert choose_precision("float32", "cpu") == "float32"
+    assert choose_precision("bfloat16", "cpu") == "bfloat16"
