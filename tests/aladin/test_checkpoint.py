@@ -27,7 +27,7 @@ from aladin_network.config import (
 from aladin_network.errors import CheckpointError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
-from tests.encoded_tensors import encode_photos, encode_texts
+from tests.tensors import encode_photos, encode_texts
 
 TEXTS = ["a red circle", "two dogs run on the green grass"]
 

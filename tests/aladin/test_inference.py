@@ -20,7 +20,7 @@ from aladin_network.config import (
 from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import concatenate
-from tests.encoded_tensors import encode_images, encode_photos, encode_texts
+from tests.tensors import encode_images, encode_photos, encode_texts
 
 TEXTS = [
     "a dog",

@@ -16,7 +16,7 @@ from aladin_network.errors import ConfigError
 from aladin_network.heads.matching import MatchingHead
 from aladin_network.heads.pooling import LearnedPooling
 from tests.aladin.conversion.text_networks import DOCUMENTS, QUERIES, write_of_pylate
-from tests.encoded_tensors import encode_documents, encode_texts
+from tests.tensors import encode_documents, encode_texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 

@@ -12,7 +12,7 @@ from aladin_network.config import TextEncoderConfig
 from aladin_network.inference import QueryModels, choose_precision
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
-from tests.encoded_tensors import encode_texts
+from tests.tensors import encode_texts
 
 TEXTS = ["a dog", "two dogs run on the green grass", "the yellow star"]
 CPU = "cpu"
@@ -71,5 +71,5 @@ def test_auto_goes_by_the_processor(
 
 
 def test_a_named_precision_is_taken_as_it_is() -> None:
-    assert choose_precision("float32", CPU) == "float32"
-    assert choose_precision("bfloat16", CPU) == "bfloat16"
+    assert choose_precision("float32", "cpu") == "float32"
+    assert choose_precision("bfloat16", "cpu") == "bfloat16"

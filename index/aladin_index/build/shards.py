@@ -158,7 +158,7 @@ def write_shard(
                 metadata |= {each.row: each.metadata for each in usable if each.metadata}
                 if usable:
                     with seconds.measure("encode"):
-                        encoding = encoder.encode(usable).to("cpu")
+                        encoding = encoder.encode(usable)
                     with seconds.measure("write"):
                         files.append(usable, encoding)
                 progress.advance(len(batch))

@@ -111,7 +111,7 @@ class EngineCollection:
             raise self._too_many("candidates", num_candidates)
         words = None
         if second_stage is not None and second_stage.modality == "text":
-            words = second_stage.tokens.numpy()
+            words = second_stage.tokens
             if not self._were_given(words):
                 self._words, self._aligned = words, {}
         search = partial(self._search, query, words=words, with_tokens=second_stage is not None)
@@ -148,7 +148,7 @@ class EngineCollection:
         rounding.
         """
         scores = np.zeros(len(rows), dtype=np.float32)
-        aligned = self._aligned if self._were_given(query.numpy()) else {}
+        aligned = self._aligned if self._were_given(query) else {}
         known = np.array([row in aligned for row in rows.tolist()], dtype=np.bool_)
         scores[known] = [aligned[row] for row in rows[known].tolist()]
         if not known.all():

@@ -182,7 +182,8 @@ def fit_learned_stage(
     features = _text_features(directions, shift, texts)
     scale = _spread(features)
     scores = _centred_scores(texts, photos, progress)
-    reduction = _reduce(features / scale, scores, dim) / scale[:, None]
+    reduction = _reduce(features / scale, scores, dim)
+    reduction /= scale[:, None]
     words = TokenRows(texts.values, np.ones(len(texts.values), dtype=np.int64)).sample(bank, 2)
     reduced = _text_features(directions, shift, words) @ reduction
     factors = np.linalg.solve(_penalised(reduced, _WORD_RIDGE), reduced.T.astype(np.float64))
@@ -234,7 +235,7 @@ def _sums(values: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np
 def _spread(features: Float[np.ndarray, "texts features"]) -> Float[np.ndarray, " features"]:
     """Return the standard deviations; of a constant feature its size, as of equally long texts."""
     spread, size = features.std(axis=0), np.sqrt(np.square(features).mean(axis=0))
-    return np.where(spread > 1e-3 * size, spread, size).clip(1e-6)
+    return np.where(spread > 1e-3 * size, spread, size).clip(1e-6).astype(np.float32)
 
 
 def _blocks(items: TokenRows, most_tokens: int) -> list[TokenRows]:

@@ -215,7 +215,7 @@ def _copies(
     tokens = [_tokens(live, row) for row in sources]
     new = NewItems(
         items=items,
-        embeddings=live.embeddings(sources).numpy(),
+        embeddings=live.embeddings(sources),
         tokens=np.zeros((0, 0), dtype=np.float32),
         lengths=np.array([each.count for each in tokens], dtype=np.int64),
     )

@@ -309,4 +309,5 @@ def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> Enco
     entry = manifest.side(manifest.targets[0])
     assert entry is not None  # it is one of the targets
     no_tokens = np.zeros((0, entry.token_dim), dtype=np.float32)
-    return EncodedQuery(Encoding.of_item(embedding / length, no_tokens), modality=None)
+    embedding /= length
+    return EncodedQuery(Encoding.of_item(embedding, no_tokens), modality=None)

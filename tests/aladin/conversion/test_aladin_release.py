@@ -16,7 +16,7 @@ from aladin_network.conversion.aladin_release import LEFT, RENAMES, convert_alad
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
-from tests.encoded_tensors import encode_images, encode_texts
+from tests.tensors import encode_images, encode_texts
 
 
 def scores(model: AladinModel, images: list[Any], captions: list[str]) -> tuple[Tensor, Tensor]:

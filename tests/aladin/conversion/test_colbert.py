@@ -28,7 +28,7 @@ from tests.aladin.conversion.text_networks import (
     write_of_library,
     write_of_pylate,
 )
-from tests.encoded_tensors import encode_documents, encode_texts
+from tests.tensors import encode_documents, encode_texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 

@@ -21,7 +21,7 @@ from aladin_network.errors import CheckpointError, ConfigError, ImageError, Text
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import alignment_scores, matching_scores
 from tests.aladin.conversion.late_interaction import FAMILIES, load_source, tokenizer_of
-from tests.encoded_tensors import encode_photos, encode_texts
+from tests.tensors import encode_photos, encode_texts
 
 TEXTS = ["a red dog", "two green dogs run on the grass", "the star"]
 SIZES = [(60, 40), (30, 70), (20, 20), (96, 24)]  # width and height

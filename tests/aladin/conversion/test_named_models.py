@@ -18,7 +18,7 @@ from aladin_network.checkpoint_files import CHECKPOINT_FILES, read_model_id
 from aladin_network.conversion.named_models import named_model
 from aladin_network.errors import CheckpointError
 from aladin_network.files import atomic_folder
-from tests.encoded_tensors import encode_texts
+from tests.tensors import encode_texts
 
 HUB_NAME = "someone/small-clip"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -13,7 +13,7 @@ from aladin_network.conversion.oscar import RegionsOptions, convert_oscar, oscar
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
-from tests.encoded_tensors import encode_images, encode_texts
+from tests.tensors import encode_images, encode_texts
 
 OPTIONS = RegionsOptions(max_tokens=12, max_regions=5)
 

@@ -33,7 +33,7 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.inference import QueryModels
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import matching_scores
-from tests.encoded_tensors import encode_photos, encode_texts
+from tests.tensors import encode_photos, encode_texts
 
 FAMILIES = [
     "clip",

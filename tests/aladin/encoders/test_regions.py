@@ -31,7 +31,7 @@ from aladin_network.errors import ConfigError, InputError, RegionError
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet, with_geometry
 from aladin_training.batches.feature_cache import FeatureCache
-from tests.encoded_tensors import encode_images, encode_texts
+from tests.tensors import encode_images, encode_texts
 
 Build = Callable[..., AladinModel]
 DIM, HEADS = 16, 2

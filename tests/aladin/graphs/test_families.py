@@ -27,7 +27,7 @@ from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import RUNTIMES
 from tests.conftest import CAPTIONS, tiny_config
 from tests.dual_encoders import FAMILIES, Family, save_dual_encoder
-from tests.encoded_tensors import encode_photos, encode_texts
+from tests.tensors import encode_photos, encode_texts
 
 pytestmark = pytest.mark.slow
 

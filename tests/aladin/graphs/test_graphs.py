@@ -23,7 +23,7 @@ from aladin_network.inference import QueryModels
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import RUNTIMES
-from tests.encoded_tensors import encode_photos, encode_texts
+from tests.tensors import encode_photos, encode_texts
 
 TEXTS = ["two dogs run on the green grass", "a man", "a small red circle above a blue square"]
 

@@ -9,7 +9,7 @@ from aladin_index.encode.item_encoders import Prepared
 from aladin_index.encode.read_ahead import BATCHES_AHEAD, StageSeconds, prepared_batches
 from aladin_index.format.records import SkippedItem
 from aladin_network.errors import InputError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 
 
 class Numbers:

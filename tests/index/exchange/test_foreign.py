@@ -122,7 +122,7 @@ def test_tokens_of_a_users_own_program(
     with open_index(tmp_path / "index") as opened:
         side = opened.side("images")
         assert [item.id for item in side.items.by_rows([0, 1, 2])] == ["x", "y", "z"]
-        np.testing.assert_array_equal(side.tokens(1).numpy(), tokens[2:6].astype(np.float16))
+        np.testing.assert_array_equal(side.tokens(1), tokens[2:6].astype(np.float16))
         assert side.entry.token_dtype == "float16"
 
 

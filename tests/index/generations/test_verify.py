@@ -85,8 +85,8 @@ def test_what_was_added_later_is_read_too(
     with closing(ChangesWriter(index_copy, checkpoint.model_id)) as writer:
         new = NewItems(
             items=[item],
-            embeddings=encoding.embedding.float().numpy(),
-            tokens=encoding.tokens[encoding.mask].float().numpy(),
+            embeddings=encoding.embedding,
+            tokens=encoding.tokens[encoding.mask],
             lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
             photos=[photo],
         )

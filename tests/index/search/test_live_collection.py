@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import torch
 
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.format.layout import live_generation
@@ -23,7 +22,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import DuplicateItemError, UnknownItemError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from tests.index.searching import run_search
 
 MakeItems = Callable[..., NewItems]
@@ -58,12 +57,11 @@ def known(new: NewItems) -> Items:
 
 
 def made_up_query(random: np.random.Generator) -> Encoding:
-    embedding = torch.from_numpy(random.standard_normal((1, 16)).astype(np.float32))
-    words = torch.from_numpy(random.standard_normal((1, 3, 8)).astype(np.float32))
-    return Encoding(
-        torch.nn.functional.normalize(embedding, dim=-1),
-        torch.nn.functional.normalize(words, dim=-1),
-        torch.ones(1, 3, dtype=torch.bool),
+    embedding = random.standard_normal(16).astype(np.float32)
+    words = random.standard_normal((3, 8)).astype(np.float32)
+    return Encoding.of_item(
+        embedding / np.linalg.norm(embedding),
+        words / np.linalg.norm(words, axis=-1, keepdims=True),
     )
 
 
@@ -310,7 +308,7 @@ def test_the_items_of_a_filter_are_found_among_many_tombstones(
                 candidates=4,
                 filter={"n": wanted},
             )
-            vectors = np.stack([side.embedding(row).numpy() for row in passing])
+            vectors = np.stack([side.embedding(row) for row in passing])
             best = np.argsort(-(vectors @ query.embedding[0].numpy()))[: min(4, len(passing))]
             rows = [side.items.by_id(hit.id).row for hit in result.hits]
             assert set(rows) == {passing[place] for place in best}

@@ -25,7 +25,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.fitted_on import TextLengths
 from aladin_network.errors import InputError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Direction
 from tests.index.searching import assert_typed, run_search
 

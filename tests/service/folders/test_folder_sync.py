@@ -29,7 +29,7 @@ from aladin_index.sync.plan import MissingPhotosError
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_service.folders import folder_sync as folder_sync_module
 from aladin_service.folders.folder_sync import FolderSettings, FolderSync
 from aladin_service.item_sources import image_items

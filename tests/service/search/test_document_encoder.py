@@ -69,7 +69,7 @@ def test_a_mixed_batch(
     texts, photos = encode_texts(model, TEXTS), encode_photos(model, [query_photo])
     for row, own in enumerate((first, second, third)):
         np.testing.assert_allclose(own.embedding, texts.embedding[row].numpy(), atol=1e-6)
-        np.testing.assert_allclose(own.tokens, texts.item_tokens(row).numpy(), atol=1e-6)
+        np.testing.assert_allclose(own.tokens, texts.item_tokens(row), atol=1e-6)
         assert (own.modality, own.batch, own.truncated) == ("text", 3, False)
         tokenizer = model.text.encoder.tokenizer
         assert own.num_tokens == len(tokenizer.encode(TEXTS[row]).ids)

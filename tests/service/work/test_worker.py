@@ -27,7 +27,7 @@ from aladin_network.errors import (
     UnknownItemError,
 )
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Target
 from aladin_service.search.job import (
     Answered,
