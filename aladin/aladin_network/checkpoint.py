@@ -13,7 +13,6 @@ and report the system's error.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import stat
 from collections.abc import Mapping
@@ -33,7 +32,7 @@ from aladin_network.encoders.bert_text import BertTextEncoder
 from aladin_network.encoders.clip_text import ClipTextEncoder
 from aladin_network.encoders.text_only import AbsentImageEncoder
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.files import atomic_folder, recover_folder, write_json
+from aladin_network.files import atomic_folder, recover_folder, sha256_of, write_json
 from aladin_network.heads.trained import alignment_trained as is_alignment_trained
 from aladin_network.model import AladinModel, image_encoder_class, text_encoder_class
 from aladin_network.scoring.fusion import Fusion
@@ -280,8 +279,7 @@ def read_model_id(folder: Path) -> str:
     recover_folder(folder)
     path = folder / _WEIGHTS
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({_reason(error)})") from error
 

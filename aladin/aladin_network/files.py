@@ -1,13 +1,15 @@
-"""Atomic writes of files and folders, and an early check that an output file can be written."""
+"""Atomic writes of files and folders, their checksums, and an early check of output paths."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,38 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """Expected size and checksum of a file.
+
+    Attributes:
+        bytes: Length of the file; checked whenever the file is used.
+        sha256: SHA-256 of its content; checked on demand, since it requires reading the file.
+    """
+
+    bytes: int
+    sha256: str
+
+
+def describe_files(folder: Path, names: Iterable[str]) -> dict[str, FileEntry]:
+    """Measure and hash files.
+
+    Args:
+        folder: Folder that the names are relative to.
+        names: Names of the files.
+    """
+    return {
+        name: FileEntry(bytes=(folder / name).stat().st_size, sha256=sha256_of(folder / name))
+        for name in sorted(names)
+    }
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_writable(option: str, path: Path) -> None:

@@ -33,7 +33,6 @@ from aladin_index.capacity.costs import (
 )
 from aladin_index.capacity.workload import Workload
 from aladin_index.format.layout import ITEMS, generation_folder, live_generation
-from aladin_index.format.manifest import describe_files
 from aladin_index.format.npy import map_npy, write_npy
 from aladin_index.generations.reader import open_index
 from aladin_index.items.store import ItemStore
@@ -41,6 +40,7 @@ from aladin_index.items.tables import write_items
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.tokens.maxsim import alignment_with_candidates
 from aladin_index.tokens.store import TokenStore, codec_for
+from aladin_network.files import describe_files
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from benchmarks.lib.measuring import one_thread, quiet_median_s, quiet_time, quiet_times_s
 from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries

@@ -16,8 +16,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from aladin_index.engines.guard import EngineCall
-from aladin_index.format.manifest import FileEntry, Manifest, ModelEntry
+from aladin_index.format.manifest import Manifest, ModelEntry
 from aladin_index.search.results import TookMs
+from aladin_network.files import FileEntry
 from aladin_service.http.access.control import NEEDED
 from aladin_service.http.state_metrics import StateNow, render_state
 from aladin_service.observe.metrics import REJECTIONS, Metrics

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from aladin_network.errors import CheckpointError
-from aladin_network.files import atomic_folder
+from aladin_network.files import atomic_folder, sha256_of
 from aladin_network.hub.messages import one_hub_warning
 
 _LOG = logging.getLogger(__name__)
@@ -117,9 +117,8 @@ def _local(folder: Path) -> _Source:
     digest = hashlib.sha256(b"%d" % _VERSION)
     try:
         for path in sorted(_files(folder)):
-            with path.open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(f"{path.name} {content}\n".encode("utf-8", "surrogateescape"))
+            content = f"{path.name} {sha256_of(path)}\n"
+            digest.update(content.encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror})") from error
     plain = re.sub(r"[^\w.-]+", "-", folder.resolve().name) or "model"

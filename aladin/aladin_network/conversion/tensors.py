@@ -7,7 +7,6 @@ any function.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pickle
 import re
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from aladin_network.checkpoint import Provenance, save_checkpoint
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.files import check_folder_writable
+from aladin_network.files import check_folder_writable, sha256_of
 from aladin_network.model import AladinModel
 
 # Number of tensors named in an error; more would not help.
@@ -310,9 +309,7 @@ def write_converted(
         alignment_trained: Whether the network was trained to align words with regions.
     """
     model.load_state_dict(model.state_dict() | mapped.weights)
-    with source.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    origin = {"converted_from": {"file": source.name, "sha256": digest}, "seed": seed}
+    origin = {"converted_from": {"file": source.name, "sha256": sha256_of(source)}, "seed": seed}
     provenance = Provenance(recipe=json.dumps(origin), stage="convert")
     save_checkpoint(out, model, provenance=provenance, alignment_trained=alignment_trained)
     return ConversionReport(

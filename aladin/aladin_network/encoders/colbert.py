@@ -11,9 +11,7 @@ Source: Khattab and Zaharia, ColBERT, SIGIR 2020; the roles are those of sentenc
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
 import torch
@@ -35,23 +33,20 @@ from aladin_network.encoders.colbert_roles import (
     shortened_text,
 )
 from aladin_network.encoders.documents import DocumentRoleEncoder
-from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
+from aladin_network.encoders.shared_network import OwningTextEncoder, SharingEncoder
 from aladin_network.encoders.transformers_model import build_tower
-from aladin_network.errors import ConfigError, InputError, TextTooLongError
+from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.photos.regions import RegionSet
 
-_NO_SOURCE = (
-    "colbert: recipes cannot build this encoder; start one from a checkpoint of "
-    "`aladin convert multivector`"
-)
 
-
-class ColBERTTextEncoder(TokenizedTextEncoder):
+class ColBERTTextEncoder(OwningTextEncoder):
     """Token vectors of queries.
 
     In its batches, `TextBatch.mask` is True at the tokens that others attend to, and
     `TextBatch.content` at those that are compared, which include the appended ones.
     """
+
+    name = "colbert"
 
     def __init__(
         self, config: TextEncoderConfig, tokenizer: Tokenizer, network: nn.Module | None = None
@@ -78,23 +73,6 @@ class ColBERTTextEncoder(TokenizedTextEncoder):
         self.dim = settings.projections[-1].out_dim if settings.projections else hidden
         self._check_vocabulary(int(cast(Any, self.network).get_input_embeddings().num_embeddings))
         check_room(self.tokenizer, self.role.prefix, config.max_tokens, "text_encoder")
-
-    @classmethod
-    def from_source(
-        cls,
-        config: TextEncoderConfig,  # noqa: ARG003
-        tokenizer: Tokenizer | None,  # noqa: ARG003
-    ) -> ColBERTTextEncoder:
-        """Refuse: a recipe starts from a converted checkpoint."""
-        raise ConfigError(_NO_SOURCE)
-
-    @staticmethod
-    def learn_tokenizer(
-        texts: Iterable[str],  # noqa: ARG004
-        vocabulary_size: int,  # noqa: ARG004
-    ) -> Tokenizer:
-        """Refuse: the tokenizer is the source's."""
-        raise ConfigError(_NO_SOURCE)
 
     def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
         """Tokenise queries, and extend short ones."""
@@ -164,8 +142,10 @@ class ColBERTTextEncoder(TokenizedTextEncoder):
         return self.tokenizer.encode(self.role.prefix + text)
 
 
-class ColBERTDocumentEncoder(DocumentRoleEncoder):
+class ColBERTDocumentEncoder(SharingEncoder[ColBERTTextEncoder], DocumentRoleEncoder):
     """Token vectors of documents, by the network of a `ColBERTTextEncoder`."""
+
+    owner = ColBERTTextEncoder
 
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
         """Build around the network of a text encoder.
@@ -177,42 +157,14 @@ class ColBERTDocumentEncoder(DocumentRoleEncoder):
         Raises:
             ConfigError: If the configuration is impossible, or the text encoder of another kind.
         """
-        if not isinstance(text_encoder, ColBERTTextEncoder):
-            raise ConfigError("image_encoder: colbert needs a text encoder named colbert")
-        # A tuple: a module in an attribute would become a submodule of this one.
-        self._shared = (text_encoder,)
         super().__init__(config, text_encoder)
+        shared = self.text_encoder
         where = "image_encoder.architecture"
         self.role = parse_config(DocumentRole, config.architecture or {}, where)
-        self.config = config
-        self.dim, self.num_tokens = text_encoder.dim, None
         self.max_tokens = self.role.max_tokens
-        check_room(text_encoder.tokenizer, self.role.prefix, self.max_tokens, "image_encoder")
-        self._truncating = Tokenizer.from_str(text_encoder.tokenizer.to_str())
+        check_room(shared.tokenizer, self.role.prefix, self.max_tokens, "image_encoder")
+        self._truncating = Tokenizer.from_str(shared.tokenizer.to_str())
         self._truncating.enable_truncation(self.max_tokens)
-
-    @classmethod
-    def from_source(
-        cls,
-        config: ImageEncoderConfig,  # noqa: ARG003
-        text_encoder: TextEncoder | None = None,  # noqa: ARG003
-    ) -> ColBERTDocumentEncoder:
-        """Refuse: a recipe starts from a converted checkpoint."""
-        raise ConfigError(_NO_SOURCE)
-
-    @property
-    def text_encoder(self) -> ColBERTTextEncoder:
-        """Text encoder that owns the network."""
-        return self._shared[0]
-
-    @property
-    def frozen(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the network is frozen."""
-        return self.text_encoder.frozen
-
-    @frozen.setter
-    def frozen(self, value: bool) -> None:
-        """Ignore the configuration: the text encoder decides."""
 
     def preprocess(self, photo: Image.Image | RegionSet | str) -> DocumentInput:
         """Tokenise a document; the end of a long one is not read."""
@@ -249,14 +201,3 @@ class ColBERTDocumentEncoder(DocumentRoleEncoder):
     def region_boxes(self, width_px: int, height_px: int) -> NoReturn:  # noqa: ARG002
         """Refuse: words of documents have no boxes."""
         raise InputError("this network reads texts only, which have no regions")
-
-    def weights_digest(self) -> str:
-        """Return the sha256 of everything that affects the output: network and roles."""
-        shared = self.text_encoder
-        parts = [
-            shared.weights_digest(),
-            json.dumps(shared.config.architecture, sort_keys=True),
-            json.dumps(self.config.architecture, sort_keys=True),
-            shared.tokenizer.to_str(),
-        ]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -9,9 +9,7 @@ network without padding: photos one by one, texts together with others of their 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 import torch
@@ -26,7 +24,6 @@ from transformers import AutoConfig
 from aladin_network.config import ImageEncoderConfig, TextEncoderConfig
 from aladin_network.encoders.base import (
     Features,
-    ImageEncoder,
     PromptedPhoto,
     PromptedPhotos,
     Reads,
@@ -40,20 +37,17 @@ from aladin_network.encoders.multivector_families import (
     network_arguments,
     text_arguments,
 )
-from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
+from aladin_network.encoders.shared_network import OwningTextEncoder, SharingEncoder
 from aladin_network.encoders.transformers_model import quiet
 from aladin_network.errors import ConfigError, InputError, TextTooLongError
 from aladin_network.layers import lengthened
 from aladin_network.photos.regions import RegionSet
 
-_NO_SOURCE = (
-    "multivector: recipes cannot build this encoder; start one from a checkpoint of "
-    "`aladin convert multivector`"
-)
 
-
-class MultiVectorTextEncoder(TokenizedTextEncoder):
+class MultiVectorTextEncoder(OwningTextEncoder):
     """Token vectors of texts inside of the network's query prompt, whose tokens all count."""
+
+    name = "multivector"
 
     def __init__(
         self, config: TextEncoderConfig, tokenizer: Tokenizer, network: nn.Module | None = None
@@ -90,23 +84,6 @@ class MultiVectorTextEncoder(TokenizedTextEncoder):
                 f"text_encoder: max_tokens is {config.max_tokens}, the prompt alone has "
                 f"{config.max_tokens - room} tokens"
             )
-
-    @classmethod
-    def from_source(
-        cls,
-        config: TextEncoderConfig,  # noqa: ARG003
-        tokenizer: Tokenizer | None,  # noqa: ARG003
-    ) -> MultiVectorTextEncoder:
-        """Refuse: a recipe starts from a converted checkpoint."""
-        raise ConfigError(_NO_SOURCE)
-
-    @staticmethod
-    def learn_tokenizer(
-        texts: Iterable[str],  # noqa: ARG004
-        vocabulary_size: int,  # noqa: ARG004
-    ) -> Tokenizer:
-        """Refuse: the tokenizer is the source's."""
-        raise ConfigError(_NO_SOURCE)
 
     def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
         """Tokenise texts inside of their prompts; every token counts."""
@@ -170,10 +147,11 @@ class MultiVectorTextEncoder(TokenizedTextEncoder):
         return text
 
 
-class MultiVectorImageEncoder(ImageEncoder):
+class MultiVectorImageEncoder(SharingEncoder[MultiVectorTextEncoder]):
     """Token vectors of photos inside of the network's prompt."""
 
     reads: ClassVar[Reads] = "photo"
+    owner = MultiVectorTextEncoder
 
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
         """Build around the network of a text encoder.
@@ -186,39 +164,9 @@ class MultiVectorImageEncoder(ImageEncoder):
         Raises:
             ConfigError: If the configuration is impossible, or the text encoder of another kind.
         """
-        if not isinstance(text_encoder, MultiVectorTextEncoder):
-            raise ConfigError("image_encoder: multivector needs a text encoder named multivector")
-        # A tuple: a module in an attribute would become a submodule of this one.
-        self._shared = (text_encoder,)
         super().__init__(config, text_encoder)
-        self.config = config
-        self.dim, self.num_tokens = text_encoder.dim, None
-        self._prompts = PhotoPrompts(
-            text_encoder.kind, config.architecture or {}, text_encoder.tokenizer
-        )
-
-    @classmethod
-    def from_source(
-        cls,
-        config: ImageEncoderConfig,  # noqa: ARG003
-        text_encoder: TextEncoder | None = None,  # noqa: ARG003
-    ) -> MultiVectorImageEncoder:
-        """Refuse: a recipe starts from a converted checkpoint."""
-        raise ConfigError(_NO_SOURCE)
-
-    @property
-    def text_encoder(self) -> MultiVectorTextEncoder:
-        """Text encoder that owns the network."""
-        return self._shared[0]
-
-    @property
-    def frozen(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the network is frozen."""
-        return self.text_encoder.frozen
-
-    @frozen.setter
-    def frozen(self, value: bool) -> None:
-        """Ignore the configuration: the text encoder decides."""
+        shared = self.text_encoder
+        self._prompts = PhotoPrompts(shared.kind, config.architecture or {}, shared.tokenizer)
 
     def preprocess(self, photo: Image.Image | RegionSet) -> PromptedPhoto:
         """Convert an RGB photo to pixels and a prompt."""
@@ -245,17 +193,6 @@ class MultiVectorImageEncoder(ImageEncoder):
     def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
         """Return each token's (x0, y0, x1, y1) in fractions; a word's is the whole photo."""
         return torch.tensor(self._prompts.boxes(width_px, height_px))
-
-    def weights_digest(self) -> str:
-        """Return the sha256 of everything that affects the output: network and processor."""
-        shared = self.text_encoder
-        parts = [
-            shared.weights_digest(),
-            json.dumps(shared.config.architecture, sort_keys=True),
-            json.dumps(self.config.architecture, sort_keys=True),
-            shared.tokenizer.to_str(),
-        ]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def network_config(network: nn.Module) -> dict[str, Any]:

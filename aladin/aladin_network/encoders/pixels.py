@@ -39,8 +39,7 @@ def preprocess_photo(
     photo: Image.Image, config: ImagePreprocessing
 ) -> Float[Tensor, "3 height width"]:
     """Resize, crop and normalise an RGB photo, to the numbers of its network's own processor."""
-    values = _normalised(_resize_and_crop(photo, config), config)
-    return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
+    return torch.from_numpy(_normalised(_resize_and_crop(photo, config), config))
 
 
 def preprocess_patches(
@@ -57,8 +56,8 @@ def preprocess_patches(
     size = (columns * patch_px, rows * patch_px)
     if photo.size != size:
         photo = photo.resize(size, _FILTERS[config.resample])
-    values = _normalised(photo, config).reshape(rows, patch_px, columns, patch_px, 3)
-    patches = values.transpose(0, 2, 1, 3, 4).reshape(rows * columns, -1)
+    values = _normalised(photo, config).reshape(3, rows, patch_px, columns, patch_px)
+    patches = values.transpose(1, 3, 2, 4, 0).reshape(rows * columns, -1)
     return PhotoPatches(torch.from_numpy(np.ascontiguousarray(patches)), (rows, columns))
 
 
@@ -101,11 +100,13 @@ def input_window(
 
 
 def _normalised(photo: Image.Image, config: ImagePreprocessing) -> npt.NDArray[np.float32]:
-    """Return a photo's (height, width, 3) numbers as the network wants them."""
-    values = np.array(photo, dtype=np.float32)
+    """Return a photo's (3, height, width) numbers as the network wants them."""
+    # One channel after the other: three values a pixel are too short a loop for the processor's
+    # vectors, and take ten times as long.
+    values = np.asarray(photo).transpose(2, 0, 1).astype(np.float32, order="C")
     values /= 255
-    values -= np.array(config.mean, dtype=np.float32)
-    values /= np.array(config.std, dtype=np.float32)
+    values -= np.array(config.mean, dtype=np.float32)[:, None, None]
+    values /= np.array(config.std, dtype=np.float32)[:, None, None]
     return values
 
 

@@ -12,7 +12,6 @@ by the names of their parts, and the outputs `item_embedding`, `item_tokens` and
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,13 @@ from pydantic import ConfigDict
 
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.files import recover_folder, write_json
+from aladin_network.files import (
+    FileEntry,
+    describe_files,
+    recover_folder,
+    sha256_of,
+    write_json,
+)
 from aladin_network.types import Modality
 
 GRAPHS = "onnx"
@@ -53,19 +58,6 @@ class ImageFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphFile:
-    """A file beside the manifest.
-
-    Attributes:
-        bytes: Size of the file.
-        sha256: SHA-256 of the file.
-    """
-
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class GraphManifest:
     """Content of manifest.json.
 
@@ -85,7 +77,7 @@ class GraphManifest:
     image: ImageFacts
     text_dim: int
     versions: dict[str, str]
-    files: dict[str, GraphFile]
+    files: dict[str, FileEntry]
 
 
 def graph_path(checkpoint: Path, modality: Modality) -> Path:
@@ -93,13 +85,10 @@ def graph_path(checkpoint: Path, modality: Modality) -> Path:
     return checkpoint / GRAPHS / f"{modality}.onnx"
 
 
-def describe_graphs(folder: Path) -> dict[str, GraphFile]:
+def describe_graphs(folder: Path) -> dict[str, FileEntry]:
     """Return size and SHA-256 of all files in a folder but the manifest."""
-    return {
-        path.name: GraphFile(bytes=path.stat().st_size, sha256=_sha256(path))
-        for path in sorted(folder.iterdir())
-        if path.name != _MANIFEST
-    }
+    names = (path.name for path in folder.iterdir() if path.name != _MANIFEST)
+    return describe_files(folder, names)
 
 
 def write_manifest(folder: Path, manifest: GraphManifest) -> None:
@@ -159,10 +148,5 @@ def check_graphs(checkpoint: Path, manifest: GraphManifest) -> None:
     """
     for name, entry in manifest.files.items():
         path = checkpoint / GRAPHS / name
-        if _sha256(path) != entry.sha256:
+        if sha256_of(path) != entry.sha256:
             raise CheckpointError(f"{path}: damaged, its SHA-256 is not that of its manifest")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -71,55 +71,24 @@ def exact_search(
         `count` where there are no more.
     """
     rows = np.arange(len(embeddings), dtype=np.int64) if allowed is None else allowed.rows
-    if allowed is not None and worth_copying(allowed, len(embeddings)):
-        scores = _score_copies(embeddings, query, rows)
-    else:
-        scores = np.empty(len(embeddings), dtype=np.float32)
-        for start in range(0, len(embeddings), _ROWS_AT_A_TIME):
-            part = slice(start, start + _ROWS_AT_A_TIME)
-            np.matmul(embeddings[part], query, out=scores[part])
-        scores = scores if allowed is None else scores[rows]
+    is_sparse = allowed is not None and worth_copying(allowed, len(embeddings))
+    total = len(rows) if is_sparse else len(embeddings)
+    scores = np.empty(total, dtype=np.float32)
+    for start in range(0, total, _ROWS_AT_A_TIME):
+        part = slice(start, start + _ROWS_AT_A_TIME)
+        compared = embeddings[rows[part]] if is_sparse else embeddings[part]
+        np.matmul(compared, query, out=scores[part])
+    if allowed is not None and not is_sparse:
+        scores = scores[rows]
     if count is None:
         return rows, scores
     best = largest(scores, count)
     return rows[best], scores[best]
 
 
-def worth_copying(allowed: Selection | None, count: int) -> bool:
-    """Whether so few of `count` rows are selected that they are best compared one by one."""
-    return allowed is not None and allowed.count < _WORTH_COPYING * count
-
-
-def score_rows(
-    embeddings: NDArray[np.float32],
-    query: NDArray[np.float32],
-    rows: NDArray[np.int64],
-    count: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Find the best of some rows.
-
-    Args:
-        embeddings: (items, dim).
-        query: (dim,).
-        rows: Rows in ascending order, int64.
-        count: rows wanted.
-
-    Returns:
-        As `exact_search`.
-    """
-    scores = _score_copies(embeddings, query, rows)
-    best = largest(scores, count)
-    return rows[best], scores[best]
-
-
-def _score_copies(
-    embeddings: NDArray[np.float32], query: NDArray[np.float32], rows: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    scores = np.empty(len(rows), dtype=np.float32)
-    for start in range(0, len(rows), _ROWS_AT_A_TIME):
-        part = slice(start, start + _ROWS_AT_A_TIME)
-        np.matmul(embeddings[rows[part]], query, out=scores[part])
-    return scores
+def worth_copying(allowed: Selection, count: int) -> bool:
+    """Return whether so few of `count` rows are selected that they are best compared one by one."""
+    return allowed.count < _WORTH_COPYING * count
 
 
 def largest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:

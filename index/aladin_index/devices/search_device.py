@@ -18,7 +18,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
-from aladin_index.ann.first_stage import FirstStage, score_rows
+from aladin_index.ann.first_stage import FirstStage, best_of
 from aladin_index.devices.faiss_card import FaissCard, GpuAnn
 from aladin_index.items.selection import Selection
 from aladin_index.search.live_collection import StoredCollection
@@ -222,7 +222,7 @@ def prove(engine: FirstStage, side: StoredCollection) -> None:
     for row in np.linspace(0, side.entry.count - 1, _PROOF_QUERIES).astype(np.int64):
         query = np.array(side.embeddings[row])
         rows = np.sort(side.ann.search(query, count))
-        nearest, _ = score_rows(side.embeddings, query, rows, count)
+        nearest, _ = best_of(side.embeddings, query, rows, count)
         found = np.intersect1d(engine.search(query, count), nearest)
         if len(found) < _PROOF_SHARE * len(nearest):
             raise RuntimeError(

@@ -24,13 +24,7 @@ from aladin_index.ann.search_width import ChosenSearchWidth, choose, is_saturate
 from aladin_index.engines.client import CollectionSchema, EngineClient, EngineItem, EngineQuery
 from aladin_index.format.disk import lock_file
 from aladin_index.format.layout import CURRENT, MODEL, EngineLocation, write_location
-from aladin_index.format.manifest import (
-    Manifest,
-    ModelEntry,
-    RecallPoint,
-    check_lengths,
-    describe_files,
-)
+from aladin_index.format.manifest import Manifest, ModelEntry, RecallPoint, check_lengths
 from aladin_index.generations.collection_writer import EncodedPart, live_parts
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.tables import StoredItem
@@ -40,7 +34,7 @@ from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import feedback_from
 from aladin_network.config import dump_config
 from aladin_network.errors import ConfigError, IndexCorruptError, IndexWriteError
-from aladin_network.files import atomic_file, atomic_folder, make_folder
+from aladin_network.files import atomic_file, atomic_folder, describe_files, make_folder
 from aladin_network.types import TARGETS, Target
 
 # Number of queries for which the results are compared with the exact nearest items.

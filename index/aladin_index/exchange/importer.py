@@ -40,7 +40,6 @@ from aladin_index.exchange.layout import (
     read_exchange_manifest,
 )
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
-from aladin_index.format.manifest import FileEntry
 from aladin_index.format.records import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.writer import describe_model, install_model, write_generation
@@ -50,6 +49,7 @@ from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_network.calibration.calibration import read_calibration
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import DataError, IndexMismatchError
+from aladin_network.files import FileEntry
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress, Progress, Target, TokenDtype
 

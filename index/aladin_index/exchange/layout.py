@@ -36,12 +36,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from aladin_index.format.manifest import FileEntry, describe_files
 from aladin_index.tokens.codec import CODE_BITS, TokenCodec
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, DataError, IndexMismatchError
-from aladin_network.files import write_json
+from aladin_network.files import FileEntry, describe_files, write_json
 from aladin_network.types import Target, TokenDtype
 
 MANIFEST = "manifest.json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -14,27 +13,14 @@ from pydantic import ConfigDict
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, IndexCorruptError, IndexMismatchError
-from aladin_network.files import write_json
+from aladin_network.files import FileEntry, write_json
 from aladin_network.types import TARGETS, Target, TokenDtype
 
 SCHEMA_VERSION = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 
 # Commands that create a generation.
-MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate", "fit-first-stage"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileEntry:
-    """Expected size and checksum of a file.
-
-    Attributes:
-        bytes: Length of the file; checked whenever the index is opened.
-        sha256: SHA-256 of its content; checked by `aladin_index.generations.verify`.
-    """
-
-    bytes: int
-    sha256: str
+MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate", "fit"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +94,19 @@ class LearnedEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BoundsEntry:
+    """Short tokens of a collection, see `aladin_index.tokens.bound_files`.
+
+    Attributes:
+        kept: Number of transformed dimensions of a short token.
+        longest: Length that no stored token exceeds.
+    """
+
+    kept: int
+    longest: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class FidelityPoint:
     """Fidelity of one number of candidates to the exhaustive second stage.
 
@@ -158,6 +157,7 @@ class CollectionEntry:
         ann: Entry of the first stage.
         tuning: Tuning of the second stage, or None if not tuned.
         learned: First stage that was fitted to the alignment, or None if there is none.
+        bounds: Short tokens of the alignment's bounds, or None if they are computed in memory.
     """
 
     count: int
@@ -170,6 +170,7 @@ class CollectionEntry:
     ann: AnnEntry
     tuning: Tuning | None = None
     learned: LearnedEntry | None = None
+    bounds: BoundsEntry | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,21 +283,6 @@ def read_manifest(folder: Path) -> Manifest:
         return parse_config(Manifest, data, MANIFEST)
     except ConfigError as error:
         raise IndexCorruptError(path, str(error)) from error
-
-
-def describe_files(folder: Path, names: Iterable[str]) -> dict[str, FileEntry]:
-    """Measure and hash files.
-
-    Args:
-        folder: Folder that the names are relative to.
-        names: Names of the files.
-    """
-    entries: dict[str, FileEntry] = {}
-    for name in sorted(names):
-        with (folder / name).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        entries[name] = FileEntry(bytes=(folder / name).stat().st_size, sha256=digest)
-    return entries
 
 
 def check_lengths(folder: Path, files: dict[str, FileEntry]) -> None:

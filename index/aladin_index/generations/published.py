@@ -38,7 +38,6 @@ from aladin_index.format.manifest import (
     MadeBy,
     Manifest,
     check_lengths,
-    describe_files,
     read_manifest,
     write_manifest,
 )
@@ -48,6 +47,7 @@ from aladin_index.generations.writer import publish_generation
 from aladin_index.items.uploaded_photos import sweep_photos
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import IndexMismatchError, InputError, SearchIndexError
+from aladin_network.files import describe_files
 from aladin_network.types import TARGETS, Target
 
 # Commands whose generation contains none of the changes of the previous one.

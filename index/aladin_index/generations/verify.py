@@ -33,7 +33,7 @@ from aladin_index.format.layout import (
     live_generation,
     published_generations,
 )
-from aladin_index.format.manifest import FileEntry, read_manifest
+from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import StoredCollection
@@ -41,6 +41,7 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import read_model_id
 from aladin_network.errors import AladinError, CheckpointError, IndexCorruptError
+from aladin_network.files import FileEntry
 from aladin_network.graphs.files import GRAPHS, read_graphs
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress, Progress, Target
@@ -146,10 +147,7 @@ def _graphs(path: Path) -> dict[Path, FileEntry]:
     except CheckpointError as error:
         raise IndexCorruptError(path / MODEL, str(error)) from error
     folder, files = path / MODEL / GRAPHS, {} if graphs is None else graphs.files
-    return {
-        folder / name: FileEntry(bytes=each.bytes, sha256=each.sha256)
-        for name, each in files.items()
-    }
+    return {folder / name: entry for name, entry in files.items()}
 
 
 def _fault(file: Path, entry: FileEntry, progress: Progress) -> str | None:

@@ -92,7 +92,7 @@ def fit_first_stage(
                 root,
                 index.manifest,
                 {},
-                "fit-first-stage",
+                "fit",
                 new_files=NewFiles(names, written.write),
             )
         finally:

@@ -90,7 +90,8 @@ class StoredCollection:
         total = self.entry.count if allowed is None else allowed.count
         # A device has its own first stage, and few rows are compared one by one.
         scan = self.scan if self.first_stage is self.ann and count < total else None
-        if scan is not None and not worth_copying(allowed, self.entry.count) and scan.is_ready():
+        is_sparse = allowed is not None and worth_copying(allowed, self.entry.count)
+        if scan is not None and not is_sparse and scan.is_ready():
             return scan.search(query, count, allowed)
         # A filter that leaves few rows is answered exactly, at less cost than a widened search.
         few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)

@@ -10,17 +10,16 @@ from aladin_index.format.manifest import (
     AnnEntry,
     CollectionEntry,
     FidelityPoint,
-    FileEntry,
     Manifest,
     ModelEntry,
     RecallPoint,
     Tuning,
     check_lengths,
-    describe_files,
     read_manifest,
     write_manifest,
 )
 from aladin_network.errors import IndexCorruptError, IndexMismatchError
+from aladin_network.files import FileEntry, describe_files
 
 MANIFEST_JSON = """{
   "schema_version": 2,
