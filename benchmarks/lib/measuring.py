@@ -106,14 +106,14 @@ def quiet_median_s(run: Callable[[int], object], repetitions: int) -> float:
 
 
 def use_one_thread() -> None:
-    """Limit the index, torch and FAISS to one thread in this process, as the service does for a query."""
+    """Limit this process to one thread a computation, as the service does for a query."""
     set_compute_threads(1)
     faiss.omp_set_num_threads(1)
 
 
 @contextmanager
 def one_thread() -> Generator[None]:
-    """Limit the index, torch and FAISS to one thread inside the block."""
+    """Limit this process to one thread a computation inside the block."""
     before = compute_threads(), faiss.omp_get_max_threads()
     use_one_thread()
     try:

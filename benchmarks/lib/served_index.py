@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import open_index

@@ -254,14 +254,14 @@ def peers(prepared: dict[str, Any], queries: int, repetitions: int) -> dict[str,
         for alpha in (0.2, 1.0):
             index = colbandit.ColBandit(alpha_ef=alpha).index(photos)
             runs[f"colbandit_{alpha:g}"] = lambda turn, index=index: index.search(
-                search.text(turn).numpy(), k=TOP
+                search.text(turn), k=TOP
             )[0]
     if lateweave is not None:
         lengths = np.full(search.store.count, REGIONS)
         score = lateweave.maxsim_scores_packed
 
         def by_lateweave(turn: int) -> list[int]:
-            scores = score(search.text(turn).numpy(), tokens, lengths, threads=1)
+            scores = score(search.text(turn), tokens, lengths, threads=1)
             return largest(np.asarray(scores, dtype=np.float32), TOP).tolist()
 
         runs["lateweave"] = by_lateweave

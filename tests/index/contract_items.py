@@ -176,7 +176,7 @@ def captions(checkpoint: Checkpoint, count: int) -> NewItems:
         items=items,
         embeddings=embeddings,
         tokens=encoding.tokens[encoding.mask],
-        lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
+        lengths=encoding.mask.sum(axis=1),
     )
 
 

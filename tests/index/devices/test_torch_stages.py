@@ -34,7 +34,7 @@ def test_the_nearest_are_among_those_found(dtype: torch.dtype) -> None:
 def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, query = unit_vectors(1000), unit_vectors(1)[0]
     whole = TorchExact(vectors, CPU, torch.float32).search(query, 50)
-    monkeypatch.setattr("aladin_index.devices.faiss_card._ROWS_AT_A_TIME", 37)
+    monkeypatch.setattr("aladin_index.devices.torch_stages._ROWS_AT_A_TIME", 37)
     in_blocks = TorchExact(vectors, CPU, torch.float32).search(query, 50)
     assert set(in_blocks) == set(whole)
 

@@ -96,7 +96,7 @@ def test_without_tokens_the_embeddings_decide_and_it_is_said(
     with open_index(index) as opened:
         result = run_search(TwoStageSearcher(opened), query, "text", "images", k=30)
     assert (result.reranked, result.degraded) == (False, ["rerank"])
-    cosines = photos @ query.embedding[0].numpy()
+    cosines = photos @ query.embedding[0]
     assert [hit.id for hit in result.hits] == [str(row) for row in np.argsort(-cosines)]
     assert [hit.score for hit in result.hits] == pytest.approx(np.sort(cosines)[::-1], abs=1e-6)
 

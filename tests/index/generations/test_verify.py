@@ -1,7 +1,6 @@
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from aladin_index.build.builder import build_index
@@ -87,7 +86,7 @@ def test_what_was_added_later_is_read_too(
             items=[item],
             embeddings=encoding.embedding,
             tokens=encoding.tokens[encoding.mask],
-            lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
+            lengths=encoding.mask.sum(axis=1),
             photos=[photo],
         )
         writer.add("images", new, "error")

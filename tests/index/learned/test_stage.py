@@ -109,7 +109,7 @@ def test_a_longer_order_begins_with_a_shorter_one_and_has_every_photo_once(
     copied: Path, checkpoint: Checkpoint, made_up: MakeItems
 ) -> None:
     asked = query(0)
-    embedding = asked.embedding[0].numpy()
+    embedding = asked.embedding[0]
     second_stage = SecondStageQuery(asked.tokens[0], "text", weight=1.0)
     with (
         open_index(copied, checkpoint=checkpoint) as index,
@@ -207,11 +207,9 @@ def test_products_of_weighted_parts_differ_as_the_fused_scores(weight: float) ->
     )
     random = np.random.default_rng(0)
     embeddings, learned = (random.standard_normal((9, dim)).astype(np.float32) for dim in (5, 3))
-    embedding, own = random.standard_normal(5), random.standard_normal(3)
+    embedding, own = (random.standard_normal(dim).astype(np.float32) for dim in (5, 3))
     weights = Weights.of(fusion)
-    products = weights.items(embeddings, learned) @ weights.query(
-        embedding.astype(np.float32), own.astype(np.float32), weight
-    )
+    products = weights.items(embeddings, learned) @ weights.query(embedding, own, weight)
     fused = fusion.combine(learned @ own, embeddings @ embedding, weight)
     if weight == 1:  # the alignment itself, in place of its standardised value
         fused = fused / fusion.align_std

@@ -163,7 +163,7 @@ def test_stored_queries_are_what_the_index_holds(index_copy: Path) -> None:
         assert queries.modality == "text"
         for row in range(16):
             query, _ = TwoStageSearcher(index).stored_query(f"text {row}")[:2]
-            np.testing.assert_array_equal(queries.embeddings[row], query.embedding[0].numpy())
+            np.testing.assert_array_equal(queries.embeddings[row], query.embedding[0])
             assert np.array_equal(queries.tokens[row], query.item_tokens(0))
 
 

@@ -48,7 +48,7 @@ def vectors_of(searcher: TwoStageSearcher, item_id: str) -> DocumentVectors:
     encoding = query.encoding
     return DocumentVectors(
         cast(Modality, query.modality),
-        encoding.embedding[0].numpy(),
+        encoding.embedding[0],
         encoding.item_tokens(0),
     )
 

@@ -372,7 +372,7 @@ def test_few_candidates_do_not_make_a_smaller_pool(
     calibrated: TwoStageSearcher, text: Encoding
 ) -> None:
     side = calibrated.index.side("images")
-    embedding = text.embedding[0].numpy()
+    embedding = text.embedding[0]
     ordered = side.order(embedding, 23, 23)
     for candidates in (1, POOL - 1, POOL, 23):
         part = slice(max(candidates, 3))
