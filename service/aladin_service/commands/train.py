@@ -195,16 +195,11 @@ def compare(
         typer.Option(
             "--grid",
             metavar="KEY=V1,V2,...",
-            help="Choose each recipe's own value, e.g. final.lr=1e-4,3e-4,1e-3; repeatable.",
+            help="Choose each recipe's own value, e.g. final.lr=1e-4,1e-3; repeatable.",
         ),
     ] = None,
     select: Annotated[
-        str,
-        typer.Option(
-            "--select",
-            metavar="SPLIT",
-            help="Split to choose on; 'selection' is that of the recipes, see data.selection.",
-        ),
+        str, typer.Option("--select", metavar="SPLIT", help="Split that --grid chooses on.")
     ] = "selection",
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
@@ -217,10 +212,9 @@ def compare(
 
     In: RECIPEs and the data sets they name. With --grid, every combination of values is trained
     once for each recipe, and the best on --select with all seeds. Missing runs are trained in the
-    folder --out, and interrupted ones continued; a stage that several runs start with is trained
-    once. Out: report.md and report.html in --out, and the path of the former on stdout. A failed
-    run does not
-    stop the others: it is named in the report and on stderr, and the exit code is 1.
+    folder --out, and interrupted ones continued; a stage that several share is trained once.
+    Out: report.md and report.html in --out, and the path of the former on stdout. A failed run
+    does not stop the others: it is named in the report and on stderr, and the exit code is 1.
     """
     from aladin_training.comparison.compare import compare as compare_plan
     from aladin_training.comparison.grid import parse_grid

@@ -205,19 +205,13 @@ def _differences_table(comparison: Comparison) -> Table:
 
 def _choices_table(comparison: Comparison) -> Table:
     """What was tried for each recipe, and what was chosen."""
-    return Table(
-        header=["recipe", "chosen", "at the edge", "rsum of all combinations"],
-        rows=[
-            [
-                choice.recipe,
-                choice.chosen or _NO_VALUE,
-                ", ".join(choice.at_edge) or _NO_VALUE,
-                "; ".join(f"{label}: {rsum:.1f}" for label, rsum in choice.rsums.items())
-                or _NO_VALUE,
-            ]
-            for choice in comparison.choices
-        ],
-    )
+    rows: list[list[str]] = []
+    for choice in comparison.choices:
+        tried = "; ".join(f"{label}: {rsum:.1f}" for label, rsum in choice.rsums.items())
+        cells = (choice.chosen, ", ".join(choice.at_edge), tried)
+        rows.append([choice.recipe, *(cell or _NO_VALUE for cell in cells)])
+    header = ["recipe", "chosen", "at the edge", "rsum of all combinations"]
+    return Table(header=header, rows=rows)
 
 
 def _scores_table(comparison: Comparison) -> Table:
