@@ -27,7 +27,10 @@ DataArgument = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 ALL_SPLITS = "all"
-SPLIT_HELP = f"Split of DATA; {ALL_SPLITS!r} takes every photo."
+SPLIT_HELP = (
+    f"Split of DATA; {ALL_SPLITS!r} takes every photo, 'selection' the photos that the recipe of "
+    "CHECKPOINT kept apart."
+)
 SplitOption = Annotated[str, typer.Option("--split", help=SPLIT_HELP)]
 PartOfDataOption = Annotated[
     str | None,

@@ -34,8 +34,9 @@ from aladin_service.measure.short_queries import (
     encode_short_queries,
     right_by_captions,
 )
-from aladin_training.data import Record, read_records
+from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
+from aladin_training.data.selection import read_split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,8 +174,12 @@ class _Source(NamedTuple):
 
     def records(self, split: str | None) -> list[Record]:
         """Read a split, or all photos."""
-        return read_records(
-            self.data, split, require_captions=False, require_photos=self.regions is None
+        return read_split(
+            self.data,
+            split,
+            self.checkpoint.provenance.recipe,
+            require_captions=False,
+            require_photos=self.regions is None,
         )
 
     def encode(self, split: str | None) -> EncodedSplit:

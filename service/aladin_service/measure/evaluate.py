@@ -32,8 +32,9 @@ from aladin_network.scoring.separation import RankSummary, summarize_cross_ranks
 from aladin_network.types import DIRECTIONS, Direction, Progress
 from aladin_service.measure.trec_files import TrecFiles
 from aladin_service.settings import engine_options
-from aladin_training.data import Record, read_records
+from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
+from aladin_training.data.selection import read_split
 from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint
 
 
@@ -162,7 +163,13 @@ def evaluate_system(
         AladinError: If one of the three cannot be used, or they do not belong together.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
-    records = read_records(data, split, require_captions=False, require_photos=regions is None)
+    records = read_split(
+        data,
+        split,
+        checkpoint.provenance.recipe,
+        require_captions=False,
+        require_photos=regions is None,
+    )
     if folds > len(records):
         raise InputError(f"folds: expected at most one a photo, {len(records)}, found {folds}")
     if index is None:

@@ -91,6 +91,18 @@ def test_an_even_budget_and_an_unseen_split_are_said_so(
     assert "no recipe takes more steps than the baseline's 4" in lines[4]
 
 
+def test_what_was_chosen_on_a_selection_split_is_not_said_of_the_validation_split(
+    plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: Callable[..., RunEvaluation]
+) -> None:
+    careful = variant("careful", "data.selection=0.4")
+    mixed = dataclasses.replace(plan, recipes=(plan.recipes[0], careful), seeds=(0,))
+    for run in mixed.runs():
+        finish_run(run, ALL, ALL[:4])
+    assert "fusion of the runs of base were chosen" in conditions(summarize_plan(mixed, {}, {}))[0]
+    only = dataclasses.replace(mixed, recipes=(careful,), baseline="careful")
+    assert conditions(summarize_plan(only, {}, {}))[0] == "Split: val (4 photos, 8 captions)."
+
+
 def test_different_starts_are_told_apart(
     comparison: Comparison, variant: Callable[..., Recipe], finish_run: Callable[..., RunEvaluation]
 ) -> None:

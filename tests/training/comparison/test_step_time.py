@@ -75,7 +75,7 @@ def test_the_final_stage_s_steps_are_taken_in_turn_with_the_baseline_s(
 
 
 def test_random_lists_never_hold_a_photo_s_own(recipes: list[Recipe]) -> None:
-    model, train_set, _ = prepare_run(recipes[0], NullProgress())
+    model, train_set, *_ = prepare_run(recipes[0], NullProgress())
     config = OfflineNegativesConfig(stage="joint", num_texts=50, num_images=10)
     lists = RandomSources(model, train_set).negatives(config)
     photo_of = train_set.image_of_text

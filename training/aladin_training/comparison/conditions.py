@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 from aladin_training.comparison.summary import Comparison, RecipeSummary, mean_and_std, spread
+from aladin_training.config.recipe import DataConfig
+from aladin_training.data.selection import SELECTION
 
 
 def conditions(comparison: Comparison) -> list[str]:
@@ -40,7 +42,7 @@ def _split(comparison: Comparison) -> str:
         texts = runs[0].evaluation.image_of_text
         sizes = f" ({len(texts.unique()):,} photos, {len(texts):,} captions)"
     text = f"Split: {plan.split}{sizes}."
-    chosen = [recipe.name for recipe in plan.recipes if recipe.data.validation_split == plan.split]
+    chosen = [recipe.name for recipe in plan.recipes if _chosen_on(recipe.data) == plan.split]
     if chosen:
         everyone = len(chosen) == len(plan.recipes)
         runs_of = "every run" if everyone else f"the runs of {', '.join(chosen)}"
@@ -49,6 +51,10 @@ def _split(comparison: Comparison) -> str:
             "numbers are higher than those of unseen photos would be."
         )
     return text
+
+
+def _chosen_on(data: DataConfig) -> str:
+    return SELECTION if data.selection else data.validation_split
 
 
 def _starts(finished: list[RecipeSummary]) -> list[str]:

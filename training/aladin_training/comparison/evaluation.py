@@ -22,7 +22,7 @@ from aladin_network.types import Progress
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import PLAIN
 from aladin_training.comparison.plan import PlannedRun
-from aladin_training.data import read_records
+from aladin_training.data.selection import read_split
 from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_encodings
 from aladin_training.stages.run import is_run_of
 
@@ -117,7 +117,7 @@ def evaluate_run(run: PlannedRun, split: str, progress: Progress) -> RunEvaluati
     checkpoint = load_checkpoint(run.folder / "checkpoint")
     data = run.recipe.data
     dataset = PairDataset.prepare(
-        read_records(Path(data.source).expanduser(), split),
+        read_split(Path(data.source).expanduser(), split, checkpoint.provenance.recipe),
         checkpoint.model,
         Path(data.cache).expanduser(),
         views=[PLAIN],

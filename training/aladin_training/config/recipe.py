@@ -105,7 +105,10 @@ class DataConfig:
             order, which needs a list of all photos in memory.
         train_split: Split to train on, or None for all photos of the source.
         validation_source: Data set of the validation split, or None for `source`.
-        validation_split: Split on which the checkpoint is chosen and the fusion fitted.
+        validation_split: Split to report on; without `selection`, weights and fusion are chosen on
+            it, too.
+        selection: Share of the training photos that is kept apart to choose weights and fusion on,
+            from 0 to less than 1.
         cache: Folder for the outputs of frozen encoders.
         regions: Ready-made regions of the photos that `aladin_training.data.regions` reads, for
             networks that read these; the photos themselves may then be missing.
@@ -119,6 +122,7 @@ class DataConfig:
     train_split: str | None = "train"
     validation_source: str | None = None
     validation_split: str = "val"
+    selection: float = 0.0
     cache: str = FEATURE_CACHE
     regions: str | None = None
     region_labels: str | None = None
@@ -129,9 +133,18 @@ class DataConfig:
         """Refuse impossible combinations.
 
         Raises:
-            ConfigError: If photos are needed and only regions are given, or there are labels
-                        without regions.
+            ConfigError: If photos are needed and only regions are given, there are labels without
+                        regions, or the selection split is no share, or one of a stream.
         """
+        if not 0 <= self.selection < 1:
+            raise ConfigError(
+                f"data: selection: expected at least 0 and less than 1, got {self.selection}"
+            )
+        if self.selection and self.stream is not None:
+            raise ConfigError(
+                "data: selection needs a list of the photos, and data.stream reads them front to "
+                "back; choose on a validation_source of its own instead"
+            )
         if self.regions is None:
             if self.region_labels is not None:
                 raise ConfigError(

@@ -23,6 +23,7 @@ from aladin_training.batches.offline_negatives import (
 from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
 from aladin_training.data import read_records
 from aladin_training.data.regions import RegionStore
+from aladin_training.data.selection import selection_of
 from aladin_training.mining.sweep import hardest_negatives
 
 logger = logging.getLogger(__name__)
@@ -156,6 +157,9 @@ def mine_file(
     checkpoint = load_checkpoint(checkpoint_folder)
     model = checkpoint.model
     records = read_records(data, split, require_photos=regions is None)
+    selection = selection_of(checkpoint.provenance.recipe)
+    if selection is not None and selection.train_split == split:
+        records, _ = selection.divide(records)  # the others were not trained on either
     dataset = PairDataset.prepare(records, model, cache, [PLAIN], "auto", progress, regions)
     if out.exists():
         expected = MinedFrom(

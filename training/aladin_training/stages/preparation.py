@@ -30,6 +30,7 @@ from aladin_training.data import Record, read_records
 from aladin_training.data.beir import read_text_pairs
 from aladin_training.data.records import DocumentRecord
 from aladin_training.data.regions import RegionStore, open_regions
+from aladin_training.data.selection import SelectionSplit
 from aladin_training.streaming.tar_stream import PhotoStream, TarStream, open_stream
 from aladin_training.tasks.joint import build_tasks
 
@@ -41,11 +42,14 @@ class PreparedRun(NamedTuple):
         model: Network with pretrained encoders and otherwise random weights, or that of the
             checkpoint that the recipe starts from.
         train_set: Training pairs, or a stream of them.
-        validation_set: Pairs on which the best weights are chosen.
+        selection_set: Pairs on which weights and fusion are chosen: those of the recipe's selection
+            split, or else the validation set.
+        validation_set: Pairs to report on.
     """
 
     model: AladinModel
     train_set: PairDataset | PhotoStream
+    selection_set: PairDataset
     validation_set: PairDataset
 
 
@@ -78,6 +82,10 @@ def prepare_run(
         raise ConfigError("data: the network reads texts only: expected no regions and no stream")
     train = _open_training_data(recipe, progress, text_only)
     validation = _read_validation_records(recipe, text_only)
+    kept: Sequence[Record | DocumentRecord] = []
+    if recipe.data.selection:
+        assert not isinstance(train, TarStream)  # refused by `DataConfig`
+        train, kept = _keep_apart(recipe, train)
     model = _build_network(recipe, train, regions) if start is None else start
     for stage in recipe.stage:
         check_fine_tuning(model, stage.tune)
@@ -85,7 +93,7 @@ def prepare_run(
         check_regions(model.image.encoder, regions)
     if regions is not None:
         assert not isinstance(train, TarStream)  # refused by `DataConfig`
-        photos = [each for each in (*train, *validation) if isinstance(each, Record)]
+        photos = [each for each in (*train, *kept, *validation) if isinstance(each, Record)]
         region_items(photos, model.image.encoder, regions)
     before_encoding()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
@@ -103,7 +111,9 @@ def prepare_run(
     else:
         shortens = any(stage.short_captions for stage in recipe.stage)
         train_set = prepare(train, views=views, short_captions=shortens)
-    return PreparedRun(model, train_set, prepare(validation, views=[PLAIN]))
+    validation_set = prepare(validation, views=[PLAIN])
+    selection_set = prepare(kept, views=[PLAIN]) if kept else validation_set
+    return PreparedRun(model, train_set, selection_set, validation_set)
 
 
 def with_model_id(recipe: Recipe) -> Recipe:
@@ -166,6 +176,19 @@ def _read_validation_records(recipe: Recipe, text_only: bool) -> Sequence[Record
     data = recipe.data
     source = data.validation_source or data.source
     return _read_split(recipe, source, data.validation_split, text_only)
+
+
+def _keep_apart(
+    recipe: Recipe, train: Sequence[Record | DocumentRecord]
+) -> tuple[list[Record | DocumentRecord], list[Record | DocumentRecord]]:
+    data = recipe.data
+    trained, kept = SelectionSplit(data.train_split, data.selection).divide(train)
+    if not (trained and kept):
+        raise ConfigError(
+            f"data: selection {data.selection}: of {len(train)} training photos, {len(trained)} "
+            f"are left to train on and {len(kept)} to choose on"
+        )
+    return trained, kept
 
 
 def _read_split(

@@ -14,16 +14,20 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from torch import Tensor
+
 from aladin_network.checkpoint import Provenance, read_model_id, read_tensors, save_checkpoint
 from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, write_json
 from aladin_network.heads.trained import read_alignment_trained, trains_alignment
+from aladin_network.model import AladinModel
 from aladin_network.photos.formats import PHOTO_SUFFIXES
 from aladin_network.scoring.fusion import fit_fusion
 from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.types import NullProgress, Progress
 from aladin_training.adapters.parts import end_fine_tuning, merge_fine_tuned
+from aladin_training.batches.dataset import PairDataset
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import StageConfig
 from aladin_training.evaluation import evaluate_scores, score_encodings
@@ -186,14 +190,14 @@ def _train_stage(
 def _write_checkpoint(
     recipe: Recipe, stage: StageConfig, prepared: PreparedRun, trainer: StageTrainer, folder: Path
 ) -> None:
-    """Write the trained network, with a fusion fitted on the validation split, and its metrics."""
-    model, _, validation_set = prepared
+    """Write the trained network, with a fusion fitted on the selection split, and its metrics."""
+    model, _, selection_set, validation_set = prepared
     # The weights were chosen in the precision of training; the metrics are those of serving, in
     # float32.
-    images, texts = validation_set.encode(model)
-    truth = validation_set.image_of_text.to(images.mask.device)
-    scores = score_encodings(model, images, texts)
+    scores, truth = _scores_of(model, selection_set)
     fusion = fit_fusion(scores["alignment"], scores["matching"], truth)
+    if validation_set is not selection_set:
+        scores, truth = _scores_of(model, validation_set)
     metrics = evaluate_scores(scores, fusion, truth).metrics()
     plain = dump_config(recipe)
     start = None if recipe.start is None else Path(recipe.start.checkpoint).expanduser()
@@ -213,6 +217,12 @@ def _write_checkpoint(
         **vars(trainer.clock),
     }
     write_results(folder, timing, metrics)
+
+
+def _scores_of(model: AladinModel, pairs: PairDataset) -> tuple[dict[str, Tensor], Tensor]:
+    """Score all pairs by every head; return the scores and the row of each text's image."""
+    images, texts = pairs.encode(model)
+    return score_encodings(model, images, texts), pairs.image_of_text.to(images.mask.device)
 
 
 def _code_commit() -> str:

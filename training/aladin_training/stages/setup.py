@@ -51,7 +51,7 @@ def set_up_stage(
         ConfigError: If a loss does not fit its task, an encoder cannot be tuned as requested, or
             chunks or several processes would change what the network computes.
     """
-    model, train_set, validation_set = prepared
+    model, train_set, selection_set, _ = prepared
     torch.manual_seed(recipe.seed)
     for part in stage.reset:
         reset_part(model, part)
@@ -59,9 +59,9 @@ def set_up_stage(
     with main_process_first():  # the first process fills the caches of the frozen encoders
         if isinstance(train_set, PairDataset):
             train_set = train_set.read_by(model, networks.others)
-        validation_set = validation_set.read_by(model)
+        selection_set = selection_set.read_by(model)
     batches = _batches(recipe, stage, train_set, sources)
-    validate = _validation(stage, model, validation_set, recipe.precision)
+    validate = _validation(stage, model, selection_set, recipe.precision)
     return StageTrainer(recipe, stage, networks.task, batches, validate, folder, progress)
 
 
@@ -216,17 +216,17 @@ def _batches(
 
 
 def _validation(
-    stage: StageConfig, model: AladinModel, validation_set: PairDataset, precision: Precision
+    stage: StageConfig, model: AladinModel, selection_set: PairDataset, precision: Precision
 ) -> Validate:
     device = next(model.parameters()).device
 
     def validate() -> dict[str, RetrievalMetrics]:
         with torch.inference_mode(), mixed_precision(precision, device):
-            images, texts = validation_set.encode(model)
+            images, texts = selection_set.encode(model)
             scores = {
                 name: model.scores(name, images, texts) for name in sorted(stage.trained_scores)
             }
-        truth = validation_set.image_of_text.to(device)
+        truth = selection_set.image_of_text.to(device)
         return {name: retrieval_metrics(each, truth) for name, each in scores.items()}
 
     return validate

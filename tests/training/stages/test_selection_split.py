@@ -1,0 +1,76 @@
+"""A run that chooses on a selection split, compared with one on data that were divided by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import ConfigError
+from aladin_training.config.recipe import load_recipe
+from aladin_training.data import read_records
+from aladin_training.data.selection import SelectionSplit
+from aladin_training.evaluation import evaluate_checkpoint
+from aladin_training.stages.run import read_validation, run_recipe
+
+SHARE = "data.selection=0.4"
+
+
+def divided_by_hand(data_set: Path, target: Path) -> Path:
+    """Rewrite a data set: what the selection split holds is a split "chosen" of its own."""
+    selection = SelectionSplit("train", 0.4)
+    lines: list[str] = []
+    for record in read_records(data_set):
+        split = record.split
+        if split == "train" and selection.holds(record.id):
+            split = "chosen"
+        photo = str(data_set.parent / record.uri)
+        entry = {"image": photo, "id": record.id, "captions": record.captions, "split": split}
+        lines.append(json.dumps(entry))
+    target.write_text("\n".join(lines), encoding="utf-8")
+    return target
+
+
+def test_weights_and_fusion_are_chosen_on_it_and_the_validation_split_reports(
+    recipe_path: Path, data_set: Path, tmp_path: Path
+) -> None:
+    run_recipe(load_recipe(recipe_path, [SHARE]), tmp_path / "run")
+    by_hand = divided_by_hand(data_set, tmp_path / "divided.jsonl")
+    others = [f"data.source={by_hand}", "data.validation_split=chosen"]
+    run_recipe(load_recipe(recipe_path, others), tmp_path / "by-hand")
+    for stage in ("joint", "student"):
+        folders = [tmp_path / run / "stages" / stage for run in ("run", "by-hand")]
+        weights = [load_file(each / "checkpoint" / "model.safetensors") for each in folders]
+        for name, value in weights[0].items():
+            assert torch.equal(value, weights[1][name]), name
+        ours, theirs = (load_checkpoint(each / "checkpoint") for each in folders)
+        assert ours.fusion == theirs.fusion
+        assert ours.provenance.step == theirs.provenance.step
+        # The other split reports: six photos of val, in place of those that were kept apart.
+        reported = read_validation(folders[0])
+        expected = evaluate_checkpoint(ours, read_records(data_set, "val")).metrics()
+        assert reported["fused"].rsum == pytest.approx(expected["fused"].rsum)
+        assert ours.provenance.validation["fused_rsum"] == reported["fused"].rsum
+
+
+@pytest.mark.parametrize("share", ["-0.1", "1", "1.5"])
+def test_an_impossible_share_is_refused(share: str, recipe_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least 0 and less than 1"):
+        load_recipe(recipe_path, [f"data.selection={share}"])
+
+
+def test_a_share_that_leaves_nothing_to_choose_on_is_refused(
+    recipe_path: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="of 12 training photos, 12 are left to train on and 0"):
+        run_recipe(load_recipe(recipe_path, ["data.selection=1e-9"]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_stream_keeps_no_photos_apart(recipe_path: Path) -> None:
+    with pytest.raises(ConfigError, match="selection needs a list of the photos"):
+        load_recipe(recipe_path, [SHARE, "data.stream.shuffle=64"])
