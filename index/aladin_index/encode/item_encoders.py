@@ -274,7 +274,7 @@ class TextEncoder:
     Attributes:
         model: The network.
         callers: See `ItemEncoder`.
-        items_a_call: None: texts of similar length are found in a whole batch.
+        items_a_call: None, as texts of similar length are found in a whole batch.
     """
 
     model: AladinModel
