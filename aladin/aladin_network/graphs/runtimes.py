@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.files import OUTPUTS, graph_path
-from aladin_network.graphs.threads import compute_threads
 from aladin_network.types import RUNTIMES, GraphRuntime, Modality, QueryPrecision
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -150,23 +149,28 @@ class GraphSource:
         """
         self._checkpoint = checkpoint
         self._runtime: GraphRuntime = runtime
-        self._opened: dict[tuple[Modality, QueryPrecision], Graph] = {}
+        self._opened: dict[tuple[Modality, QueryPrecision, int], Graph] = {}
         self._lock = threading.Lock()
 
-    def get(self, modality: Modality, precision: QueryPrecision) -> Graph:
-        """Return a graph in a precision, or in float32 where the runtime lacks it.
+    def get(self, modality: Modality, precision: QueryPrecision, threads: int) -> Graph:
+        """Return a graph.
+
+        Args:
+            modality: Tower.
+            precision: Precision; float32 in its place where the runtime lacks it.
+            threads: Number of threads that compute a batch.
 
         Raises:
             CheckpointError: If the package cannot load the graph.
         """
         has_it = precision in _KINDS[self._runtime].PRECISIONS
-        key: tuple[Modality, QueryPrecision] = modality, precision if has_it else "float32"
+        own: QueryPrecision = precision if has_it else "float32"
+        key = modality, own, threads
         graph = self._opened.get(key)
         if graph is not None:
             return graph
         with self._lock:
             if key not in self._opened:
                 path = graph_path(self._checkpoint, modality)
-                threads = compute_threads()
-                self._opened[key] = open_graph(path, self._runtime, threads, key[1])
+                self._opened[key] = open_graph(path, self._runtime, threads, own)
             return self._opened[key]
