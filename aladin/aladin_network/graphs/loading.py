@@ -21,7 +21,6 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.files import GRAPHS, graph_path, read_graphs
 from aladin_network.graphs.network import GraphModel
 from aladin_network.graphs.runtimes import Graph, check_installed, installed_runtime, open_graph
-from aladin_network.graphs.threads import compute_threads
 from aladin_network.types import GraphRuntime, Modality, QueryPrecision, RuntimeSetting
 
 # Variable that names what computes the network, a `RuntimeSetting`.
@@ -91,8 +90,8 @@ def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint:
         raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
     tokenizer = read_tokenizer(folder)
 
-    def opened(modality: Modality, precision: QueryPrecision) -> Graph:
-        return open_graph(graph_path(folder, modality), runtime, compute_threads(), precision)
+    def opened(modality: Modality, precision: QueryPrecision, threads: int) -> Graph:
+        return open_graph(graph_path(folder, modality), runtime, threads, precision)
 
     model = GraphModel.of(config.model, manifest, tokenizer, opened)
     return as_checkpoint(config, model.eval(), folder)

@@ -12,7 +12,8 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from aladin_index.encode.item_encoders import ImageReader, check_detector
+from aladin_index.encode.item_encoders import ImageReader
+from aladin_index.encode.region_sources import check_detector
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
