@@ -179,10 +179,10 @@ def encode_documents(model: Network, texts: Sequence[str]) -> Encoding:
         groups = similar_lengths(lengths)
         for rows in groups:
             width = lengths[rows[-1]]
-            some = TokenizedTexts(*(part[rows, :width] for part in batch))
-            parts.append(model.infer_texts(some))
-    own_order = np.argsort([row for rows in groups for row in rows])
-    return Encoding(*(part[own_order] for part in Encoding.concatenate(parts)))
+            ids, mask, content = (part[rows, :width] for part in batch)
+            parts.append(model.infer_texts(TokenizedTexts(ids, mask, content)))
+    places = [row for rows in groups for row in rows]
+    return Encoding.concatenate(parts).rows(np.argsort(places))
 
 
 def similar_lengths(lengths: Sequence[int]) -> list[list[int]]:

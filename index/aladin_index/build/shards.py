@@ -33,7 +33,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from aladin_index.encode.item_encoders import Prepared, item_encoder
 from aladin_index.encode.read_ahead import (
-    EncodedBatch,
+    EncodedItems,
     NumberedItem,
     StageSeconds,
     encoded_batches,
@@ -136,7 +136,7 @@ def read_shard(folder: Path, format: ShardFormat) -> Shard | None:
 def write_shard(
     folder: Path,
     format: ShardFormat,
-    batches: Iterable[EncodedBatch],
+    batches: Iterable[EncodedItems],
     progress: Progress,
     seconds: StageSeconds,
 ) -> Shard:

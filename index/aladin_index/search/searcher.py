@@ -142,7 +142,7 @@ class TwoStageSearcher:
         calibration = self.index.manifest.calibration
         check_query(query, options, collection, calibration, is_crossing=is_crossing)
         fusion = self._fusions[DIRECTION_OF[modality]]
-        tokens = query.encoding.item_tokens(0)
+        tokens = query.encoding.tokens[0][query.encoding.mask[0]]
         # Without training, the regions say nothing: the second stage only runs if it is asked for.
         is_aligned = self._is_aligned or options.fusion is not None
         aligns = is_crossing and is_aligned and collection.entry.token_count > 0

@@ -14,7 +14,7 @@ import numpy as np
 from aladin_index.changes.writer import ChangesWriter, NewItems, Revision
 from aladin_index.encode.item_changer import AddSettings, new_items
 from aladin_index.encode.item_encoders import ItemEncoder, Prepared, item_encoder
-from aladin_index.encode.read_ahead import EncodedBatch, StageSeconds, encoded_batches
+from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, check_item
 from aladin_index.format.records import SkippedItem
@@ -164,7 +164,7 @@ def _apply(
     generation: int,
     digests: dict[Path, str],
     changes: Sequence[PhotoChange],
-    batch: EncodedBatch,
+    batch: EncodedItems,
     report: SyncReport,
 ) -> None:
     """Apply the changes of one batch of encoded photos in one step."""

@@ -236,8 +236,7 @@ def alignment_with_all(
     step = _ITEMS_AT_A_TIME * compute_threads()
     for first in range(0, store.count, step):
         end = min(first + step, store.count)
-        # Read ahead while this part is scored: otherwise the pages of the map are loaded one by
-        # one.
+        # Read ahead while this part is scored, for otherwise pages are loaded one by one.
         store.warm(end, min(end + step, store.count))
         if packed is None:
             pass
@@ -271,8 +270,7 @@ def _score_range(
 def in_threads(task: Callable[[int, int], T], total: int) -> list[T]:
     """Run a task on parts of a range, each as (start, end); a single part uses this thread.
 
-    There are at most `compute_threads` parts, and each is large enough: a server's single thread a
-    worker holds here too.
+    There are at most `compute_threads` parts, each large enough for a thread.
     """
     parts = max(1, min(compute_threads(), total // _CANDIDATES_A_THREAD))
     if parts == 1:

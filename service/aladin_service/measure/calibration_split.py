@@ -26,8 +26,8 @@ class EncodedSplit:
 
     Attributes:
         records: The photos.
-        images: EncodedBatchs of the photos, in the same order.
-        texts: EncodedBatchs of the captions, photo by photo.
+        images: Encodings of the photos, in the same order.
+        texts: Encodings of the captions, photo by photo.
         photo_of_text: (texts,) int64, the row of each caption's photo.
         caption_ids: IDs of the captions in an index of the same data.
         right: (texts, photos) bool, whether caption and photo belong together; more photos than

@@ -134,7 +134,7 @@ def ask_short_queries(
 
     Args:
         model: The network.
-        images: EncodedBatchs of the photos.
+        images: Encodings of the photos.
         queries: The queries.
         num_candidates: Number of candidates of a search's first stage.
     """

@@ -271,7 +271,10 @@ class QueryEncoder:
         encode_ms = 1000 * (time.perf_counter() - started)
         results: list[EncodedQuery | Exception] = []
         for row, item in enumerate(inputs):
-            own = encoding.item(row)
+            # Copied without padding, so that it does not keep its whole batch in memory.
+            tokens = encoding.tokens[row][encoding.mask[row]]
+            mask = np.ones((1, len(tokens)), dtype=np.bool_)
+            own = Encoding(encoding.embedding[row : row + 1].copy(), tokens[None], mask)
             if item.key is not None:
                 self._cache.put(item.key, CachedEncoding(own, item.size_px, item.boxes))
             results.append(

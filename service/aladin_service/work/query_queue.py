@@ -21,7 +21,6 @@ from aladin_service.search.job import (
     QueuedWork,
     QueueName,
     WorkAnswer,
-    queue_of,
 )
 from aladin_service.settings import ServiceSettings
 
@@ -209,7 +208,7 @@ class QueryQueue:
             NoWorkerError: If there is no worker.
             ShuttingDownError: If the queue is closed.
         """
-        queue = job.queue if isinstance(job, EncodeJob) else queue_of(job.query)
+        queue = job.queue if isinstance(job, EncodeJob) else job.query.queue
         if self._closed:
             raise ShuttingDownError
         if (refusal := self.refusal(queue)) is not None:

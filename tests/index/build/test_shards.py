@@ -15,7 +15,7 @@ from aladin_index.build.shards import (
     write_shard,
 )
 from aladin_index.encode.item_encoders import ItemEncoder, item_encoder
-from aladin_index.encode.read_ahead import EncodedBatch, StageSeconds, encoded_batches
+from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, encoded_batches
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.format.records import SkippedItem
 from aladin_network.checkpoint import load_checkpoint
@@ -25,7 +25,7 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
 from aladin_network.types import NullProgress
 
 
-def encoded(encoder: ItemEncoder, items: list[SourceItem], rows: range) -> list[EncodedBatch]:
+def encoded(encoder: ItemEncoder, items: list[SourceItem], rows: range) -> list[EncodedItems]:
     """Items in batches of three."""
     batches = (
         [(row, items[row]) for row in rows[start : start + 3]] for start in range(0, len(rows), 3)

@@ -9,7 +9,7 @@ import torch
 from aladin_index.encode.item_encoders import Prepared
 from aladin_index.encode.read_ahead import (
     BATCHES_AHEAD,
-    EncodedBatch,
+    EncodedItems,
     StageSeconds,
     encoded_batches,
 )
@@ -163,7 +163,7 @@ def test_what_breaks_in_a_thread_reaches_the_caller_and_ends_the_rest(stage: str
 
 
 def test_the_input_of_the_network_is_not_kept() -> None:
-    batches: list[EncodedBatch] = list(
+    batches: list[EncodedItems] = list(
         encoded_batches(Numbers(), numbered(range(1, 9), 8), 2, StageSeconds())
     )
     assert all(each.data is None for batch in batches for each in batch.usable)

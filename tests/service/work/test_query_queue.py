@@ -21,7 +21,6 @@ from aladin_service.search.job import (
     Query,
     SearchJob,
     TextQuery,
-    queue_of,
 )
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.query_queue import Batch, QueryQueue
@@ -107,7 +106,7 @@ async def turn() -> None:
     ],
 )
 def test_queries_wait_with_their_own_kind(query: Query, name: str) -> None:
-    assert queue_of(query) == name
+    assert query.queue == name
 
 
 async def test_what_waits_goes_together_up_to_the_limit_and_each_gets_its_own_answer() -> None:
