@@ -179,8 +179,9 @@ def encode_documents(model: Network, texts: Sequence[str]) -> Encoding:
         groups = similar_lengths(lengths)
         for rows in groups:
             width = lengths[rows[-1]]
-            ids, mask, content = (part[rows, :width] for part in batch)
-            parts.append(model.infer_texts(TokenizedTexts(ids, mask, content)))
+            kept = np.ix_(rows, range(width))
+            some = TokenizedTexts(batch.ids[kept], batch.mask[kept], batch.content[kept])
+            parts.append(model.infer_texts(some))
     places = [row for rows in groups for row in rows]
     return Encoding.concatenate(parts).rows(np.argsort(places))
 
