@@ -58,6 +58,7 @@ class AnnIndex:
         self.search_width = search_width
         self.oversample = oversample
         self.file = file
+        self._parameters: dict[int | None, Any] = {}  # by width, for searches without a filter
         self.count = int(index.ntotal)
         self.dim = int(index.d)
 
@@ -136,8 +137,12 @@ class AnnIndex:
             # A graph cannot return more rows than its search width.
             floor = wanted if is_graph(self._index) else 1
             width = min(math.ceil(max(width, floor) / share), self.count)
-        selector = None if allowed is None else faiss.IDSelectorBitmap(allowed.bits)
-        parameters = _parameters(self._index, width, selector)
+        if allowed is not None:
+            parameters = _parameters(self._index, width, faiss.IDSelectorBitmap(allowed.bits))
+        elif width in self._parameters:
+            parameters = self._parameters[width]
+        else:
+            parameters = self._parameters[width] = _parameters(self._index, width, None)
         scores, rows = self._index.search(query[None], wanted, params=parameters)
         found: NDArray[np.int64] = rows[0]
         if found[-1] >= 0:

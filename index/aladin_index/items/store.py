@@ -30,6 +30,11 @@ _COLUMNS_BYTES = 2**29
 T = TypeVar("T")
 
 
+# Reads the text of `json.dumps`, in a third of the time of `json.loads`, which permits blanks
+# before and after it.
+_decode = json.JSONDecoder().raw_decode
+
+
 class ThreadConnections:
     """Connections to a database of items for reading, one per thread; thread-safe.
 
@@ -215,4 +220,4 @@ class ItemStore:
 
 def stored_item(line: tuple[Any, ...]) -> StoredItem:
     """Convert a row with `COLUMNS` to an item."""
-    return StoredItem._make((*line[:8], json.loads(line[8]), *line[9:]))
+    return StoredItem._make((*line[:8], _decode(line[8])[0], *line[9:]))

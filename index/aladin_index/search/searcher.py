@@ -25,9 +25,8 @@ from aladin_index.search.exhaustive import rank_everything, takes_all
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
+from aladin_index.search.verdict import Verdict, judge
 from aladin_index.settings import EXACT_ALIGN
-from aladin_network.calibration.calibration import Unreliable
-from aladin_network.calibration.features import CandidateScores
 from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
@@ -42,30 +41,6 @@ class _Times(NamedTuple):
     began_s: float
     retrieved_s: float
     ranked_s: float
-
-
-class Verdict(NamedTuple):
-    """The calibration's judgement of a page; without a calibration, hits have no probability.
-
-    Attributes:
-        kept: (kept,) int64, places of the hits that are likely enough.
-        probabilities: Probability of each kept hit to belong to the query.
-        match_probability: Probability that any searched item belongs to the query.
-        no_match: Whether that is too little, or no hit of the first page is likely enough; None
-            if the probabilities are not reliable.
-        reliable: Whether the calibration may judge this answer; None without a calibration.
-        unreliable_because: Why it may not, or None.
-        filter_ignored: Whether `min_probability` was not applied because the probabilities are
-            not reliable.
-    """
-
-    kept: NDArray[np.int64]
-    probabilities: list[float] | list[None]
-    match_probability: float | None = None
-    no_match: bool | None = None
-    reliable: bool | None = None
-    unreliable_because: Unreliable | None = None
-    filter_ignored: bool = False
 
 
 class TwoStageSearcher:
@@ -260,58 +235,6 @@ class TwoStageSearcher:
                 if item is not None:
                     return collection, item, MODALITY_OF[target]
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
-
-
-def judge(
-    search: ValidSearch,
-    found: Found,
-    ranked: RankedPage,
-    hit_words: NDArray[np.int64] | None = None,
-) -> Verdict:
-    """Estimate how likely the hits of a page are right.
-
-    Args:
-        search: The search.
-        found: Result of the first stage, with the pool that hits are judged against.
-        ranked: The page; without alignment scores of the pool, the matching scores judge alone.
-        hit_words: (hits,) `ValidSearch.word_counts` of the hits, or None to look them up.
-    """
-    calibration, pool, page = search.calibration, found.pool, ranked.ranking
-    # Without the second stage, the lengths of the texts found for an image are not known.
-    is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
-    if calibration is None or is_uncounted or len(pool.rows) == 0:
-        return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
-    words = search.word_counts(pool.rows)  # the query's, or for a photo those of the texts
-    candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
-    if hit_words is None:
-        hit_words = search.word_counts(page.rows)
-    hits = CandidateScores(page.rows, page.match, page.align, hit_words)
-    typed = len((search.query.text or "").split()) or None
-    judgement = calibration.of(search.direction, typed).judge(candidates, hits)
-    unreliable_because = calibration.unreliable_because(
-        search.direction,
-        aligned=candidates.align is not None and hits.align is not None,
-        words=float(np.median(words)),
-        typed=typed,
-    )
-    least = search.options.min_probability or 0.0
-    if unreliable_because is not None:
-        return Verdict(
-            kept=np.arange(len(page.rows)),
-            probabilities=judgement.probabilities.tolist(),
-            match_probability=judgement.match_probability,
-            reliable=False,
-            unreliable_because=unreliable_because,
-            filter_ignored=least > 0,
-        )
-    kept = np.flatnonzero(judgement.probabilities >= least)
-    return Verdict(
-        kept=kept,
-        probabilities=judgement.probabilities[kept].tolist(),
-        match_probability=judgement.match_probability,
-        no_match=judgement.no_match or (search.options.offset == 0 and len(kept) == 0),
-        reliable=True,
-    )
 
 
 def _hits(
