@@ -21,8 +21,8 @@ from torch import Tensor
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.first_stage import largest, retrieve
-from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.rerank import rank_in_blocks
+from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.scoring.scores import Encoding

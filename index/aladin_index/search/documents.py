@@ -248,7 +248,7 @@ def _probabilities(
     search = replace(search, collection=group.collection)
     if search.calibration is None:
         return None
-    found = retrieve(search)
+    (found,) = retrieve([search])
     pool_align = None
     if search.second_stage is not None and len(found.pool.rows):
         pool_align = search.collection.align(search.tokens, search.modality, found.pool.rows)

@@ -12,124 +12,35 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from pyroaring import BitMap
 from torch import Tensor
 
-from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
-from aladin_index.ann.exact_scan import ExactScan
 from aladin_index.ann.first_stage import (
-    FirstStage,
     exact_search,
     merge_orders,
-    retrieve,
-    worth_copying,
 )
 from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
-from aladin_index.items.selection import Selection, bitmap_of
+from aladin_index.items.selection import Selection
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
-from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
-from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
-from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, LazyBounds
+from aladin_index.learned.stage import LearnedSearch
+from aladin_index.search.backend import (
+    Everything,
+    FirstStageQuery,
+    Ordered,
+    SecondStageQuery,
+)
+from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED
 from aladin_index.tokens.maxsim import (
-    SecondStage,
     alignment_with_candidates,
     token_similarities,
 )
-from aladin_index.tokens.store import TokenStore
 from aladin_network.types import Modality, Target
 
 # Share of the rows from which on the bounds of all are computed; fewer are scored sooner.
 _WORTH_BOUNDING = 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredCollection:
-    """The images or the texts of an open index.
-
-    Attributes:
-        target: Target of the collection: images or texts.
-        entry: Manifest entry of the collection.
-        ann: Index of the first stage, as stored.
-        first_stage: Search implementation: the ANN itself, or a device implementation.
-        second_stage: Re-ranking implementation.
-        embeddings: (items, d_match) float32, memory-mapped.
-        tokens: Tokens of the second stage.
-        items: IDs, texts and metadata.
-        scan: Exact search in place of a first stage that compares with every vector, or None.
-        bounds: Bounds of alignment scores, or None if the second stage is not that of the CPU.
-        learned: First stage that was fitted to the alignment, or None if there is none.
-    """
-
-    target: Target
-    entry: CollectionEntry
-    ann: AnnIndex
-    first_stage: FirstStage
-    second_stage: SecondStage
-    embeddings: NDArray[np.float32]
-    tokens: TokenStore
-    items: ItemStore
-    scan: ExactScan | None = None
-    bounds: LazyBounds | None = None
-    learned: LearnedFirstStage | None = None
-
-    def candidates(
-        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Find the items whose embeddings are nearest to the query's.
-
-        Args:
-            query: (d_match,), L2-normalised.
-            count: Number of candidates wanted; as many are found if enough are allowed.
-            allowed: Rows to choose from, or None for all.
-
-        Returns:
-            Rows, best first, those of equal score in ascending order, and their cosines, which
-            are exact whatever the ANN keeps of a vector.
-        """
-        total = self.entry.count if allowed is None else allowed.count
-        # A device has its own first stage, and few rows are compared one by one.
-        scan = self.scan if self.first_stage is self.ann and count < total else None
-        is_sparse = allowed is not None and worth_copying(allowed, self.entry.count)
-        if scan is not None and not is_sparse and scan.is_ready():
-            return scan.search(query, count, allowed)
-        # A filter that leaves few rows is answered exactly, at less cost than a widened search.
-        few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
-        if few or count >= total:
-            return exact_search(self.embeddings, query, count, allowed)
-        return retrieve(self.first_stage, self.embeddings, query, count, allowed)
-
-    def order(
-        self,
-        query: NDArray[np.float32],
-        count: int,
-        num_candidates: int,
-        allowed: Selection | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Order the first `count` items; a longer order always begins with a shorter one.
-
-        The ANN finds the first `num_candidates`, always asked for just as many, so that pages
-        neither repeat an item nor skip one. What lies beyond is ordered exactly.
-
-        Args:
-            query: (d_match,), L2-normalised.
-            count: Number of requested items.
-            num_candidates: Number of candidates of the first stage.
-            allowed: Rows to choose from, or None for all.
-
-        Returns:
-            Rows and cosines, see `candidates`.
-        """
-        head, head_scores = self.candidates(query, num_candidates, allowed)
-        if count <= len(head) or len(head) < num_candidates:
-            return head[:count], head_scores[:count]
-        size = self.entry.count
-        every = BitMap(range(size)) if allowed is None else allowed.bitmap
-        rest = Selection(every - bitmap_of(head), size)
-        tail, tail_scores = exact_search(self.embeddings, query, count - len(head), rest)
-        return np.concatenate([head, tail]), np.concatenate([head_scores, tail_scores])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +81,11 @@ class LiveCollection:
         return self.base.entry.token_count > 0
 
     @property
+    def serves_many(self) -> bool:
+        """True: a search changes nothing."""
+        return True
+
+    @property
     def items(self) -> LiveItems:
         """Ids, texts and metadata."""
         return LiveItems(self.base.items, self.base.entry.count, self.changes)
@@ -190,33 +106,59 @@ class LiveCollection:
         num_candidates: int,
         second_stage: SecondStageQuery | None = None,
     ) -> Ordered:
-        """Order the first `count` items, see `aladin_index.search.backend.Collection`.
+        """Order the first `count` items, see `aladin_index.search.backend.Collection`."""
+        return self.order_all([FirstStageQuery(query, count, num_candidates, second_stage)])[0]
+
+    def order_all(self, searches: Sequence[FirstStageQuery]) -> list[Ordered]:
+        """Order the first items for several searches, see `aladin_index.search.backend.Collection`.
 
         The generation's items are found as `StoredCollection.order` does, added ones exactly.
         """
         selection, changes, base = self.selection, self.changes, self.base
-        total = base.entry.count if changes is None else changes.count
-        total = total if selection is None else selection.count
-        if base.learned is not None and second_stage is not None and second_stage.weight:
-            vector = base.learned.query(query, second_stage.tokens, second_stage.weight)
-            wanted = LearnedSearch(vector, query, count, num_candidates, selection)
-            rows, match = base.learned.order(wanted, base.embeddings, changes)
-            return Ordered(rows, match, min(num_candidates, total), is_learned=True)
-        if changes is None:
-            rows, match = base.order(query, count, num_candidates, selection)
-            upper, bounds = None, base.bounds if len(rows) >= LEAST_BOUNDED else None
-            if bounds is not None and second_stage is not None and second_stage.weight:
-                upper = bounds.of_candidates(second_stage.tokens, second_stage.modality, rows)
-            return Ordered(rows, match, min(num_candidates, total), upper)
-        of_base, of_added = changes.split(selection)
-        if of_base is not None and of_base.count == 0:
-            rows, match = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-        else:
-            rows, match = base.order(query, count, num_candidates, of_base)
-        added, added_match = exact_search(changes.embeddings, query, count, of_added)
-        if len(added):
-            rows, match = merge_orders(rows, match, added + changes.base_count, added_match, count)
-        return Ordered(rows, match, min(num_candidates, total))
+        of_base, of_added = (selection, None) if changes is None else changes.split(selection)
+        total = self.count if selection is None else selection.count
+        heads = self._heads(searches, of_base)
+        ordered: list[Ordered] = []
+        for (query, count, num_candidates, second_stage), head in zip(searches, heads, strict=True):
+            fused = second_stage if second_stage is not None and second_stage.weight else None
+            candidates, upper = min(num_candidates, total), None
+            if base.learned is not None and fused is not None:
+                vector = base.learned.query(query, fused.tokens, fused.weight or 0.0)
+                wanted = LearnedSearch(vector, query, count, num_candidates, selection)
+                rows, match = base.learned.order(wanted, base.embeddings, changes)
+                ordered.append(Ordered(rows, match, candidates, is_learned=True))
+                continue
+            rows, match = base.order(query, count, num_candidates, of_base, head)
+            if changes is not None:
+                added, of_new = exact_search(changes.embeddings, query, count, of_added)
+                if len(added):
+                    new = added + changes.base_count
+                    rows, match = merge_orders(rows, match, new, of_new, count)
+            elif base.bounds is not None and fused is not None and len(rows) >= LEAST_BOUNDED:
+                upper = base.bounds.of_candidates(fused.tokens, fused.modality, rows)
+            ordered.append(Ordered(rows, match, candidates, upper))
+        return ordered
+
+    def _heads(
+        self, searches: Sequence[FirstStageQuery], allowed: Selection | None
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]] | None]:
+        """Find the candidates of searches, together where as many are wanted.
+
+        Returns:
+            Rows and cosines, or None for a search by a first stage that was fitted.
+        """
+        heads: list[tuple[NDArray[np.int64], NDArray[np.float32]] | None] = [None] * len(searches)
+        places: dict[int, list[int]] = {}
+        for place, search in enumerate(searches):
+            is_fused = search.second_stage is not None and search.second_stage.weight
+            if self.base.learned is None or not is_fused:
+                places.setdefault(search.num_candidates, []).append(place)
+        for wanted, group in places.items():
+            queries = np.stack([searches[place].query for place in group])
+            found = self.base.candidates_of_all(queries, wanted, allowed)
+            for place, head in zip(group, found, strict=True):
+                heads[place] = head
+        return heads
 
     def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
         """Return all items that may be found, see `aladin_index.search.backend.Collection`."""
@@ -252,15 +194,29 @@ class LiveCollection:
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see
         `aladin_index.tokens.maxsim.alignment_with_candidates`."""
+        return self.align_all([query], modality, [rows])[0]
+
+    def align_all(
+        self,
+        queries: Sequence[Float[Tensor, "query_tokens dim"]],
+        modality: Modality,
+        rows: Sequence[NDArray[np.int64]],
+    ) -> list[NDArray[np.float32]]:
+        """Score the items of several queries, those of the generation in one call."""
         if self.changes is None:
-            return self.base.second_stage.align(query, modality, rows)
-        scores = np.empty(len(rows), dtype=np.float32)
-        built = rows < self.base.entry.count
-        scores[built] = self.base.second_stage.align(query, modality, rows[built])
-        if not built.all():
-            store = self.changes.tokens(rows[~built])
-            places = np.arange(store.count, dtype=np.int64)
-            scores[~built] = alignment_with_candidates(query, modality, store, places)
+            return self.base.second_stage.align_all(queries, modality, rows)
+        built = [of_query < self.base.entry.count for of_query in rows]
+        of_base = [of_query[places] for of_query, places in zip(rows, built, strict=True)]
+        known = self.base.second_stage.align_all(queries, modality, of_base)
+        scores: list[NDArray[np.float32]] = []
+        for query, of_query, places, found in zip(queries, rows, built, known, strict=True):
+            both = np.empty(len(of_query), dtype=np.float32)
+            both[places] = found
+            if not places.all():
+                store = self.changes.tokens(of_query[~places])
+                added = np.arange(store.count, dtype=np.int64)
+                both[~places] = alignment_with_candidates(query, modality, store, added)
+            scores.append(both)
         return scores
 
     def similarities(

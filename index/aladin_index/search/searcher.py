@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from aladin_index.items.filters import parse_filter
+from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
 from aladin_index.search.candidates import (
@@ -18,12 +18,14 @@ from aladin_index.search.candidates import (
     ValidSearch,
     check_query,
     retrieve,
+    sharing,
     unknown_fields,
 )
+from aladin_index.search.deadline import RerankDeadline
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.exhaustive import rank_everything, takes_all
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
+from aladin_index.search.rerank import RankedPage, rerank, sort_hits
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
 from aladin_index.search.verdict import Verdict, judge
 from aladin_index.settings import EXACT_ALIGN
@@ -35,12 +37,34 @@ _DEFAULTS = SearchOptions()
 
 
 class _Times(NamedTuple):
-    """End times of the steps of a search, by `time.monotonic`."""
+    """End times of the steps of a batch of searches, by `time.monotonic`."""
 
-    received_s: float
     began_s: float
     retrieved_s: float
     ranked_s: float
+
+
+class AskedSearch(NamedTuple):
+    """Arguments of `TwoStageSearcher.search`, for one search of a batch."""
+
+    query: EncodedQuery
+    target: Target
+    options: SearchOptions = _DEFAULTS
+    received_s: float | None = None
+
+
+class _Page(NamedTuple):
+    """A search and its result; `hits` are those of the ranking that the verdict keeps."""
+
+    search: ValidSearch
+    found: Found
+    ranked: RankedPage
+    verdict: Verdict
+    hits: Ranking
+
+
+# Collections that searches of a batch have in common, by what they search.
+SharedCollections = dict[tuple[Target, Filter | None], Collection]
 
 
 class TwoStageSearcher:
@@ -91,30 +115,91 @@ class TwoStageSearcher:
             ShapeError: If the query is not one item of the index's dimensions.
             EngineUnavailableError: If the first stage does not answer.
         """
+        (answer,) = self.search_all([AskedSearch(query, target, options, received_s)])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def search_all(self, asked: Sequence[AskedSearch]) -> list[SearchAnswer | Exception]:
+        """Answer several searches together.
+
+        Those of one collection, with the same filter, share a call of the first stage, of the
+        second stage and of the look-up of the hits. Each answer is that of `search`.
+
+        Returns:
+            By place the answer, or the error that `search` would raise.
+        """
         began_s = time.monotonic()
-        search = self.validate(query, target, options, received_s or began_s)
-        if search.is_exhaustive:  # without a first stage
-            retrieved_s = time.monotonic()
-            found, ranked = rank_everything(search, self._clock)
-        else:
-            found = retrieve(search)
-            retrieved_s = time.monotonic()
-            ranked = rerank(search, found, self._clock)
-        verdict = judge(search, found, ranked)
-        ranked_s = time.monotonic()
-        times = _Times(received_s or began_s, began_s, retrieved_s, ranked_s)
-        return self._present(search, found, ranked, verdict, times)
+        answers: dict[int, SearchAnswer | Exception] = {}
+        searches: dict[int, ValidSearch] = {}
+        shared: SharedCollections = {}
+        for place, (query, target, options, received_s) in enumerate(asked):
+            try:
+                searches[place] = self.validate(
+                    query, target, options, received_s or began_s, shared
+                )
+            except Exception as error:
+                answers[place] = error
+        try:
+            found: Sequence[SearchAnswer | Exception]
+            found = self._answer(list(searches.values()), began_s)
+        except Exception as error:
+            if len(searches) == 1:
+                found = [error]
+            else:  # it concerns one of them
+                found = [self.search_all([asked[place]])[0] for place in searches]
+        answers.update(zip(searches, found, strict=True))
+        return [answers[place] for place in range(len(asked))]
+
+    def _answer(self, searches: Sequence[ValidSearch], began_s: float) -> list[SearchAnswer]:
+        """Run both stages and present the hits; only a search of all items is run by itself."""
+        among_candidates = [search for search in searches if not search.is_exhaustive]
+        found = retrieve(among_candidates)
+        retrieved_s = time.monotonic()
+        ranked = zip(found, rerank(among_candidates, found, self._clock), strict=True)
+        every = (rank_everything(each, self._clock) for each in searches if each.is_exhaustive)
+        pages: list[_Page] = []
+        for search in searches:
+            of_search, page = next(every if search.is_exhaustive else ranked)
+            verdict = judge(search, of_search, page)
+            kept = page.ranking.take(verdict.kept)
+            pages.append(_Page(search, of_search, page, verdict, kept))
+        times = _Times(began_s, retrieved_s, time.monotonic())
+        return [
+            self._present(page, items, times)
+            for page, items in zip(pages, _look_up(pages), strict=True)
+        ]
 
     def validate(
-        self, query: EncodedQuery, target: Target, options: SearchOptions, received_s: float
+        self,
+        query: EncodedQuery,
+        target: Target,
+        options: SearchOptions,
+        received_s: float,
+        shared: SharedCollections | None = None,
     ) -> ValidSearch:
-        """Check a query and its options, and collect what the stages need; see `search`."""
+        """Check a query and its options, and collect what the stages need; see `search`.
+
+        Args:
+            query: See `search`.
+            target: See `search`.
+            options: See `search`.
+            received_s: See `search`.
+            shared: Collections of other searches of the batch, which grow by this one's.
+        """
         options.check()
         modality = query.modality or MODALITY_OF[target]
         is_asking = self._text_only and query.modality == "text" and not query.is_stored
         is_crossing = modality != MODALITY_OF[target] or is_asking
         parsed = parse_filter(options.filter) if options.filter else None
-        collection = self.index.side(target, parsed)
+        collection = None if shared is None else shared.get((target, parsed))
+        if collection is None:
+            collection = self.index.side(target, parsed)
+            if shared is not None and collection.serves_many:
+                shared[target, parsed] = collection
+        own = None
+        if query.own_id is not None and not is_crossing:
+            own = collection.items.by_ids([query.own_id])[0]
         calibration = self.index.manifest.calibration
         check_query(query, options, collection, calibration, is_crossing=is_crossing)
         fusion = self._fusions[DIRECTION_OF[modality]]
@@ -147,14 +232,13 @@ class TwoStageSearcher:
             weight=weight,
             calibration=calibration if is_crossing else None,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
+            own_row=None if own is None else own.row,
+            received_s=received_s,
         )
 
-    def _present(
-        self, search: ValidSearch, found: Found, ranked: RankedPage, verdict: Verdict, times: _Times
-    ) -> SearchAnswer:
-        """Look up and explain the hits, and make the answer."""
-        ranking = ranked.ranking.take(verdict.kept)
-        items = search.collection.items.by_rows(ranking.rows.tolist())
+    def _present(self, page: _Page, items: list[StoredItem], times: _Times) -> SearchAnswer:
+        """Explain the hits, and make the answer."""
+        search, found, ranked, verdict, ranking = page
         degraded = [] if ranked.degraded is None else [ranked.degraded]
         if verdict.filter_ignored:
             degraded.append("min_probability")
@@ -184,7 +268,7 @@ class TwoStageSearcher:
                 encode=search.query.encode_ms,
                 retrieve=1000 * (times.retrieved_s - times.began_s),
                 rerank=1000 * (times.ranked_s - times.retrieved_s + explain_s),
-                total=1000 * (time.monotonic() - times.received_s),
+                total=1000 * (time.monotonic() - search.received_s),
             ),
         )
         return answer if search.options.sort is None else sort_hits(self.index, search, answer)
@@ -235,6 +319,17 @@ class TwoStageSearcher:
                 if item is not None:
                     return collection, item, MODALITY_OF[target]
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
+
+
+def _look_up(pages: Sequence[_Page]) -> list[list[StoredItem]]:
+    """Return the items of each page's hits; those of one collection are looked up together."""
+    items: list[list[StoredItem]] = [[] for _ in pages]
+    for group in sharing([page.search for page in pages]):
+        rows = [pages[place].hits.rows.tolist() for place in group]
+        found = iter(pages[group[0]].search.collection.items.by_rows(list(chain(*rows))))
+        for place, of_page in zip(group, rows, strict=True):
+            items[place] = list(islice(found, len(of_page)))
+    return items
 
 
 def _hits(
