@@ -109,10 +109,10 @@ class SecondStageQuery(NamedTuple):
 
 
 class FirstStageQuery(NamedTuple):
-    """Arguments of `Collection.order`, for searches whose items are ordered together."""
+    """Arguments of `Collection.order`, of one of the searches that are ordered together."""
 
     query: NDArray[np.float32]
-    count: int
+    wanted: int
     num_candidates: int
     second_stage: SecondStageQuery | None = None
 

@@ -27,6 +27,7 @@ from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
 from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import EngineUnavailableError
 from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.types import Modality
 
 
 def rank_by_match(
@@ -119,13 +120,18 @@ def rerank(
     """
     scores: dict[int, NDArray[np.float32]] = {}
     for group in sharing(searches):
-        places = [place for place in group if _scores_all(searches[place], found[place])]
-        for modality in {searches[place].modality for place in places if len(places) > 1}:
-            own = [place for place in places if searches[place].modality == modality]
-            tokens = [searches[place].tokens for place in own]
-            rows = [found[place].rows for place in own]
-            scored = searches[own[0]].collection.align_all(tokens, modality, rows)
-            scores.update(zip(own, scored, strict=True))
+        together: dict[Modality, list[int]] = {}
+        for place in group:
+            if _scores_all(searches[place], found[place]):
+                together.setdefault(searches[place].modality, []).append(place)
+        for modality, places in together.items():
+            if len(places) > 1:
+                tokens = [searches[place].tokens for place in places]
+                rows = [found[place].rows for place in places]
+                collection = searches[places[0]].collection
+                scores.update(
+                    zip(places, collection.align_all(tokens, modality, rows), strict=True)
+                )
     return [
         _rerank(search, of_search, scores.get(place), clock)
         for place, (search, of_search) in enumerate(zip(searches, found, strict=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import chain, islice
 from typing import NamedTuple
 
 import torch
@@ -13,35 +12,23 @@ from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
 from aladin_index.search.candidates import (
-    Found,
-    Ranking,
     ValidSearch,
     check_query,
     retrieve,
-    sharing,
-    unknown_fields,
 )
 from aladin_index.search.deadline import RerankDeadline
-from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.exhaustive import rank_everything, takes_all
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.rerank import RankedPage, rerank, sort_hits
-from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
-from aladin_index.search.verdict import Verdict, judge
+from aladin_index.search.presenting import Page, Times, present
+from aladin_index.search.rerank import rerank
+from aladin_index.search.results import SearchAnswer
+from aladin_index.search.verdict import judge
 from aladin_index.settings import EXACT_ALIGN
 from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
 _DEFAULTS = SearchOptions()
-
-
-class _Times(NamedTuple):
-    """End times of the steps of a batch of searches, by `time.monotonic`."""
-
-    began_s: float
-    retrieved_s: float
-    ranked_s: float
 
 
 class AskedSearch(NamedTuple):
@@ -51,16 +38,6 @@ class AskedSearch(NamedTuple):
     target: Target
     options: SearchOptions = _DEFAULTS
     received_s: float | None = None
-
-
-class _Page(NamedTuple):
-    """A search and its result; `hits` are those of the ranking that the verdict keeps."""
-
-    search: ValidSearch
-    found: Found
-    ranked: RankedPage
-    verdict: Verdict
-    hits: Ranking
 
 
 # Collections that searches of a batch have in common, by what they search.
@@ -158,17 +135,13 @@ class TwoStageSearcher:
         retrieved_s = time.monotonic()
         ranked = zip(found, rerank(among_candidates, found, self._clock), strict=True)
         every = (rank_everything(each, self._clock) for each in searches if each.is_exhaustive)
-        pages: list[_Page] = []
+        pages: list[Page] = []
         for search in searches:
             of_search, page = next(every if search.is_exhaustive else ranked)
             verdict = judge(search, of_search, page)
             kept = page.ranking.take(verdict.kept)
-            pages.append(_Page(search, of_search, page, verdict, kept))
-        times = _Times(began_s, retrieved_s, time.monotonic())
-        return [
-            self._present(page, items, times)
-            for page, items in zip(pages, _look_up(pages), strict=True)
-        ]
+            pages.append(Page(search, of_search, page, verdict, kept))
+        return present(self.index, pages, Times(began_s, retrieved_s, time.monotonic()))
 
     def validate(
         self,
@@ -236,43 +209,6 @@ class TwoStageSearcher:
             received_s=received_s,
         )
 
-    def _present(self, page: _Page, items: list[StoredItem], times: _Times) -> SearchAnswer:
-        """Explain the hits, and make the answer."""
-        search, found, ranked, verdict, ranking = page
-        degraded = [] if ranked.degraded is None else [ranked.degraded]
-        if verdict.filter_ignored:
-            degraded.append("min_probability")
-        evidence, looked_up_s = None, time.monotonic()
-        if search.options.explain and search.is_crossing and not self._is_aligned:
-            degraded.append("explain")
-        elif search.options.explain and ranking.align is not None:
-            asked = self.index.checkpoint.model, search.query, search.modality, search.collection
-            evidence = evidence_of_items(*asked, items)
-            if evidence is None:
-                degraded.append("evidence_unavailable")
-        explain_s = time.monotonic() - looked_up_s
-        answer = SearchAnswer(
-            hits=_hits(search, ranking, verdict, items, evidence),
-            reranked=ranked.reranked,
-            fusion=search.weight if ranked.reranked else None,
-            candidates=found.candidates,
-            generation=self.index.manifest.generation,
-            degraded=degraded,
-            match_probability=verdict.match_probability,
-            no_match=verdict.no_match,
-            probabilities_reliable=verdict.reliable,
-            unreliable_because=verdict.unreliable_because,
-            unknown_fields=unknown_fields(self.index, search) if found.is_empty else [],
-            took_ms=TookMs(
-                decode=search.query.decode_ms,
-                encode=search.query.encode_ms,
-                retrieve=1000 * (times.retrieved_s - times.began_s),
-                rerank=1000 * (times.ranked_s - times.retrieved_s + explain_s),
-                total=1000 * (time.monotonic() - search.received_s),
-            ),
-        )
-        return answer if search.options.sort is None else sort_hits(self.index, search, answer)
-
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
         """Look an item up by its id, among the images first.
 
@@ -319,50 +255,3 @@ class TwoStageSearcher:
                 if item is not None:
                     return collection, item, MODALITY_OF[target]
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
-
-
-def _look_up(pages: Sequence[_Page]) -> list[list[StoredItem]]:
-    """Return the items of each page's hits; those of one collection are looked up together."""
-    items: list[list[StoredItem]] = [[] for _ in pages]
-    for group in sharing([page.search for page in pages]):
-        rows = [pages[place].hits.rows.tolist() for place in group]
-        found = iter(pages[group[0]].search.collection.items.by_rows(list(chain(*rows))))
-        for place, of_page in zip(group, rows, strict=True):
-            items[place] = list(islice(found, len(of_page)))
-    return items
-
-
-def _hits(
-    search: ValidSearch,
-    ranking: Ranking,
-    verdict: Verdict,
-    items: list[StoredItem],
-    evidence: list[list[Evidence]] | None,
-) -> list[SearchHit]:
-    # Arrays are converted as a whole: one by one, their elements take several times as long.
-    firsts = zip(ranking.match_ranks.tolist(), ranking.match.tolist(), strict=True)
-    match = [Stage(rank=rank, score=score) for rank, score in firsts]
-    align: list[Stage] | list[None] = [None] * len(items)
-    per_word: list[float] | list[None] = [None] * len(items)
-    if ranking.align is not None and ranking.align_ranks is not None:
-        seconds = zip(ranking.align_ranks.tolist(), ranking.align.tolist(), strict=True)
-        align = [Stage(rank=rank, score=score) for rank, score in seconds]
-        words = search.word_counts(ranking.rows).tolist()
-        per_word = [each.score / max(count, 1) for each, count in zip(align, words, strict=True)]
-    places = zip(items, verdict.kept.tolist(), ranking.scores.tolist(), strict=True)
-    return [
-        SearchHit(
-            id=item.id,
-            rank=search.options.offset + kept + 1,
-            score=score,
-            per_word=per_word[place],
-            probability=verdict.probabilities[place],
-            stages=HitStages(match=match[place], align=align[place]),
-            uri=item.uri,
-            text=item.text,
-            metadata=item.metadata,
-            size_px=(item.width_px, item.height_px) if item.width_px and item.height_px else None,
-            evidence=None if evidence is None else evidence[place],
-        )
-        for place, (item, kept, score) in enumerate(places)
-    ]

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
@@ -171,7 +170,22 @@ class WorkerSlot(Generic[T]):
 
 class _Task(NamedTuple):
     work: Callable[[], Any]
-    result: Future[Any]
+    result: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+    def settle(self, result: Any, error: BaseException | None = None) -> None:
+        """Report the outcome; called on the worker's thread, which wakes the event loop once."""
+        if not self.loop.is_closed():  # work that hung may end after the service
+            self.loop.call_soon_threadsafe(_set, self.result, result, error)
+
+
+def _set(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():  # nobody waits any more
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 class WorkerThread:
@@ -200,10 +214,10 @@ class WorkerThread:
             WorkerDiedError: If the thread died while running the function.
             Exception: If the function fails; any error of the function.
         """
-        result = Future[T]()
-        result.set_running_or_notify_cancel()  # from now on it cannot be cancelled
-        self._tasks.put(_Task(work, result))
-        return await asyncio.wrap_future(result)
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+        self._tasks.put(_Task(work, result, loop))
+        return await result
 
     def close(self) -> None:
         """End the thread after the functions that are queued."""
@@ -217,14 +231,14 @@ class WorkerThread:
 
     def _do(self, task: _Task) -> None:
         try:
-            task.result.set_result(task.work())
+            task.settle(task.work())
         except Exception as error:
-            task.result.set_exception(error)
+            task.settle(None, error)
         except BaseException:
             # SystemExit and similar exceptions end a thread, whatever raised them.
             _LOG.exception("thread %s ends", self._thread.name)
             self.is_alive = False
-            task.result.set_exception(WorkerDiedError())
+            task.settle(None, WorkerDiedError())
 
 
 class ThreadWorkers:
@@ -303,13 +317,13 @@ class ThreadWorkers:
         )
 
     async def _answer(self, name: str, batch: Batch) -> None:
-        emit = partial(asyncio.get_running_loop().call_soon_threadsafe, batch.settle)
         thread = self._threads[name]
         try:
-            await thread.run(partial(self._worker.answer, batch.jobs, emit, batch.is_wanted))
+            answers = await thread.run(partial(self._worker.answer, batch.jobs, batch.is_wanted))
         except Exception as error:
             batch.finish(error)
         else:
+            batch.settle_all(answers)
             batch.finish()
         if not thread.is_alive:
             await self._replace(name)
