@@ -22,10 +22,10 @@ from aladin_index.ann.first_stage import exact_search, largest
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.generations.reader import open_index
 from aladin_index.search.backend import EncodedQuery
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.maxsim import alignment_with_all
 from benchmarks.lib.measuring import ratio, time_in_turn, use_one_thread
 from benchmarks.lib.processes import peak_rss_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import Filter
-from aladin_index.search.backend import Collection, FirstStageQuery, Ordered
+from aladin_index.search.backend import Collection
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
@@ -102,8 +102,8 @@ def test_with_the_engine_there_all_is_as_in_the_index(index: EngineIndex, target
 
 
 def test_without_the_first_stage_there_is_no_answer(index: EngineIndex) -> None:
-    index.engine.down = {"order_all"}
-    with pytest.raises(EngineUnavailableError, match="order_all: no answer"):
+    index.engine.down = {"order"}
+    with pytest.raises(EngineUnavailableError, match="order: no answer"):
         ask(index, "images")
 
 
@@ -147,9 +147,9 @@ def test_the_first_stage_knows_what_the_second_will_be_asked(index: EngineIndex)
     asked: list[Any] = []
 
     class Listening(EngineSide):
-        def order_all(self, searches: Sequence[FirstStageQuery]) -> list[Ordered]:
-            asked.extend(search.second_stage for search in searches)
-            return self._side.order_all(searches)
+        def order(self, *arguments: Any) -> Any:
+            asked.append(arguments[3])
+            return self._side.order(*arguments)
 
     side = index.side
     index.side = lambda *arguments: Listening(side(*arguments)._side, index.engine)  # type: ignore

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from aladin_index.ann import faiss
 from aladin_index.ann.first_stage import FirstStage, best_of
 from aladin_index.devices.first_stages import FaissCard, GpuAnn, TorchExact
 from aladin_index.items.selection import Selection
-from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.tokens.maxsim import SecondStage, split_items
 from aladin_index.tokens.store import TokenStore
 from aladin_network.scoring.scores import maxsim
@@ -112,18 +112,6 @@ class GuardedSecondStage:
             partial(self._spare.align, query, modality, rows),
         )
 
-    def align_all(
-        self,
-        queries: Sequence[Float[Tensor, "query_tokens dim"]],
-        modality: Modality,
-        rows: Sequence[NDArray[np.int64]],
-    ) -> list[NDArray[np.float32]]:
-        """Score the items of several queries, see `aladin_index.tokens.maxsim.SecondStage`."""
-        return self._health.guard(
-            partial(self._on_device.align_all, queries, modality, rows),
-            partial(self._spare.align_all, queries, modality, rows),
-        )
-
     def similarities(
         self,
         query: Float[Tensor, "query_tokens dim"],
@@ -194,16 +182,6 @@ class TorchAlignment:
             else:
                 scores = maxsim(tokens, asked, mask, asked_mask)[:, 0]
         return scores.cpu().numpy()
-
-    def align_all(
-        self,
-        queries: Sequence[Float[Tensor, "query_tokens dim"]],
-        modality: Modality,
-        rows: Sequence[NDArray[np.int64]],
-    ) -> list[NDArray[np.float32]]:
-        """Score the items of one query after the other."""
-        pairs = zip(queries, rows, strict=True)
-        return [self.align(query, modality, of_query) for query, of_query in pairs]
 
     def similarities(
         self,

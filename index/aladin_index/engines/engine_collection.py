@@ -16,12 +16,7 @@ from aladin_index.engines.client import EngineClient, EngineItem, EngineQuery, F
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import (
-    Everything,
-    FirstStageQuery,
-    Ordered,
-    SecondStageQuery,
-)
+from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_candidates, token_similarities
 from aladin_index.tokens.store import TokenStore
@@ -91,11 +86,6 @@ class EngineCollection:
         return self.entry.token_count > 0
 
     @property
-    def serves_many(self) -> bool:
-        """False: what one search has found is kept for the rest of it."""
-        return False
-
-    @property
     def items(self) -> EngineCollectionItems:
         """Ids, texts and metadata."""
         return EngineCollectionItems(self)
@@ -143,10 +133,6 @@ class EngineCollection:
         match = np.array([each.match for each in ordered[:count]], dtype=np.float32)
         return Ordered(rows, match, candidates)
 
-    def order_all(self, searches: Sequence[FirstStageQuery]) -> list[Ordered]:
-        """Order the items of one search after the other."""
-        return [self.order(*search) for search in searches]
-
     def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
         """Raise an `InputError`: a vector database does not return all items."""
         del query, second_stage
@@ -172,16 +158,6 @@ class EngineCollection:
             places = np.arange(store.count, dtype=np.int64)
             scores[~known] = alignment_with_candidates(query, modality, store, places)
         return scores
-
-    def align_all(
-        self,
-        queries: Sequence[Float[Tensor, "query_tokens dim"]],
-        modality: Modality,
-        rows: Sequence[NDArray[np.int64]],
-    ) -> list[NDArray[np.float32]]:
-        """Score the items of one query after the other."""
-        pairs = zip(queries, rows, strict=True)
-        return [self.align(query, modality, of_query) for query, of_query in pairs]
 
     def similarities(
         self,

@@ -28,8 +28,7 @@ from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
 from aladin_index.items.store import ItemStore
 from aladin_index.learned.stage import LearnedFirstStage
-from aladin_index.search.live_collection import LiveCollection
-from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.search.live_collection import LiveCollection, StoredCollection
 from aladin_index.settings import EXACT_ALIGN
 from aladin_index.tokens.lazy_bounds import LazyBounds
 from aladin_index.tokens.maxsim import TokenAlignment

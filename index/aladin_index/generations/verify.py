@@ -37,9 +37,9 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.backend import EncodedQuery
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import StoredCollection
 from aladin_network.checkpoint import read_model_id
 from aladin_network.errors import AladinError, CheckpointError, IndexCorruptError
 from aladin_network.files import FileEntry

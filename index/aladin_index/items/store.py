@@ -150,6 +150,10 @@ class ItemStore:
             return None
         return stored_item(lines[0]) if lines else None
 
+    def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Return the result of `by_id` for each id."""
+        return [self.by_id(item_id) for item_id in ids]
+
     def ids(self) -> Iterator[tuple[str, int]]:
         """Yield the id and the row of every item, by row; reads some thousands at a time."""
         for start in range(0, self.count, _IDS_AT_A_TIME):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +20,8 @@ from torch import Tensor
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.first_stage import largest, retrieve
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.rerank import rank_in_blocks
-from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.scoring.scores import Encoding
@@ -184,9 +183,9 @@ def two_stage_ms(
         for embedding, tokens in zip(
             queries.embeddings[:_TIMED_QUERIES], queries.tokens[:_TIMED_QUERIES], strict=True
         ):
-            align = partial(alignment_with_candidates, tokens, queries.modality, side.tokens)
             started = time.perf_counter()
             rows, match = retrieve(ann, side.embeddings, embedding, candidates)
+            align = alignment_with_candidates(tokens, queries.modality, side.tokens, rows)
             rank_in_blocks(rows, match, 1, align, fusion, fusion.weight, len(rows))
             times_ms.append(1000 * (time.perf_counter() - started))
     finally:

@@ -21,7 +21,7 @@ from aladin_index.learned.files import LEARNED_FILES, write_learned
 from aladin_index.learned.fit import LEAST_TEXTS, LearnedStage, TokenRows, fit_learned_stage
 from aladin_index.learned.weights import Weights
 from aladin_index.measure.fidelity import TuneQueries, stored_queries
-from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel

@@ -25,7 +25,7 @@ from aladin_index.measure.fidelity import (
     stored_queries,
     two_stage_ms,
 )
-from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.search.live_collection import StoredCollection
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel

@@ -108,15 +108,6 @@ class SecondStageQuery(NamedTuple):
     weight: float | None = None
 
 
-class FirstStageQuery(NamedTuple):
-    """Arguments of `Collection.order`, of one of the searches that are ordered together."""
-
-    query: NDArray[np.float32]
-    wanted: int
-    num_candidates: int
-    second_stage: SecondStageQuery | None = None
-
-
 class Items(Protocol):
     """User-provided data of the items of a collection."""
 
@@ -134,7 +125,7 @@ class Items(Protocol):
 
 
 class Collection(Protocol):
-    """A snapshot of the images or the texts, restricted by a filter, for one search or a batch.
+    """A snapshot of the images or the texts, restricted by a filter, for one search.
 
     Items are named by their rows: numbers that mean an item to this object alone. An item looked
     up by its id need not pass the filter.
@@ -158,11 +149,6 @@ class Collection(Protocol):
     @property
     def has_tokens(self) -> bool:
         """Whether the collection has tokens for re-ranking."""
-        ...
-
-    @property
-    def serves_many(self) -> bool:
-        """Whether several searches may share this object."""
         ...
 
     @property
@@ -198,10 +184,6 @@ class Collection(Protocol):
         """
         ...
 
-    def order_all(self, searches: Sequence[FirstStageQuery]) -> list[Ordered]:
-        """Return the result of `order` for each search; files are searched for all in one call."""
-        ...
-
     def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
         """Return all items that a search may find, with bounds of what `align` returns for them.
 
@@ -226,15 +208,6 @@ class Collection(Protocol):
         Raises:
             EngineUnavailableError: If the tokens are currently unavailable.
         """
-        ...
-
-    def align_all(
-        self,
-        queries: Sequence[Float[Tensor, "query_tokens dim"]],
-        modality: Modality,
-        rows: Sequence[NDArray[np.int64]],
-    ) -> list[NDArray[np.float32]]:
-        """Return the result of `align` for each query and its rows; files take one call for all."""
         ...
 
     def similarities(

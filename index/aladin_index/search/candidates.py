@@ -16,11 +16,11 @@ from aladin_index.items.filters import Exists, Filter, leaves
 from aladin_index.search.backend import (
     Collection,
     EncodedQuery,
-    FirstStageQuery,
     Ordered,
     SearchBackend,
     SecondStageQuery,
 )
+from aladin_index.search.live_collection import FirstStageQuery, LiveCollection
 from aladin_index.search.options import SearchOptions
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import AladinError, InputError, ShapeError
@@ -57,6 +57,7 @@ class ValidSearch:
         weight: Weight of the alignment score.
         calibration: Source of probabilities, or None if hits have none.
         deadline_s: Time by which the second stage has to end, by `time.monotonic`, or None.
+        pool_size: Number of the first stage's best items that hits are judged against.
         own_row: Row of the query itself, which must not be among its hits, or None.
         received_s: When the query was received, by `time.monotonic`.
     """
@@ -80,13 +81,9 @@ class ValidSearch:
     weight: float
     calibration: Calibration | None
     deadline_s: float | None
+    pool_size: int
     own_row: int | None
     received_s: float
-
-    @property
-    def pool_size(self) -> int:
-        """Number of the first stage's best items that hits are judged against."""
-        return 0 if self.calibration is None else self.calibration.pool
 
     def word_counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return for each row the number of tokens of the text: that of the query or of the row."""
@@ -225,8 +222,22 @@ def retrieve(searches: Sequence[ValidSearch]) -> list[Found]:
     """
     found: list[Found | None] = [None] * len(searches)
     for group in sharing(searches):
-        wanted = [_wanted(searches[place]) for place in group]
-        ordered = searches[group[0]].collection.order_all(wanted)
+        wanted: list[FirstStageQuery] = []
+        for place in group:
+            search = searches[place]
+            block, stop = search.candidates, search.options.offset + search.options.k
+            if search.reranks:
+                stop = -(-stop // block) * block  # whole blocks
+            # The pool does not depend on the page size, and is available for later pages, too.
+            count = max(stop, min(search.pool_size, block))
+            # One more for the query itself; a longer order begins with the shorter one.
+            count += search.own_row is not None
+            wanted.append(FirstStageQuery(search.embedding, count, block, search.second_stage))
+        collection = searches[group[0]].collection
+        if isinstance(collection, LiveCollection):
+            ordered = collection.order_all(wanted)
+        else:  # a vector database, whose collections are not shared
+            ordered = [collection.order(*each) for each in wanted]
         for place, of_search in zip(group, ordered, strict=True):
             found[place] = _page(searches[place], of_search)
     return [each for each in found if each is not None]
@@ -238,18 +249,6 @@ def sharing(searches: Sequence[ValidSearch]) -> list[list[int]]:
     for place, search in enumerate(searches):
         groups.setdefault(id(search.collection), []).append(place)
     return list(groups.values())
-
-
-def _wanted(search: ValidSearch) -> FirstStageQuery:
-    """Return what the first stage has to find: whole blocks if they are re-ranked, and the pool."""
-    block, stop = search.candidates, search.options.offset + search.options.k
-    if search.reranks:
-        stop = -(-stop // block) * block
-    # The pool does not depend on the page size, and is available for later pages, too.
-    count = max(stop, min(search.pool_size, block))
-    # One more for the query itself; a longer order begins with the shorter one.
-    count += search.own_row is not None
-    return FirstStageQuery(search.embedding, count, block, search.second_stage)
 
 
 def _page(search: ValidSearch, ordered: Ordered) -> Found:

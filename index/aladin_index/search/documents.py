@@ -22,9 +22,9 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.candidates import Ranking, retrieve
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.presenting import judge
 from aladin_index.search.rerank import RankedPage
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.verdict import judge
 from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.scoring.scores import maxsim

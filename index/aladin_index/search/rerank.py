@@ -24,6 +24,7 @@ from aladin_index.search.candidates import (
     unknown_fields,
 )
 from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
+from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import EngineUnavailableError
 from aladin_network.scoring.fusion import DirectionFusion
@@ -74,21 +75,15 @@ def rank_in_blocks(
         block: Rows in a block, at least 1.
         page: Places, in their order, of the rows to return.
     """
-    fused = fusion.combine(torch.from_numpy(align), torch.from_numpy(match), weight).numpy()
     ranks = np.arange(first_rank, first_rank + len(rows), dtype=np.int64)
-    by_align = _order_in_blocks(align, block)
-    order = by_align if weight == 1 else _order_in_blocks(fused, block)
+    blocks = (ranks - first_rank) // block
+    fused, order = align, np.lexsort((-align, blocks))  # stable; the last key decides first
     align_ranks = np.empty_like(ranks)
-    align_ranks[by_align] = ranks
+    align_ranks[order] = ranks
+    if weight != 1:
+        fused = fusion.combine(torch.from_numpy(align), torch.from_numpy(match), weight).numpy()
+        order = np.lexsort((-fused, blocks))
     return Ranking(rows, fused, match, ranks, align, align_ranks).take(order[page])
-
-
-def _order_in_blocks(scores: NDArray[np.float32], block: int) -> NDArray[np.int64]:
-    """Return the places of scores in descending order, `block` by `block`."""
-    if len(scores) <= block:
-        return np.argsort(-scores, kind="stable")
-    blocks = np.arange(len(scores)) // block
-    return np.lexsort((-scores, blocks))  # stable; the last key decides first
 
 
 class RankedPage(NamedTuple):
@@ -120,27 +115,28 @@ def rerank(
     """
     scores: dict[int, NDArray[np.float32]] = {}
     for group in sharing(searches):
+        collection = searches[group[0]].collection
+        if not isinstance(collection, LiveCollection):
+            continue
         together: dict[Modality, list[int]] = {}
         for place in group:
-            if _scores_all(searches[place], found[place]):
-                together.setdefault(searches[place].modality, []).append(place)
+            search, of_search = searches[place], found[place]
+            if search.reranks and search.deadline_s is None and of_search.upper is None:
+                together.setdefault(search.modality, []).append(place)
         for modality, places in together.items():
-            if len(places) > 1:
-                tokens = [searches[place].tokens for place in places]
-                rows = [found[place].rows for place in places]
-                collection = searches[places[0]].collection
-                scores.update(
-                    zip(places, collection.align_all(tokens, modality, rows), strict=True)
-                )
+            began = time.perf_counter()
+            tokens = [searches[place].tokens for place in places]
+            rows = [found[place].rows for place in places]
+            aligned = collection.align_all(tokens, modality, rows)
+            scores.update(zip(places, aligned, strict=True))
+            count = sum(map(len, rows))
+            if count:
+                direction = searches[places[0]].direction
+                clock.observe(direction, count, time.perf_counter() - began)
     return [
         _rerank(search, of_search, scores.get(place), clock)
         for place, (search, of_search) in enumerate(zip(searches, found, strict=True))
     ]
-
-
-def _scores_all(search: ValidSearch, found: Found) -> bool:
-    """Whether all candidates of a search will be scored, however long it takes."""
-    return search.reranks and search.deadline_s is None and found.upper is None
 
 
 def _rerank(
@@ -169,25 +165,26 @@ def _rerank(
             ranking = rank_by_match(rows, match, first_rank, align)
             pool_align = _score_pool(search, found, align, clock)
             return RankedPage(ranking, search.reranks, pool_align)
-        began = time.perf_counter()
+        began, score, aligned = time.perf_counter(), align, scores
         scored = len(found.rows) + (0 if found.pool.heads_ranking else len(found.pool.rows))
-        score = clock.guard(align, search.direction, scored, search.deadline_s)
-        if found.upper is not None and len(found.rows) <= found.candidates:
-            page = _rank_by_bounds(search, found, found.upper, score)
-            clock.observe(search.direction, scored, time.perf_counter() - began)
-            return page
-        align_scores = score(found.rows) if scores is None else scores
+        if aligned is None:
+            score = clock.guard(align, search.direction, scored, search.deadline_s)
+            if found.upper is not None and len(found.rows) <= found.candidates:
+                page = _rank_by_bounds(search, found, found.upper, score)
+                clock.observe(search.direction, scored, time.perf_counter() - began)
+                return page
+            aligned = score(found.rows)
         ranking = rank_in_blocks(
             found.rows,
             found.match,
             found.start + 1,
-            align_scores,
+            aligned,
             search.fusion,
             search.weight,
             found.candidates,
             found.page,
         )
-        pool_align = found.pool.align(align_scores, score)
+        pool_align = found.pool.align(aligned, score) if len(found.pool.rows) else None
         if scores is None:
             clock.observe(search.direction, scored, time.perf_counter() - began)
         return RankedPage(ranking, True, pool_align)

@@ -18,11 +18,11 @@ from aladin_index.search.candidates import (
 )
 from aladin_index.search.deadline import RerankDeadline
 from aladin_index.search.exhaustive import rank_everything, takes_all
+from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.presenting import Page, Times, present
+from aladin_index.search.presenting import Page, Times, judge, present
 from aladin_index.search.rerank import rerank
 from aladin_index.search.results import SearchAnswer
-from aladin_index.search.verdict import judge
 from aladin_index.settings import EXACT_ALIGN
 from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.scores import Encoding
@@ -118,8 +118,7 @@ class TwoStageSearcher:
             except Exception as error:
                 answers[place] = error
         try:
-            found: Sequence[SearchAnswer | Exception]
-            found = self._answer(list(searches.values()), began_s)
+            found: Sequence[SearchAnswer | Exception] = self._run([*searches.values()], began_s)
         except Exception as error:
             if len(searches) == 1:
                 found = [error]
@@ -128,8 +127,8 @@ class TwoStageSearcher:
         answers.update(zip(searches, found, strict=True))
         return [answers[place] for place in range(len(asked))]
 
-    def _answer(self, searches: Sequence[ValidSearch], began_s: float) -> list[SearchAnswer]:
-        """Run both stages and present the hits; only a search of all items is run by itself."""
+    def _run(self, searches: Sequence[ValidSearch], began_s: float) -> list[SearchAnswer]:
+        """Run both stages and present the hits; a search of all items has no first stage."""
         among_candidates = [search for search in searches if not search.is_exhaustive]
         found = retrieve(among_candidates)
         retrieved_s = time.monotonic()
@@ -168,7 +167,7 @@ class TwoStageSearcher:
         collection = None if shared is None else shared.get((target, parsed))
         if collection is None:
             collection = self.index.side(target, parsed)
-            if shared is not None and collection.serves_many:
+            if shared is not None and isinstance(collection, LiveCollection):
                 shared[target, parsed] = collection
         own = None
         if query.own_id is not None and not is_crossing:
@@ -205,6 +204,7 @@ class TwoStageSearcher:
             weight=weight,
             calibration=calibration if is_crossing else None,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
+            pool_size=calibration.pool if calibration is not None and is_crossing else 0,
             own_row=None if own is None else own.row,
             received_s=received_s,
         )

@@ -298,15 +298,6 @@ class SecondStage(Protocol):
         `aladin_index.tokens.maxsim.alignment_with_candidates`."""
         ...
 
-    def align_all(
-        self,
-        queries: Sequence[Float[Tensor, "query_tokens dim"]],
-        modality: Modality,
-        rows: Sequence[NDArray[np.int64]],
-    ) -> list[NDArray[np.float32]]:
-        """Return the scores of several queries, each for its own rows, see `align`."""
-        ...
-
     def similarities(
         self,
         query: Float[Tensor, "query_tokens dim"],
@@ -342,15 +333,6 @@ class TokenAlignment:
     ) -> NDArray[np.float32]:
         """Score items, see `SecondStage`."""
         return alignment_of_queries([query], modality, self._tokens, [rows])[0]
-
-    def align_all(
-        self,
-        queries: Sequence[Float[Tensor, "query_tokens dim"]],
-        modality: Modality,
-        rows: Sequence[NDArray[np.int64]],
-    ) -> list[NDArray[np.float32]]:
-        """Score the items of several queries in one call, see `SecondStage`."""
-        return alignment_of_queries(queries, modality, self._tokens, rows)
 
     def similarities(
         self,

@@ -148,12 +148,6 @@ class Batch:
             queue_s = self.started_s - self.jobs[place].received_s
             future.set_result(answer._replace(queue_ms=1000 * queue_s))
 
-    def settle_all(self, answers: Sequence[WorkAnswer | Exception | None]) -> None:
-        """Settle the queries by their positions; None leaves one to `finish`."""
-        for place, answer in enumerate(answers):
-            if answer is not None:
-                self.settle(place, answer)
-
     def finish(self, error: Exception | None = None) -> None:
         """Fail all queries that have no answer yet, and release the slot.
 

@@ -185,47 +185,40 @@ class Worker:
         self.live.refresh()
         searcher = self.live.searcher()  # the same one for all: a batch has one generation
         if isinstance(batch[0], EncodeJob):  # documents and queries do not share a queue
-            jobs = cast(Sequence[EncodeJob], batch)
-            results = self._encoder.documents.encode(searcher, jobs, is_wanted)
-        else:
-            results = self._search(searcher, cast(Sequence[SearchJob], batch), is_wanted)
-        return [
-            without_traceback(each) if isinstance(each, Exception) else each for each in results
-        ]
-
-    def _search(
-        self,
-        searcher: TwoStageSearcher,
-        jobs: Sequence[SearchJob],
-        is_wanted: Callable[[int], bool],
-    ) -> list[WorkAnswer | Exception | None]:
+            documents = cast(Sequence[EncodeJob], batch)
+            encoded = self._encoder.documents.encode(searcher, documents, is_wanted)
+            return [
+                without_traceback(each) if isinstance(each, Exception) else each for each in encoded
+            ]
+        jobs = cast(Sequence[SearchJob], batch)
         until_s = [
             math.inf
             if job.options.timeout_ms is None
             else job.received_s + job.options.timeout_ms / 1000
             for job in jobs
         ]
-        queries = [job.query for job in jobs]
-        encoded = self._encoder.encode(searcher, queries, is_wanted, until_s)
-        results: list[WorkAnswer | Exception | None] = []
+        queries = self._encoder.encode(searcher, [job.query for job in jobs], is_wanted, until_s)
+        results: list[WorkAnswer | Exception | None] = [None] * len(jobs)
         asked: dict[int, AskedSearch] = {}
-        for place, (job, query) in enumerate(zip(jobs, encoded, strict=True)):
-            results.append(query if isinstance(query, Exception) else None)
-            if isinstance(query, EncodedQuery) and is_wanted(place):
+        for place, (job, query) in enumerate(zip(jobs, queries, strict=True)):
+            if isinstance(query, Exception):
+                results[place] = without_traceback(query)
+            elif query is not None and is_wanted(place):
                 asked[place] = AskedSearch(query, job.target, job.options, job.received_s)
         answers = searcher.search_all(list(asked.values()))
         for (place, search), answer in zip(asked.items(), answers, strict=True):
-            results[place] = answer
-            if not isinstance(answer, Exception):
-                results[place] = Answered(
-                    body=SEARCH_ANSWER.dump_json(answer),
-                    generation=answer.generation,
-                    degraded=tuple(answer.degraded),
-                    took_ms=answer.took_ms,
-                    no_match=answer.no_match,
-                    cached=search.query.cached,
-                    batch=search.query.batch,
-                )
+            if isinstance(answer, Exception):
+                results[place] = without_traceback(answer)
+                continue
+            results[place] = Answered(
+                body=SEARCH_ANSWER.dump_json(answer),
+                generation=answer.generation,
+                degraded=tuple(answer.degraded),
+                took_ms=answer.took_ms,
+                no_match=answer.no_match,
+                cached=search.query.cached,
+                batch=search.query.batch,
+            )
         return results
 
     def close(self) -> None:

@@ -165,7 +165,9 @@ class WorkerLink:
                 return False
             batch.finish(WorkerDiedError())
         elif done.error is None:
-            batch.settle_all(done.result)
+            for place, answer in enumerate(done.result):
+                if answer is not None:
+                    batch.settle(place, answer)
         batch.finish(None if done is None else done.error)
         return True
 

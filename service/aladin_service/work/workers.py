@@ -173,20 +173,6 @@ class _Task(NamedTuple):
     result: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
-    def settle(self, result: Any, error: BaseException | None = None) -> None:
-        """Report the outcome; called on the worker's thread, which wakes the event loop once."""
-        if not self.loop.is_closed():  # work that hung may end after the service
-            self.loop.call_soon_threadsafe(_set, self.result, result, error)
-
-
-def _set(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if future.done():  # nobody waits any more
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
-
 
 class WorkerThread:
     """A thread that runs functions one at a time, until it is closed or dies.
@@ -217,7 +203,7 @@ class WorkerThread:
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
         self._tasks.put(_Task(work, result, loop))
-        return await result
+        return await asyncio.shield(result)  # so that the result can always be set
 
     def close(self) -> None:
         """End the thread after the functions that are queued."""
@@ -230,15 +216,19 @@ class WorkerThread:
             del task
 
     def _do(self, task: _Task) -> None:
+        settle: Callable[[Any], None] = task.result.set_exception
         try:
-            task.settle(task.work())
+            outcome = task.work()
+            settle = task.result.set_result
         except Exception as error:
-            task.settle(None, error)
+            outcome = error
         except BaseException:
             # SystemExit and similar exceptions end a thread, whatever raised them.
             _LOG.exception("thread %s ends", self._thread.name)
             self.is_alive = False
-            task.settle(None, WorkerDiedError())
+            outcome = WorkerDiedError()
+        if not task.loop.is_closed():  # work that hung may end after the service
+            task.loop.call_soon_threadsafe(settle, outcome)
 
 
 class ThreadWorkers:
@@ -323,7 +313,9 @@ class ThreadWorkers:
         except Exception as error:
             batch.finish(error)
         else:
-            batch.settle_all(answers)
+            for place, answer in enumerate(answers):
+                if answer is not None:
+                    batch.settle(place, answer)
             batch.finish()
         if not thread.is_alive:
             await self._replace(name)

@@ -10,7 +10,7 @@ from aladin_index.capacity.constants import Constants
 from aladin_index.capacity.costs import embedding_bytes, first_stage_of, index_sizes, token_bytes
 from aladin_index.capacity.workload import Workload
 from aladin_index.format.layout import ANN, EMBEDDINGS
-from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.search.live_collection import StoredCollection
 from aladin_index.tokens.store import CENTROIDS, OFFSETS, token_files
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
 

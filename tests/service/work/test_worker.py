@@ -191,14 +191,14 @@ def test_an_unforeseen_error_of_one_search_is_its_own(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searcher = worker.searcher()
-    real = searcher.search
+    real = searcher.validate
 
-    def fail(query: Any, target: Any, options: SearchOptions, received_s: float) -> Any:
+    def fail(query: Any, target: Any, options: SearchOptions, *rest: Any) -> Any:
         if options.k == 3:
             raise ZeroDivisionError
-        return real(query, target, options, received_s)
+        return real(query, target, options, *rest)
 
-    monkeypatch.setattr(searcher, "search", fail)
+    monkeypatch.setattr(searcher, "validate", fail)
     results = answer(worker, [job(TextQuery("a dog"), k=k) for k in (2, 3, 4)])
     assert [len(hits(results[place])) for place in (0, 2)] == [2, 4]
     assert isinstance(results[1], ZeroDivisionError)
