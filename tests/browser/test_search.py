@@ -38,6 +38,39 @@ def test_words_find_photos(page: SearchPage, api: httpx.Client) -> None:
     expect(page.status).to_contain_text("24 photos shown")
 
 
+def test_all_items_can_be_the_candidates(page: SearchPage, api: httpx.Client) -> None:
+    page.open().show_details().find(WORDS)
+    page.page.locator("#options-toggle").click()
+    choice = page.page.locator("#option-all")
+    with page.answer_shown() as answer:
+        choice.check()
+
+    assert answer["candidates"] == api.get("/v1/index").json()["images"]["count"]
+    assert page.ids() == ids_of(api, "images", {"text": WORDS, "candidates": "all"})
+    expect(page.page.locator("#option-candidates")).to_be_disabled()
+    # The address keeps the choice.
+    with page.answer_shown() as again:
+        page.page.reload()
+    assert again["candidates"] == answer["candidates"]
+    expect(choice).to_be_checked()
+
+
+def test_all_items_are_no_choice_where_the_service_refuses_them(page: SearchPage) -> None:
+    def refuse(route: Route) -> None:
+        answer = route.fetch()
+        described = answer.json()
+        described["images"]["takes_all"] = False
+        route.fulfill(response=answer, json=described)
+
+    page.page.route("**/v1/index", refuse)
+    page.open().show_details().find(WORDS)
+    page.page.locator("#options-toggle").click()
+    expect(page.page.locator("#option-candidates")).to_be_visible()
+    expect(page.page.locator("#option-all")).to_be_hidden()
+    page.choose_target("texts")
+    expect(page.page.locator("#option-all")).to_be_visible()
+
+
 def test_words_find_texts_by_embedding_alone(page: SearchPage, api: httpx.Client) -> None:
     page.open().choose_target("texts")
     page.find(WORDS)

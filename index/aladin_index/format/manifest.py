@@ -94,6 +94,19 @@ class LearnedEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BoundsEntry:
+    """Short tokens of a collection, see `aladin_index.tokens.bound_files`.
+
+    Attributes:
+        kept: Number of transformed dimensions of a short token.
+        longest: Length that no stored token exceeds.
+    """
+
+    kept: int
+    longest: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class FidelityPoint:
     """Fidelity of one number of candidates to the exhaustive second stage.
 
@@ -144,6 +157,7 @@ class CollectionEntry:
         ann: Entry of the first stage.
         tuning: Tuning of the second stage, or None if not tuned.
         learned: First stage that was fitted to the alignment, or None if there is none.
+        bounds: Short tokens of the alignment's bounds, or None if they are computed in memory.
     """
 
     count: int
@@ -156,6 +170,7 @@ class CollectionEntry:
     ann: AnnEntry
     tuning: Tuning | None = None
     learned: LearnedEntry | None = None
+    bounds: BoundsEntry | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

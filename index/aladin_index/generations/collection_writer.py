@@ -23,6 +23,7 @@ from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.learned.files import LEARNED_FILES
 from aladin_index.learned.stage import LearnedFirstStage
 from aladin_index.search.live_collection import LiveCollection
+from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
 from aladin_network.calibration.calibration import Calibration
@@ -95,6 +96,8 @@ def collection_files(target: Target, entry: CollectionEntry) -> list[str]:
     names = [ANN, EMBEDDINGS, *token_files(entry.token_dtype), OFFSETS, ITEMS, SKIPPED]
     if entry.learned is not None:
         names += LEARNED_FILES
+    if entry.bounds is not None:
+        names += BOUND_FILES
     return [f"{target}/{name}" for name in names]
 
 

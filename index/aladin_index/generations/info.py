@@ -26,13 +26,19 @@ from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, re
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.learned.files import LEARNED_ANN, LEARNED_VECTORS
 from aladin_index.search.live_collection import LiveCollection
+from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.heads.trained import read_alignment_trained
 from aladin_network.types import Target
 
 # All other files are the `rest` of their collection: offsets and skipped items.
-_STAGE_OF = {ANN: "first stage", EMBEDDINGS: "embeddings", ITEMS: "items"}
+_STAGE_OF = {
+    ANN: "first stage",
+    EMBEDDINGS: "embeddings",
+    ITEMS: "items",
+    **dict.fromkeys(BOUND_FILES, "bounds"),
+}
 
 
 class MemoryEstimate(NamedTuple):
@@ -42,7 +48,8 @@ class MemoryEstimate(NamedTuple):
         ann_bytes: Memory of the first stage's index.
         embeddings_bytes: Memory of the embeddings, which are read at some positions to compare
             candidates exactly.
-        tokens_bytes: Memory of the tokens, which are read at some positions to re-rank.
+        tokens_bytes: Memory of the tokens, which are read at some positions to re-rank, and of
+            their bounds, if these are stored.
     """
 
     ann_bytes: int
@@ -125,14 +132,16 @@ def _memory(manifest: Manifest, target: Target, side: CollectionEntry) -> Memory
     def size(name: str) -> int:
         return manifest.files[f"{target}/{name}"].bytes
 
-    ann, vectors = [ANN], [EMBEDDINGS]
+    ann, vectors, tokens = [ANN], [EMBEDDINGS], token_files(side.token_dtype)
     if side.learned is not None:
         ann.append(LEARNED_ANN)
         vectors.append(LEARNED_VECTORS)
+    if side.bounds is not None:
+        tokens += BOUND_FILES
     return MemoryEstimate(
         ann_bytes=sum(map(size, ann)),
         embeddings_bytes=sum(map(size, vectors)),
-        tokens_bytes=sum(size(name) for name in token_files(side.token_dtype)),
+        tokens_bytes=sum(map(size, tokens)),
     )
 
 

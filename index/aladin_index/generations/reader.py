@@ -30,6 +30,7 @@ from aladin_index.items.store import ItemStore
 from aladin_index.learned.stage import LearnedFirstStage
 from aladin_index.search.live_collection import LiveCollection, StoredCollection
 from aladin_index.settings import EXACT_ALIGN
+from aladin_index.tokens.bound_files import open_bounds
 from aladin_index.tokens.lazy_bounds import LazyBounds
 from aladin_index.tokens.maxsim import TokenAlignment
 from aladin_index.tokens.store import TokenStore
@@ -109,7 +110,7 @@ class SearchIndex:
     def warm(self) -> None:
         """Start reading the generation's files into memory and mapping them, without waiting.
 
-        The bounds of an index of `exact-align` are computed meanwhile, too.
+        The bounds of an index of `exact-align` that has none on disk are computed meanwhile, too.
         """
         folder = generation_folder(self.path, self.generation)
         for name in self.manifest.files:
@@ -187,7 +188,8 @@ def open_index(
         for target in manifest.targets:
             opened[target] = _open(folder, manifest, target)
         placed = {
-            target: device.place(_with_bounds(side, opened)) for target, side in opened.items()
+            target: device.place(_with_bounds(folder, side, opened))
+            for target, side in opened.items()
         }
     except BaseException:
         for side in opened.values():
@@ -214,12 +216,16 @@ def open_index(
 
 
 def _with_bounds(
-    side: StoredCollection, sides: Mapping[Target, StoredCollection]
+    folder: Path, side: StoredCollection, sides: Mapping[Target, StoredCollection]
 ) -> StoredCollection:
     """Bound the alignment scores of a collection, whose queries resemble the other collection."""
+    stored, entry = None, side.entry.bounds
+    if entry is not None:
+        stored = open_bounds(folder / side.target, entry, side.tokens)
     other = sides.get("texts" if side.target == "images" else "images")
     tokens = None if other is None else other.tokens
-    return replace(side, bounds=LazyBounds(side.tokens, tokens, are_texts=side.target == "texts"))
+    are_texts = side.target == "texts"
+    return replace(side, bounds=LazyBounds(side.tokens, tokens, stored, are_texts=are_texts))
 
 
 def _load_checkpoint(folder: Path, device: torch.device) -> Checkpoint:

@@ -49,7 +49,11 @@ from aladin_index.generations.collection_writer import (
     write_collection,
 )
 from aladin_index.learned.files import rewrite_learned
-from aladin_index.settings import BuildSettings
+from aladin_index.search.exhaustive import MAX_ITEMS
+from aladin_index.settings import EXACT_ALIGN, BuildSettings
+from aladin_index.tokens.bound_files import write_bounds
+from aladin_index.tokens.lazy_bounds import query_sample
+from aladin_index.tokens.store import TokenStore
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import CHECKPOINT_FILES
 from aladin_network.errors import CheckpointError, IndexMismatchError, InputError
@@ -286,7 +290,36 @@ def _collection_entries(
             learned = rewrite_learned(folder / target, *fitted, entry, settings, progress)
             entry = replace(entry, learned=learned)
         entries[target] = entry
+    if settings.ann == EXACT_ALIGN:
+        return _with_bounds(folder, entries, progress)
     return entries
+
+
+def _with_bounds(
+    folder: Path, entries: Mapping[Target, CollectionEntry], progress: Progress
+) -> dict[Target, CollectionEntry]:
+    """Write the short tokens of collections whose searches take all items."""
+    stores: dict[Target, TokenStore] = {
+        target: TokenStore.open(
+            folder / target, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
+        )
+        for target, entry in entries.items()
+        if entry.token_count > 0
+    }
+    bounded = dict(entries)
+    for target, store in stores.items():
+        if store.count > MAX_ITEMS:
+            continue
+        queries = [query_sample(other) for each, other in stores.items() if each != target]
+        bounds = write_bounds(
+            folder / target,
+            store,
+            queries[0] if queries else None,
+            progress,
+            are_texts=target == "texts",
+        )
+        bounded[target] = replace(entries[target], bounds=bounds)
+    return bounded
 
 
 def _collection_entry(

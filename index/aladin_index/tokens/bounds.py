@@ -8,7 +8,7 @@ float32 and of the queries of the scoring kernel are bounded by `_relative_error
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -139,30 +139,14 @@ class TokenBounds:
             queries: (tokens, dim) float32 like those of future queries, or None if unknown.
             are_texts: Whether the items are texts, whose queries are regions.
         """
-        # What all regions of a photo share changes all scores of a word alike. For the words of a
-        # text this does not hold: each has its own best region.
-        transform = BoundTransform.fit(
-            spread_sample(tokens, SAMPLE), queries, centred=not are_texts
-        )
-        count, offsets = tokens.count, np.ascontiguousarray(tokens.offsets)
+        transform = fit_transform(tokens, queries, are_texts=are_texts)
         values = np.empty((tokens.stored.count, transform.width), dtype=np.uint8)
-        scales, reach = np.empty((2, count), dtype=np.float32)
-        book = tokens.codec.centroids
-        # Roundings of a token of a codebook are relative to its centroid and to its residual.
-        beside = 0.0 if book is None else 2 * float(vector_lengths(book).max(initial=0))
-        longest, start = 0.0, 0
-        while start < count:
-            end = int(np.searchsorted(offsets, offsets[start] + _TOKENS_AT_A_TIME, side="right"))
-            end = min(max(end - 1, start + 1), count)
-            part = slice(int(offsets[start]), int(offsets[end]))
-            decoded = tokens.codec.unpack(tokens.stored.take(part))
-            lengths = vector_lengths(decoded) + np.float32(beside)
-            borders = offsets[start : end + 1] - offsets[start]
-            values[part], scales[start:end], reach[start:end] = shorten_tokens(
-                decoded, lengths, borders, transform
-            )
-            longest = max(longest, float(lengths.max(initial=0)))
-            start = end
+        scales, reach = np.empty((2, tokens.count), dtype=np.float32)
+        longest = 0.0
+        for part in shorten(tokens, transform):
+            values[part.tokens], scales[part.items], reach[part.items] = part.short
+            longest = max(longest, part.longest)
+        offsets = np.ascontiguousarray(tokens.offsets)
         return cls(tokens, transform, ShortTokens(values, scales, reach, offsets), longest)
 
     def upper(
@@ -300,6 +284,49 @@ def spread_sample(store: TokenStore, tokens: int) -> NDArray[np.float32]:
     rows = np.linspace(0, max(0, store.count - 1), wanted).astype(np.int64)
     sample: NDArray[np.float32] = store.read(rows).values.numpy()
     return sample
+
+
+def fit_transform(
+    tokens: TokenStore, queries: NDArray[np.float32] | None, *, are_texts: bool
+) -> BoundTransform:
+    """Fit the transform of a collection's tokens; for the arguments see `TokenBounds.build`."""
+    # What all regions of a photo share changes all scores of a word alike. For the words of a
+    # text this does not hold: each has its own best region.
+    return BoundTransform.fit(spread_sample(tokens, SAMPLE), queries, centred=not are_texts)
+
+
+class ShortPart(NamedTuple):
+    """The short form of some consecutive items.
+
+    Attributes:
+        items: Rows of the items.
+        tokens: Places of their tokens among those of all items.
+        short: Values, scales and reach, see `ShortTokens`.
+        longest: Length that none of their tokens exceeds.
+    """
+
+    items: slice
+    tokens: slice
+    short: tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32]]
+    longest: float
+
+
+def shorten(tokens: TokenStore, transform: BoundTransform) -> Iterator[ShortPart]:
+    """Compute the short form of all items of a store, some at a time."""
+    book, offsets = tokens.codec.centroids, tokens.offsets
+    # Roundings of a token of a codebook are relative to its centroid and to its residual.
+    beside = 0.0 if book is None else 2 * float(vector_lengths(book).max(initial=0))
+    start = 0
+    while start < tokens.count:
+        end = int(np.searchsorted(offsets, offsets[start] + _TOKENS_AT_A_TIME, side="right"))
+        end = min(max(end - 1, start + 1), tokens.count)
+        part = slice(int(offsets[start]), int(offsets[end]))
+        decoded = tokens.codec.unpack(tokens.stored.take(part))
+        lengths = vector_lengths(decoded) + np.float32(beside)
+        borders = offsets[start : end + 1] - offsets[start]
+        short = shorten_tokens(decoded, lengths, borders, transform)
+        yield ShortPart(slice(start, end), part, short, float(lengths.max(initial=0)))
+        start = end
 
 
 def _relative_error(dim: int, *, rounds_queries: bool) -> float:

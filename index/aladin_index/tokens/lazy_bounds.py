@@ -1,4 +1,4 @@
-"""Bounds of a collection's alignment scores that are computed when they are first needed."""
+"""Bounds of a collection's alignment scores: those on disk, or computed when first needed."""
 
 from __future__ import annotations
 
@@ -18,24 +18,32 @@ LEAST_BOUNDED = 400
 
 
 class LazyBounds:
-    """Bounds that are computed when they are first needed; thread-safe."""
+    """Bounds that are at hand, or computed when they are first needed; thread-safe."""
 
-    def __init__(self, tokens: TokenStore, other: TokenStore | None, *, are_texts: bool) -> None:
+    def __init__(
+        self,
+        tokens: TokenStore,
+        other: TokenStore | None,
+        stored: TokenBounds | None = None,
+        *,
+        are_texts: bool,
+    ) -> None:
         """Bound the scores of `tokens`.
 
         Args:
             tokens: Tokens of a collection.
             other: Tokens of the other collection, which queries resemble, or None without one.
+            stored: Bounds that were read from disk, or None if they have to be computed.
             are_texts: Whether the items are texts, whose queries are regions.
         """
         self._tokens = tokens
         self._other = other
         self._are_texts = are_texts
         self._lock = threading.Lock()
-        self._bounds: TokenBounds | None = None
+        self._bounds = stored
 
     def get(self) -> TokenBounds:
-        """Return the bounds; the first call computes them, and others wait for it."""
+        """Return the bounds; where there are none, the first call computes them, others wait."""
         with self._lock:
             if self._bounds is None:
                 sample = None if self._other is None else query_sample(self._other)

@@ -42,6 +42,10 @@ class IndexSide(_IndexPart):
     token_dtype: str
     ann: FirstStage
     tuning: TunedCandidates | None
+    takes_all: bool = Field(
+        default=False,
+        description="Whether searches may take all items as candidates (`candidates: all`).",
+    )
 
 
 class IndexModel(_IndexPart):

@@ -1,9 +1,11 @@
 // The options panel: page size, candidates, fusion weight, smallest probability.
 
 import { at, percent } from "./elements.js";
+import { indexFacts } from "./index_facts.js";
 
 const k = at("option-k");
 const candidates = at("option-candidates");
+const all = at("option-all");
 const rerank = at("option-rerank");
 const fitted = at("option-fitted");
 const fusion = at("option-fusion");
@@ -32,13 +34,18 @@ export function showOptions(search) {
     k.append(new Option(search.k)); // an address may contain any number
   }
   k.value = search.k;
-  candidates.value = search.candidates ?? "";
+  all.checked = search.candidates === "all";
+  candidates.value = all.checked ? "" : search.candidates ?? "";
   rerank.checked = search.rerank;
   fitted.checked = search.fusion === null;
   if (search.fusion !== null) fusion.value = search.fusion;
   probability.value = search.minProbability ?? 0;
   if (search.minProbability !== null) offerProbability();
   showValues();
+  // A search that was shared is shown as it is, also where the service refuses it.
+  indexFacts.then(({ index }) => {
+    all.closest("label").hidden = !index[search.target]?.takes_all && !all.checked;
+  });
 }
 
 // Show the values that the service used for an answer.
@@ -59,7 +66,7 @@ function offerProbability() {
 function read() {
   return {
     k: Number(k.value),
-    candidates: candidates.value === "" ? null : Number(candidates.value),
+    candidates: all.checked ? "all" : candidates.value === "" ? null : Number(candidates.value),
     rerank: rerank.checked,
     fusion: fitted.checked ? null : Number(fusion.value),
     minProbability: Number(probability.value) || null,
@@ -67,7 +74,8 @@ function read() {
 }
 
 function showValues() {
-  candidates.disabled = fitted.disabled = !rerank.checked;
+  all.disabled = fitted.disabled = !rerank.checked;
+  candidates.disabled = all.checked || !rerank.checked;
   fusion.disabled = fitted.checked || !rerank.checked;
   at("option-fusion-value").textContent = Number(fusion.value).toFixed(2);
   const least = Number(probability.value);

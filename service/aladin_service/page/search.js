@@ -136,6 +136,7 @@ export function fromAddress(hash) {
     // The service reports numbers that are out of range.
     if (typeof value === "number") search[field] = value;
   }
+  if (parts.get("candidates") === "all") search.candidates = "all";
   search.rerank = parts.get("rerank") !== "false";
   search.compare = parts.get("compare") === "true";
   if (ORDERS.includes(parts.get("order"))) search.order = parts.get("order");

@@ -49,12 +49,14 @@ class IndexState(NamedTuple):
         counts: Number of searchable items of each collection, including added ones.
         alignment_trained: Whether the alignment of its model was trained.
         text_only: Whether its model is for texts alone.
+        in_engine: Whether a vector database stores it.
     """
 
     manifest: Manifest
     counts: Mapping[Target, int]
     alignment_trained: bool
     text_only: bool = False
+    in_engine: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,9 @@ class DescribeIndex(Job[IndexState]):
             target: index.side(target).count for target in index.manifest.targets
         }
         checkpoint = index.checkpoint
-        return IndexState(
-            index.manifest, counts, checkpoint.alignment_trained, checkpoint.model.text_only
-        )
+        trained, text_only = checkpoint.alignment_trained, checkpoint.model.text_only
+        in_engine = isinstance(index, EngineIndex)
+        return IndexState(index.manifest, counts, trained, text_only, in_engine)
 
 
 class IndexReport(NamedTuple):

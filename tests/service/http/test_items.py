@@ -17,6 +17,7 @@ from PIL import Image
 
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_service.http.routes import index as index_route
 from aladin_service.item_sources import image_items
 
 pytestmark = pytest.mark.anyio
@@ -151,6 +152,16 @@ async def test_the_index_is_described(service: Service, index_folder: Path) -> N
     assert (described["images"]["count"], described["texts"]["count"]) == (6, 12)
     assert described["images"]["token_dtype"] == "float16"
     assert described["images"]["ann"]["recall"] == 1.0
+    assert described["images"]["takes_all"] and described["texts"]["takes_all"]
+
+
+async def test_a_large_collection_does_not_take_all(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_route, "MAX_ITEMS", 6)
+    async with service() as client:
+        described = (await client.get("/v1/index")).json()
+    assert described["images"]["takes_all"] and not described["texts"]["takes_all"]
 
 
 async def test_ready_from_the_moment_an_index_is_published(

@@ -61,7 +61,7 @@ from aladin_service.commands.progress import stderr_progress
 from aladin_service.library.places import model_folder
 
 if TYPE_CHECKING:
-    from aladin_index.encode.item_encoders import RegionSource
+    from aladin_index.encode.region_sources import RegionSource
     from aladin_index.settings import BuildSettings
     from aladin_training.data.regions import RegionStore
 

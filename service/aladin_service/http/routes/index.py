@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
+from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_index.search.results import TookMs
 from aladin_service.client.answers import LiveIndexInfo
 from aladin_service.http.error_responses import error_docs
@@ -38,6 +39,7 @@ async def get_index(service: Service) -> LiveIndexInfo:
         side = info.images if target == "images" else info.texts
         assert side is not None  # counted because it is there
         side.count = count
+        side.takes_all = count <= MAX_ITEMS and side.token_count > 0 and not state.in_engine
     if info.calibration is not None:
         info.calibration.fitted_photos_indexed = state.manifest.fitted_photos_indexed
     return info
