@@ -203,7 +203,7 @@ class WorkerThread:
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
         self._tasks.put(_Task(work, result, loop))
-        return await asyncio.shield(result)  # so that the result can always be set
+        return await result
 
     def close(self) -> None:
         """End the thread after the functions that are queued."""
@@ -227,8 +227,11 @@ class WorkerThread:
             _LOG.exception("thread %s ends", self._thread.name)
             self.is_alive = False
             outcome = WorkerDiedError()
-        if not task.loop.is_closed():  # work that hung may end after the service
+        # Work that hung may end after the service, or when nobody waits for it any more.
+        if not task.loop.is_closed() and not task.result.done():
             task.loop.call_soon_threadsafe(settle, outcome)
+        # The traceback of an error refers to this frame, and the error to what has failed.
+        del outcome
 
 
 class ThreadWorkers:
