@@ -120,7 +120,7 @@ class BuildSettings:
     shard_items: int = 2048
     shards: int | None = None
     part: tuple[int, int] = (1, 1)
-    batch_size: int = 32
+    batch_size: int = 128
     readers: int = 2
     device: str = "cpu"
     limits: ImageLimits = DEFAULT_LIMITS

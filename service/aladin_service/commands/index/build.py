@@ -87,7 +87,7 @@ def build(
     max_metadata: MaxMetadataOption = None,
     shards: ShardsOption = None,
     part: PartOption = "1/1",
-    batch_size: BatchSizeOption = 32,
+    batch_size: BatchSizeOption = 128,
     readers: ReadersOption = None,
     device: BuildDeviceOption = "cpu",
     resume: ResumeOption = False,
