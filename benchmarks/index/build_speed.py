@@ -26,10 +26,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -48,11 +49,13 @@ from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.scoring.scores import Encoding, concatenate
-from aladin_network.types import RUNTIMES, NullProgress
+from aladin_network.types import RUNTIMES, GraphRuntime, NullProgress
 from aladin_service.item_sources import images_of_all, texts_of_all
 from benchmarks.lib.measuring import quiet_time
 from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.processes import in_fresh_process
+
+T = TypeVar("T")
 
 # Items whose build tells how long one takes to start, and photos that engines encode in turn.
 _FEW = 2
@@ -102,7 +105,9 @@ def measure(options: Options, cores: int) -> Report:
     has_texts = options.source.is_file()
     lines = texts_of_all([options.source], None, ()) if has_texts else ()
     texts = _first(lines, TextItem, options.texts)
-    networks = {name: load_graphs(options.checkpoint, name).model for name in _installed()}
+    networks: dict[str, AladinModel] = {
+        name: load_graphs(options.checkpoint, name).model for name in _installed()
+    }
     networks["torch"] = load_checkpoint(options.checkpoint).model
     on_photos = {name: _photo_calls(each, images) for name, each in networks.items()}
     on_texts = {name: _text_calls(each, texts) for name, each in networks.items() if texts}
@@ -123,11 +128,11 @@ def measure(options: Options, cores: int) -> Report:
     return Report(cores, photos, _speed("texts", on_texts, found) if texts else None, steps)
 
 
-def _installed() -> list[str]:
+def _installed() -> list[GraphRuntime]:
     return [name for name in RUNTIMES if find_spec(name) is not None]
 
 
-def _first(items: Iterable[object], kind: type, count: int) -> list:
+def _first(items: Iterable[object], kind: type[T], count: int) -> list[T]:
     return list(islice((item for item in items if isinstance(item, kind)), count))
 
 
@@ -143,7 +148,7 @@ def _photo_calls(model: AladinModel, images: Sequence[ImageItem]) -> Calls:
     encoder = item_encoder("images", model, DEFAULT_LIMITS)
     ready = [encoder.decode(0, item, encoder.read(item)).data for item in images[:_READY_PHOTOS]]
     groups = [ready[at : at + photos_a_call] for at in range(0, len(ready), photos_a_call)]
-    runs = [lambda group=group: encode_images(network, group) for group in groups]
+    runs = [partial(encode_images, network, group) for group in groups]
     return Calls(runs, len(ready))
 
 
@@ -156,7 +161,7 @@ def _text_calls(model: AladinModel, texts: Sequence[TextItem]) -> Calls:
         by_length.setdefault(int(tokenize(model, [item.text]).mask.sum()), []).append(item.text)
     groups = [each[at : at + 32] for each in by_length.values() for at in range(0, len(each), 32)]
     batches = [tokenize(model, group) for group in groups]
-    runs = [lambda batch=batch: network.encode_texts(batch) for batch in batches]
+    runs = [partial(network.encode_texts, batch) for batch in batches]
     return Calls(runs, sum(map(len, groups)))
 
 
@@ -212,7 +217,8 @@ def _steps_ms(model: AladinModel, images: Sequence[ImageItem]) -> dict[str, floa
     encoder = item_encoder("images", model, DEFAULT_LIMITS)
     assert isinstance(encoder, PhotoEncoder)
     reader, form = model.image.encoder, ShardFormat.of(model)
-    memory, spent = DecodingMemory(), dict.fromkeys(_STEPS, 0.0)
+    memory = DecodingMemory()
+    spent: dict[str, float] = dict.fromkeys(_STEPS, 0.0)
 
     def timed(step: str, sign: int = 1) -> _Timed:
         return _Timed(spent, step, sign)
@@ -226,7 +232,8 @@ def _steps_ms(model: AladinModel, images: Sequence[ImageItem]) -> dict[str, floa
             decoding.stop()
             with timed("resize"):
                 value = reader.preprocess(photo.picture)
-            small = photo.picture.resize(value.shape[:0:-1])
+            height, width = np.shape(cast(Any, value))[1:]  # of photos, as graphs are exported for
+            small = photo.picture.resize((width, height))
             # The same again without resizing: of it and of the resizing, only one part is this.
             with timed("resize", -1), timed("normalise"):
                 reader.preprocess(small)
@@ -298,9 +305,10 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def _plain(value: object) -> object:
     """Return a value with dictionaries in place of named tuples."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _plain(each) for name, each in value._asdict().items()}
-    return value
+    if not isinstance(value, tuple):
+        return value
+    fields: dict[str, Any] = cast(Any, value)._asdict()
+    return {name: _plain(each) for name, each in fields.items()}
 
 
 def _print(report: Report) -> None:
