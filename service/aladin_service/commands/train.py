@@ -162,6 +162,33 @@ def mine(
     typer.echo(str(out))
 
 
+OverridesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a value in every recipe that has the key; repeatable.",
+    ),
+]
+GridOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grid",
+        metavar="KEY=V1,V2,...",
+        help="Choose each recipe's own value, e.g. final.lr=1e-4,1e-3; repeatable.",
+    ),
+]
+SelectOption = Annotated[
+    str, typer.Option("--select", metavar="SPLIT", help="Split that --grid chooses on.")
+]
+ControlsOption = Annotated[
+    bool,
+    typer.Option(
+        "--controls", help="Add baselines with as many steps as the recipes that take more."
+    ),
+]
+
+
 def compare(
     recipes: Annotated[
         list[Path],
@@ -182,25 +209,10 @@ def compare(
     ] = None,
     split: Annotated[str, typer.Option("--split", help="Split to evaluate on.")] = "val",
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Runs to train in parallel.")] = 1,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change a value in every recipe that has the key; repeatable.",
-        ),
-    ] = None,
-    grid: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--grid",
-            metavar="KEY=V1,V2,...",
-            help="Choose each recipe's own value, e.g. final.lr=1e-4,1e-3; repeatable.",
-        ),
-    ] = None,
-    select: Annotated[
-        str, typer.Option("--select", metavar="SPLIT", help="Split that --grid chooses on.")
-    ] = "selection",
+    overrides: OverridesOption = None,
+    grid: GridOption = None,
+    select: SelectOption = "selection",
+    controls: ControlsOption = False,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
     ] = False,
@@ -230,6 +242,7 @@ def compare(
             jobs=jobs,
             train=not report_only,
             step_times=not no_step_times,
+            controls=controls,
             progress=progress,
         )
     typer.echo(str(result.markdown))

@@ -11,6 +11,12 @@ from typing import NamedTuple
 
 from aladin_network.errors import AladinError
 from aladin_network.types import NullProgress, Progress
+from aladin_training.comparison.budget import (
+    TrainingSize,
+    foretell,
+    training_sizes,
+    with_controls,
+)
 from aladin_training.comparison.evaluation import (
     evaluate_run,
     finished_evaluation,
@@ -61,6 +67,7 @@ def compare(
     jobs: int = 1,
     train: bool = True,
     step_times: bool = True,
+    controls: bool = False,
     progress: Progress | None = None,
 ) -> ComparisonResult:
     """Train and evaluate the missing runs of a comparison, and write its report.
@@ -70,10 +77,19 @@ def compare(
         jobs: Number of runs at a time.
         train: False to report what is finished so far, without training or measuring.
         step_times: Measure how long training steps take, where that is not known yet.
+        controls: Add baselines with the steps of the recipes that take more, see `with_controls`.
         progress: Receives the steps of all runs.
     """
     failures: dict[str, str] = {}
     choices: list[Choice] = []
+    sizes = training_sizes(plan.recipes, progress or NullProgress()) if train or controls else {}
+    if controls:
+        plan = with_controls(plan, sizes)
+        sizes = training_sizes(plan.recipes, progress or NullProgress())
+    # The settings of a grid are not known yet: their recipes are measured once they are.
+    times = _step_times(plan, train and step_times and not plan.grids, progress)
+    if train:
+        _log_cost(plan, sizes, times)
     if plan.grids:
         assert plan.select is not None  # checked by the plan
         candidates = plan.candidate_runs()
@@ -87,6 +103,25 @@ def compare(
     ratios = {name: each.ratio for name, each in times.items()}
     markdown, html = write_report(summarize_plan(plan, failures, ratios, choices))
     return ComparisonResult(markdown, html, failures)
+
+
+def _log_cost(
+    plan: ComparisonPlan, sizes: dict[str, TrainingSize], times: dict[str, StepTime]
+) -> None:
+    """Log what the missing runs will cost; with grids, those of the chosen settings besides."""
+    ms = {name: each.ms for name, each in times.items()}
+    for grid in plan.grids:
+        for candidate in grid.candidates.values():
+            if grid.recipe in sizes:
+                sizes[candidate.name] = sizes[grid.recipe]
+            if grid.recipe in ms:
+                ms[candidate.name] = ms[grid.recipe]
+    planned = [(run, plan.split) for run in plan.runs()]
+    if plan.select is not None:
+        planned += [(run, plan.select) for run in plan.candidate_runs()]
+    runs = [run for run, split in planned if finished_evaluation(run, split) is None]
+    if runs:
+        logger.info("to train: %s", foretell(runs, sizes, ms))
 
 
 def choose_settings(plan: ComparisonPlan, split: str) -> list[Choice]:

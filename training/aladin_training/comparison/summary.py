@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from aladin_network.scoring.bootstrap import (
     simultaneous_intervals,
 )
 from aladin_network.types import ScoreName
+from aladin_training.comparison.budget import stages_beyond_start
 from aladin_training.comparison.evaluation import (
     RunEvaluation,
     finished_evaluation,
@@ -176,11 +176,8 @@ class Comparison:
         Returns:
             Steps of all its stages except those with which it and the baseline both begin.
         """
-        pairs = zip(summary.recipe.stage, self.baseline.recipe.stage, strict=False)
-        shared = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
-        # The baseline shares all its stages with itself, but its final stage is an extra, too.
-        shared = min(shared, len(self.baseline.recipe.stage) - 1)
-        return sum(summary.steps(stage.name) for stage in summary.recipe.stage[shared:])
+        stages = stages_beyond_start(summary.recipe, self.baseline.recipe)
+        return sum(summary.steps(stage.name) for stage in stages)
 
 
 def summarize_plan(
