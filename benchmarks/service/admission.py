@@ -12,8 +12,9 @@ saturation_ratio    queries per second of the best of several closed loops, divi
                     workers with their best batch size and without HTTP
 possible_ratio      the same with HTTP, if all batches had the largest size with which a query that
                     waits half of a turn is answered within 8 times the time of a lone query
-overload_p99_ratio  99th percentile of the accepted queries at twice the highest rate, divided by
-                    the median of one query at a time
+first_p99_ratio     99th percentile of the accepted queries at twice the highest rate, divided by
+                    the median of one query at a time, from the first moment of the overload
+overload_p99_ratio  the same, after as long an overload
 """
 
 from __future__ import annotations
@@ -259,6 +260,7 @@ class Figures:
     lone_ms: float
     saturation_ratio: float
     possible_ratio: float
+    first_p99_ratio: float
     overload_p99_ratio: float
     overload_per_s: float
     batch: float
@@ -276,13 +278,15 @@ def measure(network: str, machine: Machine, seconds: float) -> Figures:
     ]
     per_s = max(outcome.per_s for outcome in closed)
     service = SimulatedService(machine, max_batch=16)
-    _, lone, over = service.run(warm_up, alone, Load(seconds=seconds, rate_per_s=2 * per_s))
+    overload = Load(seconds=seconds, rate_per_s=2 * per_s)
+    _, lone, first, over = service.run(warm_up, alone, overload, overload)
     lone_s = lone.percentile_s(50)
     return Figures(
         network=network,
         lone_ms=1000 * lone_s,
         saturation_ratio=per_s / machine.best_per_s(),
         possible_ratio=machine.possible_per_s() / machine.best_per_s(),
+        first_p99_ratio=first.percentile_s(99) / lone_s,
         overload_p99_ratio=over.percentile_s(99) / lone_s,
         overload_per_s=over.per_s,
         batch=float(np.mean(service.batches[len(service.batches) // 2 :])),
