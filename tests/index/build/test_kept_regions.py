@@ -22,6 +22,7 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.search.live_collection import StoredCollection
+from aladin_index.search.results import Box
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import read_model_id
@@ -69,8 +70,15 @@ def test_near_texts_choose_and_regions_of_zeros_stay(monkeypatch: pytest.MonkeyP
     texts = SampleTexts(np.stack([far, near]), words[::-1].copy(), np.array([0, 1, 2]))
     photo = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]], dtype=np.float32)
     boxes = np.array([[0, 0, 1, 1], [0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], dtype=np.float32)
-    kept = KeptRegions(1, texts, lambda regions, size_px, own: boxes.tolist(), zeros=1)
+
+    def known(*_: object) -> list[Box]:
+        return [(x0, y0, x1, y1) for x0, y0, x1, y1 in boxes.tolist()]
+
+    def unknown(*_: object) -> list[Box]:
+        return []
+
     every = PhotoRegions(np.concatenate([photo, photo]), np.array([4, 4]), [None, None])
+    kept = KeptRegions(1, texts, known, zeros=1)
     chosen = kept.select(np.stack([near, far]), every, [(8, 8), (8, 8)])
     assert chosen.lengths.tolist() == [2, 2]
     assert chosen.tokens.tolist() == photo[[1, 3, 0, 3]].tolist()
@@ -78,8 +86,8 @@ def test_near_texts_choose_and_regions_of_zeros_stay(monkeypatch: pytest.MonkeyP
         boxes[[1]].tolist(),
         boxes[[0]].tolist(),
     ]
-    unknown = KeptRegions(1, texts, lambda regions, size_px, own: [], zeros=1)
-    assert unknown.select(np.stack([near, far]), every, [None, None]).boxes == [None, None]
+    without = KeptRegions(1, texts, unknown, zeros=1)
+    assert without.select(np.stack([near, far]), every, [None, None]).boxes == [None, None]
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +134,8 @@ def test_a_build_stores_the_needed_regions_with_their_boxes(
             item = side.items.by_rows([row])[0]
             own = item.region_boxes
             assert own is not None and item.size_px is not None
-            whole = index.checkpoint.model.image.encoder.region_boxes(*item.size_px)
+            boxes_of = index.checkpoint.model.image.encoder.region_boxes
+            whole = np.asarray(boxes_of(*item.size_px))
             assert np.abs(own - whole[chosen]).max() < 2**-16
 
 
