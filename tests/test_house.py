@@ -60,4 +60,4 @@ def test_a_photo_that_is_added_over_http_runs_through_few_functions(
 
 def test_calls_of_worker_threads_are_counted(requests: RequestCalls) -> None:
     called = {call.name.split(".")[-1] for call in requests.query}
-    assert {"encode_texts", "search"} <= called
+    assert {"encode_texts", "search_all"} <= called

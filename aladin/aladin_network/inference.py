@@ -41,6 +41,12 @@ from aladin_network.types import QueryPrecision, QueryPrecisionSetting
 # thread, a photo takes 19 ms alone, 17 in a batch of two, 20 of four, 28 of eight.
 PHOTOS_AT_A_TIME = 2
 
+# Texts of different lengths are padded to the longest. Another call of the network takes as long as
+# some 10 tokens with ONNX Runtime and 25 with torch (MiniLM on one thread); so much padding is
+# allowed. Beyond some hundred tokens, more of them at a time take no less time each, but memory.
+_TOKENS_OF_A_CALL = 16
+_MOST_TOKENS = 2048
+
 # Instructions that multiply bfloat16; without them it is emulated and slower than float32.
 _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
 
@@ -95,7 +101,7 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
 
 @torch.inference_mode()
 def encode_documents(model: AladinModel, texts: Sequence[str]) -> Encoding:
-    """Encode texts that are to be found, in one batch.
+    """Encode texts that are to be found, those of similar length together.
 
     A network for texts alone encodes them in the role of documents, and does not read the end of a
     text that is longer than its longest document; any other network encodes them as `encode_texts`.
@@ -108,13 +114,50 @@ def encode_documents(model: AladinModel, texts: Sequence[str]) -> Encoding:
         InputError: If a text is blank, or has no word that the tokenizer keeps.
         TextTooLongError: If the network is for photos as well, and a text has too many tokens.
     """
+    device = next(model.parameters()).device
     encoder = model.image.encoder
-    if not isinstance(encoder, DocumentRoleEncoder):
-        return encode_texts(model, texts)
-    for text in texts:
-        check_document(model, text)
-    batch = encoder.collate([encoder.preprocess(text) for text in texts])
-    return model.encode_images(to_device(batch, next(model.parameters()).device))
+    parts: list[Encoding] = []
+    if isinstance(encoder, DocumentRoleEncoder):
+        for text in texts:
+            check_document(model, text)
+        inputs = [encoder.preprocess(text) for text in texts]
+        groups = similar_lengths([len(each.ids) for each in inputs])
+        for rows in groups:
+            some = encoder.collate([inputs[row] for row in rows])
+            parts.append(model.encode_images(to_device(some, device)))
+    else:
+        batch = tokenize(model, texts)
+        # A network that pads to a number of tokens of its own takes nothing shorter.
+        pad_to = model.text.encoder.config.pad_to
+        lengths = [pad_to or int(length) for length in batch.mask.sum(dim=1)]
+        groups = similar_lengths(lengths)
+        for rows in groups:
+            width = lengths[rows[-1]]
+            some = TextBatch(*(part[rows, :width].to(device) for part in batch))
+            parts.append(model.encode_texts(some))
+    places = [row for rows in groups for row in rows]
+    return concatenate(parts).rows(torch.tensor(places).argsort())
+
+
+def similar_lengths(lengths: Sequence[int]) -> list[list[int]]:
+    """Divide texts into groups that are encoded together, so that little of a group is padding.
+
+    Args:
+        lengths: Number of tokens of each text.
+
+    Returns:
+        Rows of the texts of each group by ascending length.
+    """
+    groups: list[list[int]] = []
+    tokens = 0
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        padded = (len(groups[-1]) + 1) * lengths[row] if groups else 0
+        tokens += lengths[row]
+        if not groups or padded > _MOST_TOKENS or padded - tokens > _TOKENS_OF_A_CALL:
+            groups.append([])
+            tokens = lengths[row]
+        groups[-1].append(row)
+    return groups
 
 
 def check_document(model: AladinModel, text: str) -> None:

@@ -116,7 +116,9 @@ def measure_first_stage(photos: SyntheticPhotos, items: Sequence[int]) -> FirstS
 def _flat_s(embeddings: NDArray[np.float32], queries: NDArray[np.float32]) -> tuple[float, float]:
     """Return the size of some vectors and the time to compare a query with all of them."""
     flat = AnnIndex(build_ann("Flat", embeddings, NullProgress()), None)
-    seconds = _median_s(lambda turn: found_by(flat, embeddings, _at(queries, turn), CANDIDATES))
+    seconds = _median_s(
+        lambda turn: found_by(flat, embeddings, _at(queries, turn)[None], CANDIDATES)
+    )
     return float(embeddings.nbytes), seconds
 
 

@@ -24,7 +24,7 @@ import torch
 
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import AladinError
-from aladin_service.search.job import Answered, Query, SearchJob, WorkAnswer
+from aladin_service.search.job import Answered, Query, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
 from benchmarks.lib.measuring import time_in_turn
@@ -56,14 +56,11 @@ def answer_batch(worker: Worker, queries: Sequence[Query]) -> list[Answered]:
         for query in queries
     ]
     answers: list[Answered] = []
-
-    def take(_: int, answer: WorkAnswer | Exception) -> None:
+    for answer in worker.answer(jobs):
         if isinstance(answer, Exception):
             raise answer
         assert isinstance(answer, Answered)  # only documents have answers of another kind
         answers.append(answer)
-
-    worker.answer(jobs, take)
     return answers
 
 

@@ -103,8 +103,9 @@ class BuildSettings:
         shards: Number of shards of a collection, instead of `shard_items`, or None to derive it
             from `shard_items`.
         part: (i, n) builds the i-th of n parts of the source, for `aladin_index.generations.merge`.
-        batch_size: Number of items that go through the network together.
-        readers: Number of threads that read and decode photos.
+        batch_size: Number of items that are encoded and written together; of the texts among them,
+            those of similar length go through the network together.
+        readers: Number of threads that read and decode photos ahead of the network.
         device: Device of the network.
         limits: Resource limits per photo.
         metadata: Limits of an item's metadata.
@@ -123,7 +124,7 @@ class BuildSettings:
     shard_items: int = 2048
     shards: int | None = None
     part: tuple[int, int] = (1, 1)
-    batch_size: int = 32
+    batch_size: int = 128
     readers: int = 2
     device: str = "cpu"
     limits: ImageLimits = DEFAULT_LIMITS

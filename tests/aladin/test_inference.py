@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -18,7 +19,13 @@ from aladin_network.config import (
     TrunkConfig,
 )
 from aladin_network.errors import InputError, TextTooLongError
-from aladin_network.inference import encode_images, encode_photos, encode_texts
+from aladin_network.inference import (
+    encode_documents,
+    encode_images,
+    encode_photos,
+    encode_texts,
+    similar_lengths,
+)
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import concatenate
 
@@ -129,6 +136,38 @@ def test_the_cached_output_of_the_encoders_encodes_as_their_input(
         cached_texts = model.encode_texts(model.text.encoder(words))
     assert torch.equal(cached.embedding, encode_photos(model, photos).embedding)
     assert torch.equal(cached_texts.tokens, encode_texts(model, TEXTS).tokens)
+
+
+@pytest.mark.parametrize("pad_to", [None, 32])
+def test_documents_of_any_lengths_encode_as_each_alone(
+    build_tiny: Callable[..., AladinModel], pad_to: int | None
+) -> None:
+    """They are encoded in the order of their lengths, and returned in their own."""
+    encoder = dataclasses.replace(build_tiny().text.encoder.config, pad_to=pad_to)
+    model = build_tiny(text_encoder=encoder)
+    texts = ["red " * count for count in (9, 1, 4, 28, 1, 12, 4)]
+    found = encode_documents(model, texts)
+    for row, text in enumerate(texts):
+        alone = encode_texts(model, [text])
+        torch.testing.assert_close(found.embedding[row], alone.embedding[0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(found.item_tokens(row), alone.item_tokens(0), atol=1e-5, rtol=0)
+
+
+def test_texts_of_similar_length_are_grouped() -> None:
+    assert similar_lengths([7]) == [[0]]
+    assert similar_lengths([5, 5, 5]) == [[0, 1, 2]]
+    # Two tokens of padding for one text of three are less than another call, 17 for a text are not.
+    assert similar_lengths([5, 22, 3]) == [[2, 0], [1]]
+    # Eight texts of 2 tokens beside one of 4 are 16 tokens of padding, the most there may be.
+    assert similar_lengths([4, *[2] * 8]) == [[*range(1, 9), 0]]
+    assert similar_lengths([4, *[2] * 9]) == [[*range(1, 10)], [0]]
+    long = similar_lengths([512] * 9)
+    assert [len(group) for group in long] == [4, 4, 1]
+    lengths = np.random.default_rng(0).integers(2, 60, 500).tolist()
+    groups = similar_lengths(lengths)
+    assert sorted(row for group in groups for row in group) == list(range(500))
+    padded = sum(len(group) * max(lengths[row] for row in group) for group in groups)
+    assert padded - sum(lengths) <= 16 * len(groups)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n\t", "\u00a0\u2003"])

@@ -90,9 +90,7 @@ def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint:
         raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
     tokenizer = read_tokenizer(folder)
 
-    def opened(modality: Modality, precision: QueryPrecision) -> Graph:
-        # As many threads as torch would use: a service sets one.
-        threads = torch.get_num_threads()
+    def opened(modality: Modality, precision: QueryPrecision, threads: int) -> Graph:
         return open_graph(graph_path(folder, modality), runtime, threads, precision)
 
     model = GraphModel.of(config.model, manifest, tokenizer, opened)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 import torch
@@ -21,13 +21,14 @@ from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 from aladin_network.errors import CheckpointError, ConfigError, InputError
 from aladin_network.graphs.files import PIXELS, GraphManifest, ImageFacts
 from aladin_network.graphs.runtimes import Graph
+from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality, QueryPrecision
 
-# Function that loads the graph of a modality in a precision.
-OpenGraph = Callable[[Modality, QueryPrecision], Graph]
+# Function that loads the graph of a modality in a precision, for a number of threads.
+OpenGraph = Callable[[Modality, QueryPrecision, int], Graph]
 
 _NO_WEIGHTS = (
     "this network is computed by ONNX graphs, without weights for torch; set ALADIN_RUNTIME=torch"
@@ -145,6 +146,7 @@ class GraphModel(AladinModel):
         text_encoder: TokenizedTextEncoder,
         open_graph: OpenGraph,
         precision: QueryPrecision = "float32",
+        threads: int | None = None,
     ) -> None:
         """Take the encoders' halves that are no arithmetic.
 
@@ -154,6 +156,7 @@ class GraphModel(AladinModel):
             text_encoder: Tokenizer of texts.
             open_graph: Function that loads the graph of a modality.
             precision: Precision of the graphs.
+            threads: Number of threads that compute a batch, or None for as many as torch's.
         """
         with torch.device("meta"):
             super().__init__(config, image_encoder, text_encoder)
@@ -161,7 +164,10 @@ class GraphModel(AladinModel):
         self.on_cpu = nn.Parameter(torch.empty(0), requires_grad=False)
         self._open = open_graph
         self._precision: QueryPrecision = precision
+        self._threads = threads or torch.get_num_threads()
         self._graphs: dict[Modality, Graph] = {}
+        # In a tuple: an attribute would be taken for a part of this network.
+        self._on_one_thread: tuple[GraphModel] | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -205,6 +211,17 @@ class GraphModel(AladinModel):
         encoders = self.image.encoder, self.text.encoder
         return GraphModel(self.config, *encoders, self._open, "bfloat16")
 
+    def on_one_thread(self) -> tuple[GraphModel, int]:
+        """Return the network for callers that compute on their own threads, and their number."""
+        if self._threads == 1:
+            return self, 1
+        with self._lock:
+            if self._on_one_thread is None:
+                encoders = self.image.encoder, self.text.encoder
+                other = GraphModel(self.config, *encoders, self._open, self._precision, threads=1)
+                self._on_one_thread = (other.eval(),)
+            return self._on_one_thread[0], self._threads
+
     def warm(self, *modalities: Modality) -> None:
         """Load graphs before the first batch."""
         for modality in modalities:
@@ -213,12 +230,38 @@ class GraphModel(AladinModel):
     def _graph(self, modality: Modality) -> Graph:
         with self._lock:
             if modality not in self._graphs:
-                self._graphs[modality] = self._open(modality, self._precision)
+                self._graphs[modality] = self._open(modality, self._precision, self._threads)
             return self._graphs[modality]
 
     def _run(self, modality: Modality, inputs: Mapping[str, NDArray[Any]]) -> Encoding:
         outputs = self._graph(modality).run(inputs)
         return Encoding(*(torch.from_numpy(np.ascontiguousarray(each)) for each in outputs))
+
+
+class Throughput(NamedTuple):
+    """How a network encodes most items in a time.
+
+    Attributes:
+        network: The network to call.
+        callers: Number of threads that call it at the same time.
+        photos_a_call: Number of photos that a thread encodes together.
+    """
+
+    network: AladinModel
+    callers: int
+    photos_a_call: int
+
+
+def for_throughput(model: AladinModel) -> Throughput:
+    """Return how to encode many items.
+
+    Threads that compute a batch each lose less than those that share one, and a graph takes no
+    less time for a photo that has company. Torch's own threads share every batch, so a network of
+    torch is called by one thread at a time.
+    """
+    if isinstance(model, GraphModel):
+        return Throughput(*model.on_one_thread(), photos_a_call=1)
+    return Throughput(model, callers=1, photos_a_call=PHOTOS_AT_A_TIME)
 
 
 def named_inputs(batch: object) -> dict[str, NDArray[Any]]:

@@ -58,6 +58,7 @@ class AnnIndex:
         self.search_width = search_width
         self.oversample = oversample
         self.file = file
+        self._parameters: dict[int | None, Any] = {}  # by width, for searches without a filter
         self.count = int(index.ntotal)
         self.dim = int(index.d)
 
@@ -115,19 +116,24 @@ class AnnIndex:
         Returns:
             At most `oversample` times `count` rows, in no order to rely on.
         """
-        return self.search_scored(query, count, allowed)[0]
+        return self.search_scored(query[None], count, allowed)[0][0]
 
     def search_scored(
         self,
-        query: NDArray[np.float32],
+        queries: NDArray[np.float32],
         count: int,
         allowed: Selection | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """Find the nearest rows like `search`, with their scores as computed by the index.
 
+        Args:
+            queries: (queries, dim), searched in one call.
+            count: See `search`.
+            allowed: See `search`.
+
         Returns:
-            Rows and scores, best first, equal scores in any order. They are the inner products
-            where the index `keeps_vectors`.
+            Rows and scores of each query, best first, equal scores in any order. They are the inner
+            products where the index `keeps_vectors`.
         """
         wanted = min(math.ceil(count * self.oversample), self.count)
         share = 1.0 if allowed is None else max(allowed.count, 1) / self.count
@@ -136,14 +142,18 @@ class AnnIndex:
             # A graph cannot return more rows than its search width.
             floor = wanted if is_graph(self._index) else 1
             width = min(math.ceil(max(width, floor) / share), self.count)
-        selector = None if allowed is None else faiss.IDSelectorBitmap(allowed.bits)
-        parameters = _parameters(self._index, width, selector)
-        scores, rows = self._index.search(query[None], wanted, params=parameters)
-        found: NDArray[np.int64] = rows[0]
-        if found[-1] >= 0:
-            return found, scores[0]
-        filled = found >= 0  # places that it could not fill come last
-        return found[filled], scores[0][filled]
+        if allowed is not None:
+            parameters = _parameters(self._index, width, faiss.IDSelectorBitmap(allowed.bits))
+        elif width in self._parameters:
+            parameters = self._parameters[width]
+        else:
+            parameters = self._parameters[width] = _parameters(self._index, width, None)
+        scores, rows = self._index.search(queries, wanted, params=parameters)
+        # Places that it could not fill come last.
+        return [
+            (found, of_query) if found[-1] >= 0 else (found[found >= 0], of_query[found >= 0])
+            for found, of_query in zip(rows, scores, strict=True)
+        ]
 
 
 def is_graph(index: Any) -> bool:

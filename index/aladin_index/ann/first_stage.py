@@ -124,34 +124,52 @@ def retrieve(
     Raises:
         IndexCorruptError: If the index of the first-stage engine names rows that do not exist.
     """
-    rows, scores = found_by(engine, embeddings, query, count, allowed)
-    if len(rows) < count:
-        return exact_search(embeddings, query, count, allowed)
-    return rows, scores
+    return retrieve_all(engine, embeddings, query[None], count, allowed)[0]
+
+
+def retrieve_all(
+    engine: FirstStage,
+    embeddings: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    count: int,
+    allowed: Selection | None = None,
+) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Find the best rows of several queries, (queries, dim), as `retrieve` does."""
+    found = found_by(engine, embeddings, queries, count, allowed)
+    return [
+        best if len(best[0]) >= count else exact_search(embeddings, query, count, allowed)
+        for query, best in zip(queries, found, strict=True)
+    ]
 
 
 def found_by(
     engine: FirstStage,
     embeddings: NDArray[np.float32],
-    query: NDArray[np.float32],
+    queries: NDArray[np.float32],
     count: int,
     allowed: Selection | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Find the best of the first stage's rows only; see `retrieve`.
+) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Find the best of the first stage's rows only; see `retrieve_all`.
 
     Returns:
-        As `retrieve`; fewer than `count` rows where the engine finds too few.
+        As `retrieve_all`; fewer than `count` rows where the engine finds too few.
 
     Raises:
         IndexCorruptError: If the index of the first-stage engine names rows that do not exist.
     """
-    if isinstance(engine, AnnIndex) and engine.keeps_vectors:
-        rows, scores = engine.search_scored(query, count, allowed)
+    if not isinstance(engine, AnnIndex):
+        rows = [engine.search(query, count, allowed) for query in queries]
+        found = [(each, np.empty(0, dtype=np.float32)) for each in rows]
+    else:
+        found = engine.search_scored(queries, count, allowed)
+    for rows, _ in found:
         _check_rows(rows, len(embeddings), engine)
-        return _in_order(rows[:count], scores[:count])
-    rows = engine.search(query, count, allowed)
-    _check_rows(rows, len(embeddings), engine)
-    return best_of(embeddings, query, rows, count)
+    if isinstance(engine, AnnIndex) and engine.keeps_vectors:
+        return [_in_order(rows[:count], scores[:count]) for rows, scores in found]
+    return [
+        best_of(embeddings, query, rows, count)
+        for query, (rows, _) in zip(queries, found, strict=True)
+    ]
 
 
 def best_of(

@@ -77,7 +77,7 @@ def ann_recall(
     for query, least in zip(queries, lowest, strict=True):
         # Not `retrieve`: if a search finds too few rows, the exact search after it is too
         # expensive.
-        _, scores = found_by(ann, embeddings, query, count)
+        _, scores = found_by(ann, embeddings, query[None], count)[0]
         found += np.count_nonzero(scores >= least - _ROUNDING)
     return found / (count * len(queries))
 
@@ -178,7 +178,7 @@ def _timed(
     times_ms: list[float] = []
     for query in queries[:_TIMED_QUERIES]:
         started = time.perf_counter()
-        found_by(tried, embeddings, query, count)
+        found_by(tried, embeddings, query[None], count)
         times_ms.append(1000 * (time.perf_counter() - started))
     return RecallPoint(
         search_width=point.search_width,

@@ -29,8 +29,8 @@ from aladin_index.build.shards import (
     ShardWork,
     read_shard,
 )
-from aladin_index.encode.item_encoders import RegionReader, RegionSource, check_regions
 from aladin_index.encode.read_ahead import StageSeconds
+from aladin_index.encode.region_sources import RegionReader, RegionSource, check_regions
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import BUILD, generation_folder, live_generation

@@ -32,8 +32,14 @@ import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
 
-from aladin_index.encode.item_encoders import ItemEncoder, Prepared, RegionSource, item_encoder
-from aladin_index.encode.read_ahead import Batch, NumberedItem, StageSeconds, prepared_batches
+from aladin_index.encode.item_encoders import Prepared, item_encoder
+from aladin_index.encode.read_ahead import (
+    EncodedBatch,
+    NumberedItem,
+    StageSeconds,
+    encoded_batches,
+)
+from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import SourceItem
 from aladin_index.format.layout import SKIPPED
 from aladin_index.format.npy import NpyWriter
@@ -131,20 +137,18 @@ def read_shard(folder: Path, format: ShardFormat) -> Shard | None:
 def write_shard(
     folder: Path,
     format: ShardFormat,
-    encoder: ItemEncoder,
-    batches: Iterable[Batch],
+    batches: Iterable[EncodedBatch],
     progress: Progress,
     seconds: StageSeconds,
 ) -> Shard:
-    """Encode some items, one batch in memory at a time.
+    """Write some items as they are encoded.
 
     Args:
         folder: Folder to be written; it appears once the whole shard is on the disk.
         format: Format of the arrays.
-        encoder: Encoder of the items.
-        batches: Batches of prepared items.
+        batches: Batches of encoded items.
         progress: Progress, advanced batch by batch.
-        seconds: Times by stage, to which those of the stages "encode" and "write" are added.
+        seconds: Times by stage, to which that of the stage "write" is added.
 
     Raises:
         OSError: If the disk is full, or cannot be written.
@@ -154,15 +158,13 @@ def write_shard(
     with atomic_folder(folder) as partial:
         with _ShardFiles(partial, format) as files:
             for batch in batches:
-                usable = [each for each in batch if isinstance(each, Prepared)]
-                left_out += [each for each in batch if isinstance(each, SkippedItem)]
+                usable = batch.usable
+                left_out += batch.left_out
                 metadata |= {each.row: each.metadata for each in usable if each.metadata}
-                if usable:
-                    with seconds.measure("encode"):
-                        encoding = encoder.encode(usable).to("cpu")
+                if batch.encoding is not None:
                     with seconds.measure("write"):
-                        files.append(usable, encoding)
-                progress.advance(len(batch))
+                        files.append(usable, batch.encoding)
+                progress.advance(len(batch.items))
                 progress.note(**seconds.notes())
         if metadata:
             (partial / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
@@ -270,7 +272,7 @@ class ShardEncoding(Protocol):
 
 
 class LocalEncoding:
-    """Encodes in this process: threads read and decode photos ahead of the network."""
+    """Encodes in this process: threads read, decode and encode ahead of the files."""
 
     def __init__(
         self, network: AladinModel, settings: BuildSettings, regions: RegionSource | None = None
@@ -293,11 +295,11 @@ class LocalEncoding:
             work.target, self._network, settings.limits, self._regions, exif=settings.exif
         )
         batches = _batches(work.shards.values(), work.items, settings.batch_size)
-        # One stream for all shards: its threads prepare the next one while this one is written.
-        with closing(prepared_batches(encoder, batches, settings.readers, seconds)) as stream:
+        # One stream for all shards: its threads encode the next one while this one is written.
+        with closing(encoded_batches(encoder, batches, settings.readers, seconds)) as stream:
             for folder, rows in work.shards.items():
                 of_this = islice(stream, ceil(len(rows) / settings.batch_size))
-                write_shard(folder, work.form, encoder, of_this, progress, seconds)
+                write_shard(folder, work.form, of_this, progress, seconds)
 
 
 def _batches(

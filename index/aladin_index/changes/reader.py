@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from aladin_index.changes.database import AddedItems
 from aladin_index.format.disk import identity_at
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection, SelectionCache, bitmap_of
+from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import StoredItem
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import TokenStore
@@ -280,3 +282,40 @@ class _Rows:
             self._values = room
         self._values[self.count : end] = rows
         self.count = end
+
+
+class LiveItems(NamedTuple):
+    """Reads ids, texts and metadata of the items of a generation with its changes.
+
+    Attributes:
+        base: Items of the generation.
+        changes: Changes since the generation was built.
+    """
+
+    base: ItemStore
+    changes: CollectionChanges
+
+    def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Return the items at some rows, in the requested order."""
+        built = [row for row in rows if row < self.changes.base_count]
+        added = [row for row in rows if row >= self.changes.base_count]
+        found = {item.row: item for item in self.base.by_rows(built)}
+        found.update((item.row, item) for item in self.changes.by_rows(added))
+        return [found[row] for row in rows]
+
+    def by_id(self, item_id: str) -> StoredItem | None:
+        """Return the live item with this id, or None if there is none."""
+        item = self.base.by_id(item_id)
+        if item is not None and self.changes.is_live(item.row):
+            return item
+        return self.changes.by_id(item_id)
+
+    def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Return the result of `by_id` for each id."""
+        return [self.by_id(item_id) for item_id in ids]
+
+    def ids(self) -> Iterator[tuple[str, int]]:
+        """Yield the id and the row of every live item; those of the generation come first."""
+        for item_id, row in chain(self.base.ids(), self.changes.ids()):
+            if self.changes.is_live(row):
+                yield item_id, row

@@ -24,8 +24,8 @@ from aladin_index.cluster.worker import (
     decisive_versions,
     read_recipe_checkpoint,
 )
-from aladin_index.encode.item_encoders import RegionSource
 from aladin_index.encode.read_ahead import StageSeconds
+from aladin_index.encode.region_sources import RegionSource
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ClusterError, ConfigError
 from aladin_network.types import Progress

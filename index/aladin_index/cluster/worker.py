@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.build.shards import LocalEncoding, ShardFormat, ShardWork, read_shard, shard_files
-from aladin_index.encode.item_encoders import RegionSource
 from aladin_index.encode.read_ahead import StageSeconds
+from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint

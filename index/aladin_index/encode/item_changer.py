@@ -19,11 +19,11 @@ from aladin_index.encode.item_encoders import (
     ItemEncoder,
     PhotoEncoder,
     Prepared,
-    RegionSource,
     TextEncoder,
     item_encoder,
 )
-from aladin_index.encode.read_ahead import NumberedItem, StageSeconds, prepared_batches
+from aladin_index.encode.read_ahead import NumberedItem, StageSeconds, encoded_batches
+from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, SourceItem, check_item, stored_form
 from aladin_index.format.records import SkippedItem
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
@@ -258,21 +258,19 @@ def add_items(
     # Items of the batches that are being read; a few batches at a time.
     sources: dict[int, SourceItem] = {}
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
-    for batch in prepared_batches(encoder, ahead, settings.readers, seconds):
-        usable = [each for each in batch if isinstance(each, Prepared)]
-        counts.left_out += [each for each in batch if isinstance(each, SkippedItem)]
-        if usable:
-            with seconds.measure("encode"):
-                encoding = encoder.encode(usable)
+    for batch in encoded_batches(encoder, ahead, settings.readers, seconds):
+        usable = batch.usable
+        counts.left_out += batch.left_out
+        if batch.encoding is not None:
             with seconds.measure("write"):
-                new = new_items([sources[each.row] for each in usable], usable, encoding)
+                new = new_items([sources[each.row] for each in usable], usable, batch.encoding)
                 report = writer.add(target, new, settings.on_duplicate)
             counts.added += len(report.added)
             counts.replaced += len(report.replaced)
             counts.skipped += len(report.skipped)
-        for row in list(islice(sources, len(batch))):  # batches come in their order
+        for row in list(islice(sources, len(batch.items))):  # batches come in their order
             del sources[row]
-        progress.advance(len(batch))
+        progress.advance(len(batch.items))
         progress.note(**seconds.notes())
     return counts
 

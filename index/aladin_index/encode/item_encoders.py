@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.encode.region_sources import RegionReader, RegionSource, check_regions
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.base import ImageEncoder, ImageInput, RegionInput
-from aladin_network.errors import ConfigError, InputError
-from aladin_network.inference import check_document, encode_documents, encode_images
+from aladin_network.errors import InputError
+from aladin_network.graphs.network import for_throughput
+from aladin_network.inference import (
+    check_document,
+    encode_documents,
+    encode_images,
+)
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits, decoded_image
 from aladin_network.photos.memory import DecodingMemory
@@ -161,33 +167,12 @@ def prepare_regions(
     return PreparedImage(value, size_px, boxes)
 
 
-def check_detector(encoder: ImageEncoder, detector: Detector | None) -> None:
-    """Refuse a detector that is of no use for an index.
-
-    Args:
-        encoder: Image encoder of the index.
-        detector: None is never refused: ready-made regions may be sent.
-
-    Raises:
-        ConfigError: If the model does not read regions, or those of another detector.
-    """
-    if detector is None:
-        return
-    if encoder.reads != "regions":
-        raise ConfigError(f"detector: this index's model reads no regions, but {encoder.reads}s")
-    needed = encoder.config.detector
-    if needed is not None and needed != detector.id:
-        raise ConfigError(
-            f"detector: expected {needed}, as the model was trained, got {detector.id}"
-        )
-
-
 class Prepared(NamedTuple):
     """An item that is ready for the network.
 
     Attributes:
         row: Row of the item in the input of the build or of the call.
-        data: Input of the encoder's `encode`.
+        data: Input of the encoder's `encode`, None once the item is encoded.
         size_px: See `PreparedImage`, as for what follows; None for a text.
     """
 
@@ -199,7 +184,17 @@ class Prepared(NamedTuple):
 
 
 class ItemEncoder(Protocol):
-    """Encodes items; several threads call `read` and `decode` at once."""
+    """Encodes items; several threads call `read` and `decode` at once, `callers` call `encode`."""
+
+    @property
+    def callers(self) -> int:
+        """Number of threads that call `encode` at the same time."""
+        ...
+
+    @property
+    def items_a_call(self) -> int | None:
+        """Number of items that are decoded and encoded together, or None for a whole batch."""
+        ...
 
     def read(self, item: Any) -> Any:
         """Read the data of an item.
@@ -222,27 +217,6 @@ class ItemEncoder(Protocol):
         ...
 
 
-@runtime_checkable
-class RegionReader(Protocol):
-    """Ready-made regions of photos; safe to use from any number of threads."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the regions of all photos."""
-        ...
-
-    def read(self, key: str) -> RegionSet:
-        """Return the regions of a photo.
-
-        Raises:
-            InputError: If there are none, or they cannot be used.
-        """
-        ...
-
-
-RegionSource = RegionReader | Detector  # where a network that reads regions takes them from
-
-
 @dataclass(frozen=True)
 class PhotoEncoder:
     """Reads, decodes and encodes photos, or their regions for a network that reads regions.
@@ -251,11 +225,15 @@ class PhotoEncoder:
         model: The network.
         images: Reads photos and files of regions, and detects regions.
         regions: Ready-made regions of all photos, which are then not read, or None.
+        callers: See `ItemEncoder`.
+        items_a_call: See `ItemEncoder`.
     """
 
     model: AladinModel
     images: ImageReader
     regions: RegionReader | None = None
+    callers: int = 1
+    items_a_call: int | None = None
 
     def read(self, item: ImageItem) -> RegionSet | bytes | None:
         """Read the photo's bytes or its ready-made regions; None if only uploaded regions exist."""
@@ -289,12 +267,19 @@ class PhotoEncoder:
         return encode_images(self.model, [prepared.data for prepared in batch]).to("cpu")
 
 
+@dataclass(frozen=True)
 class TextEncoder:
-    """Encodes texts."""
+    """Encodes texts.
 
-    def __init__(self, model: AladinModel) -> None:
-        """Encode with `model`."""
-        self._model = model
+    Attributes:
+        model: The network.
+        callers: See `ItemEncoder`.
+        items_a_call: None, as texts of similar length are found in a whole batch.
+    """
+
+    model: AladinModel
+    callers: int = 1
+    items_a_call: int | None = None
 
     def read(self, item: TextItem) -> str:
         """Return the text, which needs no reading."""
@@ -302,12 +287,12 @@ class TextEncoder:
 
     def decode(self, row: int, item: TextItem, data: str) -> Prepared:  # noqa: ARG002
         """Check that a text is neither blank nor too long for the network."""
-        check_document(self._model, data)
+        check_document(self.model, data)
         return Prepared(row, data, None)
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode texts."""
-        return encode_documents(self._model, [prepared.data for prepared in batch]).to("cpu")
+        return encode_documents(self.model, [prepared.data for prepared in batch]).to("cpu")
 
 
 def item_encoder(
@@ -318,7 +303,7 @@ def item_encoder(
     *,
     exif: bool = True,
 ) -> ItemEncoder:
-    """Return the encoder of a build's images or texts.
+    """Return an encoder of many images or texts, which has all processors to itself.
 
     Args:
         target: Images or texts.
@@ -330,19 +315,11 @@ def item_encoder(
     Raises:
         InputError: If the regions are missing, or the network reads none.
     """
+    network, callers, photos = for_throughput(model)
     if target == "texts":
-        return TextEncoder(model)
+        return TextEncoder(network, callers)
     check_regions(model, regions)
     if regions is None or isinstance(regions, RegionReader):
-        return PhotoEncoder(model, ImageReader(limits, exif=exif), regions)
-    return PhotoEncoder(model, ImageReader(limits, detector=regions, exif=exif))
-
-
-def check_regions(model: AladinModel, regions: RegionSource | None) -> None:
-    """Refuse regions for a network that reads photos, and the reverse; texts only read neither."""
-    reads = model.image.encoder.reads
-    if reads == "text":
-        raise InputError("images: this network reads texts only, it has no use for photos")
-    if (reads == "regions") != (regions is not None):
-        expected, found = ("regions", "none") if regions is None else ("photos", "regions")
-        raise InputError(f"images: this network reads {expected}, got {found}")
+        return PhotoEncoder(network, ImageReader(limits, exif=exif), regions, callers, photos)
+    images = ImageReader(limits, detector=regions, exif=exif)
+    return PhotoEncoder(network, images, None, callers, photos)

@@ -1,6 +1,8 @@
-"""Threads read and decode items ahead of the network, in order and by a bounded number.
+"""Threads read, decode and encode items ahead of who writes them, in order and in bounded number.
 
-`StageSeconds` measures where the time goes: reading, decoding, encoding, writing.
+Each thread takes some items from the file to the encoding, so that decoded photos are few at any
+time, and still in the processor's cache when they are encoded. `StageSeconds` measures where the
+time goes: reading, decoding, encoding, writing.
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from aladin_index.encode.item_encoders import ItemEncoder, Prepared
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.format.records import SkippedItem
 from aladin_network.errors import ImageError, InputError
+from aladin_network.scoring.scores import Encoding, concatenate
 
-# Batches that are being read and decoded while one is being encoded. With one of them the threads
-# would have nothing to do while the last photo of a batch, a large one maybe, is decoded.
+# Batches that threads are at work on while one is being written. With one of them the threads would
+# have nothing to do while the last photo of a batch, a large one maybe, is decoded.
 BATCHES_AHEAD = 2
 
 
@@ -72,28 +76,50 @@ class StageSeconds:
 
 
 NumberedItem = tuple[int, SourceItem]
-Batch = list[Prepared | SkippedItem]
 
 
-def prepared_batches(
+class EncodedBatch(NamedTuple):
+    """Items of one batch.
+
+    Attributes:
+        items: Items in order, those that cannot be used with the reason; the input of the network
+            is not kept.
+        encoding: Encoding of the usable items in their order, or None if there are none.
+    """
+
+    items: list[Prepared | SkippedItem]
+    encoding: Encoding | None
+
+    @property
+    def usable(self) -> list[Prepared]:
+        """Items that were encoded, in order."""
+        return [each for each in self.items if isinstance(each, Prepared)]
+
+    @property
+    def left_out(self) -> list[SkippedItem]:
+        """Items that cannot be used, in order."""
+        return [each for each in self.items if isinstance(each, SkippedItem)]
+
+
+def encoded_batches(
     encoder: ItemEncoder,
     batches: Iterable[Sequence[NumberedItem]],
     readers: int,
     seconds: StageSeconds,
-) -> Generator[Batch]:
-    """Prepare items batch by batch, `BATCHES_AHEAD` of the one that is being encoded.
+) -> Generator[EncodedBatch]:
+    """Encode items batch by batch, `BATCHES_AHEAD` of the one that the caller is at.
 
     Args:
         encoder: Encoder of the items.
         batches: Rows and items of each batch; fetched on demand by the caller's thread.
-        readers: Number of threads.
-        seconds: Receives the time that the caller waits here, split between the stages "read" and
-            "decode" in proportion to the time that the threads spend on each.
+        readers: Number of threads that read and decode while as many as the network allows encode.
+        seconds: Receives the time that the caller waits here, split between the stages "read",
+            "decode" and "encode" in proportion to the time that the threads spend on each.
 
     Yields:
-        The items of a batch in order, those that cannot be used with the reason.
+        The batches in order.
     """
-    threads = StageSeconds()
+    threads, turns = StageSeconds(), threading.Semaphore(encoder.callers)
 
     def prepare(row: int, item: SourceItem) -> Prepared | SkippedItem:
         try:
@@ -104,15 +130,34 @@ def prepared_batches(
         except InputError as error:
             return SkippedItem(item.id, _reason(item, error))
 
-    pool = ThreadPoolExecutor(readers, thread_name_prefix="reader")
+    def encode(items: Sequence[NumberedItem]) -> EncodedBatch:
+        prepared = EncodedBatch([prepare(row, item) for row, item in items], None)
+        if not prepared.usable:
+            return prepared
+        with turns, threads.measure("encode"):
+            encoding = encoder.encode(prepared.usable)
+        kept = [
+            each._replace(data=None) if isinstance(each, Prepared) else each
+            for each in prepared.items
+        ]
+        return EncodedBatch(kept, encoding)
+
+    pool = ThreadPoolExecutor(readers + encoder.callers, thread_name_prefix="encoder")
+    most_ahead = max(BATCHES_AHEAD, encoder.callers)
     try:
-        ahead: deque[list[Future[Prepared | SkippedItem]]] = deque()
+        ahead: deque[list[Future[EncodedBatch]]] = deque()
         for batch in batches:
-            ahead.append([pool.submit(prepare, row, item) for row, item in batch])
-            if len(ahead) > BATCHES_AHEAD:
-                yield _results(ahead.popleft(), seconds, threads)
+            size = encoder.items_a_call or len(batch)
+            ahead.append(
+                [
+                    pool.submit(encode, batch[start : start + size])
+                    for start in range(0, len(batch), size)
+                ]
+            )
+            if len(ahead) > most_ahead:
+                yield _joined(ahead.popleft(), seconds, threads)
         while ahead:
-            yield _results(ahead.popleft(), seconds, threads)
+            yield _joined(ahead.popleft(), seconds, threads)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -125,8 +170,13 @@ def _reason(item: SourceItem, error: InputError) -> str:
     return error.reason if shown is None else f"{shown}: {error.reason}"
 
 
-def _results(
-    futures: list[Future[Prepared | SkippedItem]], seconds: StageSeconds, threads: StageSeconds
-) -> Batch:
+def _joined(
+    futures: Sequence[Future[EncodedBatch]], seconds: StageSeconds, threads: StageSeconds
+) -> EncodedBatch:
     with seconds.waiting_for(threads):
-        return [future.result() for future in futures]
+        parts = [future.result() for future in futures]
+    encodings = [part.encoding for part in parts if part.encoding is not None]
+    return EncodedBatch(
+        items=[item for part in parts for item in part.items],
+        encoding=concatenate(encodings) if encodings else None,
+    )

@@ -30,6 +30,11 @@ _COLUMNS_BYTES = 2**29
 T = TypeVar("T")
 
 
+# Reads the text of `json.dumps`, in a third of the time of `json.loads`, which permits blanks
+# before and after it.
+_decode = json.JSONDecoder().raw_decode
+
+
 class ThreadConnections:
     """Connections to a database of items for reading, one per thread; thread-safe.
 
@@ -145,6 +150,10 @@ class ItemStore:
             return None
         return stored_item(lines[0]) if lines else None
 
+    def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Return the result of `by_id` for each id."""
+        return [self.by_id(item_id) for item_id in ids]
+
     def ids(self) -> Iterator[tuple[str, int]]:
         """Yield the id and the row of every item, by row; reads some thousands at a time."""
         for start in range(0, self.count, _IDS_AT_A_TIME):
@@ -215,4 +224,4 @@ class ItemStore:
 
 def stored_item(line: tuple[Any, ...]) -> StoredItem:
     """Convert a row with `COLUMNS` to an item."""
-    return StoredItem._make((*line[:8], json.loads(line[8]), *line[9:]))
+    return StoredItem._make((*line[:8], _decode(line[8])[0], *line[9:]))

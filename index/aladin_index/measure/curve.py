@@ -113,13 +113,11 @@ class ListedOrders:
             fusion: Fusion constants of the direction.
             weight: Weight of the alignment score.
         """
-        ranking = rank_in_blocks(
-            order.rows, order.match, 1, self._look_up, fusion, weight, order.block
+        align = self._align[np.searchsorted(self._rows, order.rows)]
+        listed = slice(0, self._listed)
+        return rank_in_blocks(
+            order.rows, order.match, 1, align, fusion, weight, order.block, listed
         )
-        return ranking.take(slice(0, self._listed))
-
-    def _look_up(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self._align[np.searchsorted(self._rows, rows)]
 
 
 def listed_rank(page: Ranking, right: NDArray[np.int64], block: int) -> int:

@@ -61,7 +61,7 @@ class PhotoBootstrap:
     """Draws as many photos as exist, with replacement, each with all of its captions.
 
     Captions of one photo are right or wrong together more often than not, so they are no
-    independent queries. The draws are those of `aladin_network.scoring.metrics.paired_bootstrap`.
+    independent queries. The draws are those of `aladin_network.scoring.bootstrap.paired_bootstrap`.
     """
 
     def __init__(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -184,9 +183,9 @@ def two_stage_ms(
         for embedding, tokens in zip(
             queries.embeddings[:_TIMED_QUERIES], queries.tokens[:_TIMED_QUERIES], strict=True
         ):
-            align = partial(alignment_with_candidates, tokens, queries.modality, side.tokens)
             started = time.perf_counter()
             rows, match = retrieve(ann, side.embeddings, embedding, candidates)
+            align = alignment_with_candidates(tokens, queries.modality, side.tokens, rows)
             rank_in_blocks(rows, match, 1, align, fusion, fusion.weight, len(rows))
             times_ms.append(1000 * (time.perf_counter() - started))
     finally:

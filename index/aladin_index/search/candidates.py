@@ -20,6 +20,7 @@ from aladin_index.search.backend import (
     SearchBackend,
     SecondStageQuery,
 )
+from aladin_index.search.live_collection import FirstStageQuery, LiveCollection
 from aladin_index.search.options import SearchOptions
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import AladinError, InputError, ShapeError
@@ -56,6 +57,9 @@ class ValidSearch:
         weight: Weight of the alignment score.
         calibration: Source of probabilities, or None if hits have none.
         deadline_s: Time by which the second stage has to end, by `time.monotonic`, or None.
+        pool_size: Number of the first stage's best items that hits are judged against.
+        own_row: Row of the query itself, which must not be among its hits, or None.
+        received_s: When the query was received, by `time.monotonic`.
     """
 
     query: EncodedQuery
@@ -77,6 +81,9 @@ class ValidSearch:
     weight: float
     calibration: Calibration | None
     deadline_s: float | None
+    pool_size: int
+    own_row: int | None
+    received_s: float
 
     def word_counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return for each row the number of tokens of the text: that of the query or of the row."""
@@ -167,15 +174,15 @@ class QueryPool(NamedTuple):
     match: NDArray[np.float32]
     heads_ranking: bool
 
-    def align(self, ranking: Ranking, score: AlignScorer) -> NDArray[np.float32]:
+    def align(self, align: NDArray[np.float32] | None, score: AlignScorer) -> NDArray[np.float32]:
         """Return the alignment scores of the pool.
 
         Args:
-            ranking: Ranking of all candidates.
-            score: Scores rows that are not in the ranking.
+            align: Scores of all candidates, in the order of the first stage, if they are known.
+            score: Scores rows that are not among them.
         """
-        if self.heads_ranking and ranking.align is not None:
-            return ranking.align[np.argsort(ranking.match_ranks)[: len(self.rows)]]
+        if self.heads_ranking and align is not None:
+            return align[: len(self.rows)]
         return score(self.rows) if len(self.rows) else np.empty(0, dtype=np.float32)
 
 
@@ -203,8 +210,8 @@ class Found(NamedTuple):
     upper: NDArray[np.float32] | None = None
 
 
-def retrieve(search: ValidSearch) -> Found:
-    """Find the candidates of a page.
+def retrieve(searches: Sequence[ValidSearch]) -> list[Found]:
+    """Find the candidates of pages; searches that share a collection are answered together.
 
     Beyond the first block of candidates follow further blocks of the same size, so the order does
     not depend on the size of a page.
@@ -213,24 +220,48 @@ def retrieve(search: ValidSearch) -> Found:
         InputError: If more items are requested than the vector database can find.
         EngineUnavailableError: If the vector database does not respond.
     """
-    options, block = search.options, search.candidates
-    first, last = options.offset, options.offset + options.k
-    stop = -(-last // block) * block if search.reranks else last  # whole blocks
-    pool_size = 0 if search.calibration is None else search.calibration.pool
-    # The pool does not depend on the page size, and is available for later pages, too.
-    count, collection = max(stop, min(pool_size, block)), search.collection
-    own = None
-    if search.query.own_id is not None and not search.is_crossing:
-        own = collection.items.by_ids([search.query.own_id])[0]
-    if own is None:
-        ordered = collection.order(search.embedding, count, block, search.second_stage)
-    else:
-        # One more, for the query itself; a longer order begins with the shorter one.
-        ordered = collection.order(search.embedding, count + 1, block, search.second_stage)
-        others = ordered.rows != own.row
-        rows, match = ordered.rows[others][:count], ordered.match[others][:count]
-        ordered = ordered._replace(rows=rows, match=match, upper=None)
+    found: list[Found | None] = [None] * len(searches)
+    for group in sharing(searches):
+        wanted: list[FirstStageQuery] = []
+        for place in group:
+            search = searches[place]
+            block, stop = search.candidates, search.options.offset + search.options.k
+            if search.reranks:
+                stop = -(-stop // block) * block  # whole blocks
+            # The pool does not depend on the page size, and is available for later pages, too.
+            count = max(stop, min(search.pool_size, block))
+            # One more for the query itself; a longer order begins with the shorter one.
+            count += search.own_row is not None
+            wanted.append(FirstStageQuery(search.embedding, count, block, search.second_stage))
+        collection = searches[group[0]].collection
+        if isinstance(collection, LiveCollection):
+            ordered = collection.order_all(wanted)
+        else:  # a vector database, whose collections are not shared
+            ordered = [collection.order(*each) for each in wanted]
+        for place, of_search in zip(group, ordered, strict=True):
+            found[place] = _page(searches[place], of_search)
+    return [each for each in found if each is not None]
+
+
+def sharing(searches: Sequence[ValidSearch]) -> list[list[int]]:
+    """Return the places of the searches that have a collection in common."""
+    groups: dict[int, list[int]] = {}
+    for place, search in enumerate(searches):
+        groups.setdefault(id(search.collection), []).append(place)
+    return list(groups.values())
+
+
+def _page(search: ValidSearch, ordered: Ordered) -> Found:
+    """Cut the page out of an order."""
+    first, last = search.options.offset, search.options.offset + search.options.k
+    block = search.candidates
+    if search.own_row is not None:
+        others = ordered.rows != search.own_row
+        ordered = ordered._replace(
+            rows=ordered.rows[others], match=ordered.match[others], upper=None
+        )
     # There may be fewer items than the page, or the places before it, require.
+    stop = -(-last // block) * block if search.reranks else last
     first, last, stop = (min(place, len(ordered.rows)) for place in (first, last, stop))
     start = first // block * block if search.reranks and first < last else first
     if first == last:
@@ -240,22 +271,22 @@ def retrieve(search: ValidSearch) -> Found:
         match=ordered.match[start:stop],
         start=start,
         page=slice(first - start, last - start),
-        pool=find_pool(search, ordered, pool_size, ranks_head=search.reranks and start == 0 < stop),
+        pool=find_pool(search, ordered, ranks_head=search.reranks and start == 0 < stop),
         candidates=ordered.candidates,
         is_empty=len(ordered.rows) == 0,
         upper=None if ordered.upper is None else ordered.upper[start:stop],
     )
 
 
-def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: bool) -> QueryPool:
-    """Take the first stage's `size` best items, or all if there are fewer.
+def find_pool(search: ValidSearch, ordered: Ordered, *, ranks_head: bool) -> QueryPool:
+    """Take the first stage's best items for the pool, or all if there are fewer.
 
     Args:
         search: The search.
         ordered: At least as many items as the pool has, unless a block has fewer candidates.
-        size: Items in the pool.
         ranks_head: Whether the second stage orders the first candidates.
     """
+    size = search.pool_size
     if search.candidates < size or (ordered.is_learned and size > 0):
         # Search again: fewer candidates, or others, must not change the pool, whose scores the
         # calibration was fitted to.

@@ -22,8 +22,9 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.candidates import Ranking, retrieve
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.presenting import judge
 from aladin_index.search.rerank import RankedPage
-from aladin_index.search.searcher import TwoStageSearcher, judge
+from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.scoring.scores import maxsim
@@ -247,7 +248,7 @@ def _probabilities(
     search = replace(search, collection=group.collection)
     if search.calibration is None:
         return None
-    found = retrieve(search)
+    (found,) = retrieve([search])
     pool_align = None
     if search.second_stage is not None and len(found.pool.rows):
         pool_align = search.collection.align(search.tokens, search.modality, found.pool.rows)

@@ -16,13 +16,9 @@ from aladin_index.search.candidates import (
     Ranking,
     ValidSearch,
 )
+from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.rerank import (
-    OutOfTimeError,
-    RankedPage,
-    RerankDeadline,
-    rank_by_match,
-)
+from aladin_index.search.rerank import RankedPage, rank_by_match
 from aladin_network.errors import EngineUnavailableError, InputError
 
 # Largest collection: the bounds of a million photos take a quarter of a second for each query, and
@@ -67,7 +63,7 @@ def rank_everything(search: ValidSearch, clock: RerankDeadline) -> tuple[Found, 
     every = search.collection.everything(search.embedding, second_stage)
     count = len(every.rows)
     first, last = (min(each, count) for each in (options.offset, options.offset + options.k))
-    pool_size = 0 if search.calibration is None else search.calibration.pool
+    pool_size = search.pool_size
     in_pool = largest(every.match, pool_size) if pool_size else np.empty(0, dtype=np.int64)
     pool = QueryPool(every.rows[in_pool], every.match[in_pool], heads_ranking=False)
     degraded: Literal["rerank_timeout", "rerank_unavailable"]

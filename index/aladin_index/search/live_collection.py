@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -21,20 +20,21 @@ from aladin_index.ann.first_stage import (
     FirstStage,
     exact_search,
     merge_orders,
-    retrieve,
+    retrieve_all,
     worth_copying,
 )
-from aladin_index.changes.reader import CollectionChanges
+from aladin_index.changes.reader import CollectionChanges, LiveItems
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
-from aladin_index.items.tables import StoredItem
 from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
 from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
 from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
+    TokenAlignment,
+    alignment_of_queries,
     alignment_with_candidates,
     token_similarities,
 )
@@ -89,17 +89,27 @@ class StoredCollection:
             Rows, best first, those of equal score in ascending order, and their cosines, which
             are exact whatever the ANN keeps of a vector.
         """
+        return self.candidates_of_all([query], count, allowed)[0]
+
+    def candidates_of_all(
+        self,
+        queries: Sequence[NDArray[np.float32]],
+        count: int,
+        allowed: Selection | None = None,
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Find the nearest items of several queries as `candidates` does, in one call of FAISS."""
         total = self.entry.count if allowed is None else allowed.count
         # A device has its own first stage, and few rows are compared one by one.
         scan = self.scan if self.first_stage is self.ann and count < total else None
         is_sparse = allowed is not None and worth_copying(allowed, self.entry.count)
         if scan is not None and not is_sparse and scan.is_ready():
-            return scan.search(query, count, allowed)
+            return [scan.search(query, count, allowed) for query in queries]
         # A filter that leaves few rows is answered exactly, at less cost than a widened search.
         few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
         if few or count >= total:
-            return exact_search(self.embeddings, query, count, allowed)
-        return retrieve(self.first_stage, self.embeddings, query, count, allowed)
+            return [exact_search(self.embeddings, query, count, allowed) for query in queries]
+        together = np.stack(queries)
+        return retrieve_all(self.first_stage, self.embeddings, together, count, allowed)
 
     def order(
         self,
@@ -107,6 +117,7 @@ class StoredCollection:
         count: int,
         num_candidates: int,
         allowed: Selection | None = None,
+        head: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Order the first `count` items; a longer order always begins with a shorter one.
 
@@ -114,27 +125,34 @@ class StoredCollection:
         neither repeat an item nor skip one. What lies beyond is ordered exactly.
 
         Args:
-            query: (d_match,), L2-normalised.
+            query: See `candidates`, whose result this returns, too.
             count: Number of requested items.
             num_candidates: Number of candidates of the first stage.
             allowed: Rows to choose from, or None for all.
-
-        Returns:
-            Rows and cosines, see `candidates`.
+            head: The candidates, if they have been found.
         """
-        head, head_scores = self.candidates(query, num_candidates, allowed)
-        if count <= len(head) or len(head) < num_candidates:
-            return head[:count], head_scores[:count]
+        rows, scores = head or self.candidates(query, num_candidates, allowed)
+        if count <= len(rows) or len(rows) < num_candidates:
+            return rows[:count], scores[:count]
         size = self.entry.count
         every = BitMap(range(size)) if allowed is None else allowed.bitmap
-        rest = Selection(every - bitmap_of(head), size)
-        tail, tail_scores = exact_search(self.embeddings, query, count - len(head), rest)
-        return np.concatenate([head, tail]), np.concatenate([head_scores, tail_scores])
+        rest = Selection(every - bitmap_of(rows), size)
+        tail, tail_scores = exact_search(self.embeddings, query, count - len(rows), rest)
+        return np.concatenate([rows, tail]), np.concatenate([scores, tail_scores])
+
+
+class FirstStageQuery(NamedTuple):
+    """Arguments of `Collection.order`, of one of the searches whose items are ordered together."""
+
+    query: NDArray[np.float32]
+    wanted: int
+    num_candidates: int
+    second_stage: SecondStageQuery | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiveCollection:
-    """A snapshot of a collection; later changes do not affect it.
+    """A snapshot of a collection; later changes do not affect it, and any searches may share it.
 
     The rows of the generation come first, 0 to ``base.entry.count - 1``; an item that was added
     has a row above. A row is never used again, also where its item was removed.
@@ -170,9 +188,10 @@ class LiveCollection:
         return self.base.entry.token_count > 0
 
     @property
-    def items(self) -> LiveItems:
+    def items(self) -> ItemStore | LiveItems:
         """Ids, texts and metadata."""
-        return LiveItems(self.base.items, self.base.entry.count, self.changes)
+        changes, items = self.changes, self.base.items
+        return items if changes is None else LiveItems(items, changes)
 
     @cached_property
     def selection(self) -> Selection | None:
@@ -190,33 +209,43 @@ class LiveCollection:
         num_candidates: int,
         second_stage: SecondStageQuery | None = None,
     ) -> Ordered:
-        """Order the first `count` items, see `aladin_index.search.backend.Collection`.
+        """Order the first `count` items, see `aladin_index.search.backend.Collection`."""
+        return self.order_all([FirstStageQuery(query, count, num_candidates, second_stage)])[0]
+
+    def order_all(self, searches: Sequence[FirstStageQuery]) -> list[Ordered]:
+        """Order the first items for several searches; as many candidates are found in one call.
 
         The generation's items are found as `StoredCollection.order` does, added ones exactly.
         """
         selection, changes, base = self.selection, self.changes, self.base
-        total = base.entry.count if changes is None else changes.count
-        total = total if selection is None else selection.count
-        if base.learned is not None and second_stage is not None and second_stage.weight:
-            vector = base.learned.query(query, second_stage.tokens, second_stage.weight)
-            wanted = LearnedSearch(vector, query, count, num_candidates, selection)
-            rows, match = base.learned.order(wanted, base.embeddings, changes)
-            return Ordered(rows, match, min(num_candidates, total), is_learned=True)
-        if changes is None:
-            rows, match = base.order(query, count, num_candidates, selection)
-            upper, bounds = None, base.bounds if len(rows) >= LEAST_BOUNDED else None
-            if bounds is not None and second_stage is not None and second_stage.weight:
-                upper = bounds.of_candidates(second_stage.tokens, second_stage.modality, rows)
-            return Ordered(rows, match, min(num_candidates, total), upper)
-        of_base, of_added = changes.split(selection)
-        if of_base is not None and of_base.count == 0:
-            rows, match = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-        else:
-            rows, match = base.order(query, count, num_candidates, of_base)
-        added, added_match = exact_search(changes.embeddings, query, count, of_added)
-        if len(added):
-            rows, match = merge_orders(rows, match, added + changes.base_count, added_match, count)
-        return Ordered(rows, match, min(num_candidates, total))
+        of_base, of_added = (selection, None) if changes is None else changes.split(selection)
+        every = base.entry.count if changes is None else changes.count
+        total = every if selection is None else selection.count
+        together: dict[int, list[NDArray[np.float32]]] = {}
+        for query, _, num_candidates, second_stage in searches:
+            if base.learned is None or second_stage is None or not second_stage.weight:
+                together.setdefault(num_candidates, []).append(query)
+        found = {n: iter(base.candidates_of_all(q, n, of_base)) for n, q in together.items()}
+        ordered: list[Ordered] = []
+        for query, count, num_candidates, second_stage in searches:
+            fused = second_stage if second_stage is not None and second_stage.weight else None
+            candidates, upper = min(num_candidates, total), None
+            if base.learned is not None and fused is not None:
+                vector = base.learned.query(query, fused.tokens, fused.weight or 0.0)
+                wanted = LearnedSearch(vector, query, count, num_candidates, selection)
+                rows, match = base.learned.order(wanted, base.embeddings, changes)
+                ordered.append(Ordered(rows, match, candidates, is_learned=True))
+                continue
+            head = next(found[num_candidates])
+            rows, match = base.order(query, count, num_candidates, of_base, head)
+            if changes is not None:
+                added, of_new = exact_search(changes.embeddings, query, count, of_added)
+                added = added + changes.base_count
+                rows, match = merge_orders(rows, match, added, of_new, count)
+            elif base.bounds is not None and fused is not None and len(rows) >= LEAST_BOUNDED:
+                upper = base.bounds.of_candidates(fused.tokens, fused.modality, rows)
+            ordered.append(Ordered(rows, match, candidates, upper))
+        return ordered
 
     def everything(self, query: NDArray[np.float32], second_stage: SecondStageQuery) -> Everything:
         """Return all items that may be found, see `aladin_index.search.backend.Collection`."""
@@ -250,17 +279,36 @@ class LiveCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, see
-        `aladin_index.tokens.maxsim.alignment_with_candidates`."""
+        """Score items, see `aladin_index.tokens.maxsim.alignment_with_candidates`."""
+        return self.align_all([query], modality, [rows])[0]
+
+    def align_all(
+        self,
+        queries: Sequence[Float[Tensor, "query_tokens dim"]],
+        modality: Modality,
+        rows: Sequence[NDArray[np.int64]],
+    ) -> list[NDArray[np.float32]]:
+        """Score the items of several queries, those of the generation in one call."""
+        built = [of_query < self.base.entry.count for of_query in rows]
+        of_base, stage = rows, self.base.second_stage
+        if self.changes is not None:
+            of_base = [of_query[places] for of_query, places in zip(rows, built, strict=True)]
+        if isinstance(stage, TokenAlignment):
+            known = alignment_of_queries(queries, modality, self.base.tokens, of_base)
+        else:  # a device is asked for one query after the other
+            pairs = zip(queries, of_base, strict=True)
+            known = [stage.align(query, modality, of_query) for query, of_query in pairs]
         if self.changes is None:
-            return self.base.second_stage.align(query, modality, rows)
-        scores = np.empty(len(rows), dtype=np.float32)
-        built = rows < self.base.entry.count
-        scores[built] = self.base.second_stage.align(query, modality, rows[built])
-        if not built.all():
-            store = self.changes.tokens(rows[~built])
-            places = np.arange(store.count, dtype=np.int64)
-            scores[~built] = alignment_with_candidates(query, modality, store, places)
+            return known
+        scores: list[NDArray[np.float32]] = []
+        for query, of_query, places, found in zip(queries, rows, built, known, strict=True):
+            both = np.empty(len(of_query), dtype=np.float32)
+            both[places] = found
+            if not places.all():
+                store = self.changes.tokens(of_query[~places])
+                added = np.arange(store.count, dtype=np.int64)
+                both[~places] = alignment_with_candidates(query, modality, store, added)
+            scores.append(both)
         return scores
 
     def similarities(
@@ -298,49 +346,3 @@ class LiveCollection:
     def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
         """Read the embeddings of some items, at least one."""
         return torch.stack([self.embedding(row) for row in rows])
-
-
-class LiveItems(NamedTuple):
-    """Reads ids, texts and metadata of the items of a `LiveCollection`.
-
-    Attributes:
-        base: Items of the generation.
-        base_count: Number of them.
-        changes: Changes since the generation was built, or None if there are none.
-    """
-
-    base: ItemStore
-    base_count: int
-    changes: CollectionChanges | None
-
-    def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
-        """Return the items at some rows, in the requested order."""
-        if self.changes is None:
-            return self.base.by_rows(rows)
-        built = [row for row in rows if row < self.base_count]
-        added = [row for row in rows if row >= self.base_count]
-        found = {item.row: item for item in self.base.by_rows(built)}
-        found.update((item.row, item) for item in self.changes.by_rows(added))
-        return [found[row] for row in rows]
-
-    def by_id(self, item_id: str) -> StoredItem | None:
-        """Return the live item with this id, or None if there is none."""
-        item = self.base.by_id(item_id)
-        if self.changes is None:
-            return item
-        if item is not None and self.changes.is_live(item.row):
-            return item
-        return self.changes.by_id(item_id)
-
-    def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
-        """Return the result of `by_id` for each id."""
-        return [self.by_id(item_id) for item_id in ids]
-
-    def ids(self) -> Iterator[tuple[str, int]]:
-        """Yield the id and the row of every live item; those of the generation come first."""
-        if self.changes is None:
-            yield from self.base.ids()
-            return
-        for item_id, row in chain(self.base.ids(), self.changes.ids()):
-            if self.changes.is_live(row):
-                yield item_id, row

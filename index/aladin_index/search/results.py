@@ -1,7 +1,8 @@
 """The answer to a search, in this process, in JSON and in the Python clients.
 
 The searcher makes these dataclasses without validating them: pydantic validates only the JSON of
-others, and describes it, by `SEARCH_ANSWER`. A client reads answers without torch, so neither does
+others, and describes it, by `SEARCH_ANSWER`. What an answer has many of is not frozen, which would
+take three times as long to make. A client reads answers without torch, so neither does
 this module import it.
 """
 
@@ -16,7 +17,7 @@ from pydantic import Field, TypeAdapter
 Box = tuple[float, float, float, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Stage:
     """Rank and score of a hit in one stage.
 
@@ -28,7 +29,7 @@ class Stage:
     score: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class HitStages:
     """Both stages' ranks and scores; `align` is null between two images or two texts."""
 
@@ -59,7 +60,7 @@ class Evidence:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SearchHit:
     """One item found."""
 

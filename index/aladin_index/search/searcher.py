@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from aladin_index.items.filters import parse_filter
+from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
 from aladin_index.search.candidates import (
-    Found,
-    Ranking,
     ValidSearch,
     check_query,
     retrieve,
-    unknown_fields,
 )
-from aladin_index.search.evidence import evidence_of_items
+from aladin_index.search.deadline import RerankDeadline
 from aladin_index.search.exhaustive import rank_everything, takes_all
+from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank, sort_hits
-from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
+from aladin_index.search.presenting import Page, Times, judge, present
+from aladin_index.search.rerank import rerank
+from aladin_index.search.results import SearchAnswer
 from aladin_index.settings import EXACT_ALIGN
-from aladin_network.calibration.calibration import Unreliable
-from aladin_network.calibration.features import CandidateScores
 from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
@@ -35,37 +31,17 @@ from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, T
 _DEFAULTS = SearchOptions()
 
 
-class _Times(NamedTuple):
-    """End times of the steps of a search, by `time.monotonic`."""
+class AskedSearch(NamedTuple):
+    """Arguments of `TwoStageSearcher.search`, for one search of a batch."""
 
-    received_s: float
-    began_s: float
-    retrieved_s: float
-    ranked_s: float
+    query: EncodedQuery
+    target: Target
+    options: SearchOptions = _DEFAULTS
+    received_s: float | None = None
 
 
-class Verdict(NamedTuple):
-    """The calibration's judgement of a page; without a calibration, hits have no probability.
-
-    Attributes:
-        kept: (kept,) int64, places of the hits that are likely enough.
-        probabilities: Probability of each kept hit to belong to the query.
-        match_probability: Probability that any searched item belongs to the query.
-        no_match: Whether that is too little, or no hit of the first page is likely enough; None
-            if the probabilities are not reliable.
-        reliable: Whether the calibration may judge this answer; None without a calibration.
-        unreliable_because: Why it may not, or None.
-        filter_ignored: Whether `min_probability` was not applied because the probabilities are
-            not reliable.
-    """
-
-    kept: NDArray[np.int64]
-    probabilities: list[float] | list[None]
-    match_probability: float | None = None
-    no_match: bool | None = None
-    reliable: bool | None = None
-    unreliable_because: Unreliable | None = None
-    filter_ignored: bool = False
+# Collections that searches of a batch have in common, by what they search.
+SharedCollections = dict[tuple[Target, Filter | None], Collection]
 
 
 class TwoStageSearcher:
@@ -116,30 +92,86 @@ class TwoStageSearcher:
             ShapeError: If the query is not one item of the index's dimensions.
             EngineUnavailableError: If the first stage does not answer.
         """
+        (answer,) = self.search_all([AskedSearch(query, target, options, received_s)])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def search_all(self, asked: Sequence[AskedSearch]) -> list[SearchAnswer | Exception]:
+        """Answer several searches together.
+
+        Those of one collection, with the same filter, share a call of the first stage, of the
+        second stage and of the look-up of the hits. Each answer is that of `search`.
+
+        Returns:
+            By place the answer, or the error that `search` would raise.
+        """
         began_s = time.monotonic()
-        search = self.validate(query, target, options, received_s or began_s)
-        if search.is_exhaustive:  # without a first stage
-            retrieved_s = time.monotonic()
-            found, ranked = rank_everything(search, self._clock)
-        else:
-            found = retrieve(search)
-            retrieved_s = time.monotonic()
-            ranked = rerank(search, found, self._clock)
-        verdict = judge(search, found, ranked)
-        ranked_s = time.monotonic()
-        times = _Times(received_s or began_s, began_s, retrieved_s, ranked_s)
-        return self._present(search, found, ranked, verdict, times)
+        answers: dict[int, SearchAnswer | Exception] = {}
+        searches: dict[int, ValidSearch] = {}
+        shared: SharedCollections = {}
+        for place, (query, target, options, received_s) in enumerate(asked):
+            try:
+                searches[place] = self.validate(
+                    query, target, options, received_s or began_s, shared
+                )
+            except Exception as error:
+                answers[place] = error
+        try:
+            found: Sequence[SearchAnswer | Exception] = self._run([*searches.values()], began_s)
+        except Exception as error:
+            if len(searches) == 1:
+                found = [error]
+            else:  # it concerns one of them
+                found = [self.search_all([asked[place]])[0] for place in searches]
+        answers.update(zip(searches, found, strict=True))
+        return [answers[place] for place in range(len(asked))]
+
+    def _run(self, searches: Sequence[ValidSearch], began_s: float) -> list[SearchAnswer]:
+        """Run both stages and present the hits; a search of all items has no first stage."""
+        among_candidates = [search for search in searches if not search.is_exhaustive]
+        found = retrieve(among_candidates)
+        retrieved_s = time.monotonic()
+        ranked = zip(found, rerank(among_candidates, found, self._clock), strict=True)
+        every = (rank_everything(each, self._clock) for each in searches if each.is_exhaustive)
+        pages: list[Page] = []
+        for search in searches:
+            of_search, page = next(every if search.is_exhaustive else ranked)
+            verdict = judge(search, of_search, page)
+            kept = page.ranking.take(verdict.kept)
+            pages.append(Page(search, of_search, page, verdict, kept))
+        return present(self.index, pages, Times(began_s, retrieved_s, time.monotonic()))
 
     def validate(
-        self, query: EncodedQuery, target: Target, options: SearchOptions, received_s: float
+        self,
+        query: EncodedQuery,
+        target: Target,
+        options: SearchOptions,
+        received_s: float,
+        shared: SharedCollections | None = None,
     ) -> ValidSearch:
-        """Check a query and its options, and collect what the stages need; see `search`."""
+        """Check a query and its options, and collect what the stages need; see `search`.
+
+        Args:
+            query: See `search`.
+            target: See `search`.
+            options: See `search`.
+            received_s: See `search`.
+            shared: Collections of other searches of the batch, which grow by this one's.
+        """
         options.check()
         modality = query.modality or MODALITY_OF[target]
         is_asking = self._text_only and query.modality == "text" and not query.is_stored
         is_crossing = modality != MODALITY_OF[target] or is_asking
         parsed = parse_filter(options.filter) if options.filter else None
-        collection = self.index.side(target, parsed)
+        collection = None if shared is None else shared.get((target, parsed))
+        if collection is None:
+            collection = self.index.side(target, parsed)
+            if shared is not None and isinstance(collection, LiveCollection):
+                shared[target, parsed] = collection
+        own = None
+        if query.own_id is not None and not is_crossing:
+            own = collection.items.by_ids([query.own_id])[0]
         calibration = self.index.manifest.calibration
         check_query(query, options, collection, calibration, is_crossing=is_crossing)
         fusion = self._fusions[DIRECTION_OF[modality]]
@@ -172,47 +204,10 @@ class TwoStageSearcher:
             weight=weight,
             calibration=calibration if is_crossing else None,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
+            pool_size=calibration.pool if calibration is not None and is_crossing else 0,
+            own_row=None if own is None else own.row,
+            received_s=received_s,
         )
-
-    def _present(
-        self, search: ValidSearch, found: Found, ranked: RankedPage, verdict: Verdict, times: _Times
-    ) -> SearchAnswer:
-        """Look up and explain the hits, and make the answer."""
-        ranking = ranked.ranking.take(verdict.kept)
-        items = search.collection.items.by_rows(ranking.rows.tolist())
-        degraded = [] if ranked.degraded is None else [ranked.degraded]
-        if verdict.filter_ignored:
-            degraded.append("min_probability")
-        evidence, looked_up_s = None, time.monotonic()
-        if search.options.explain and search.is_crossing and not self._is_aligned:
-            degraded.append("explain")
-        elif search.options.explain and ranking.align is not None:
-            asked = self.index.checkpoint.model, search.query, search.modality, search.collection
-            evidence = evidence_of_items(*asked, items)
-            if evidence is None:
-                degraded.append("evidence_unavailable")
-        explain_s = time.monotonic() - looked_up_s
-        answer = SearchAnswer(
-            hits=_hits(search, ranking, verdict, items, evidence),
-            reranked=ranked.reranked,
-            fusion=search.weight if ranked.reranked else None,
-            candidates=found.candidates,
-            generation=self.index.manifest.generation,
-            degraded=degraded,
-            match_probability=verdict.match_probability,
-            no_match=verdict.no_match,
-            probabilities_reliable=verdict.reliable,
-            unreliable_because=verdict.unreliable_because,
-            unknown_fields=unknown_fields(self.index, search) if found.is_empty else [],
-            took_ms=TookMs(
-                decode=search.query.decode_ms,
-                encode=search.query.encode_ms,
-                retrieve=1000 * (times.retrieved_s - times.began_s),
-                rerank=1000 * (times.ranked_s - times.retrieved_s + explain_s),
-                total=1000 * (time.monotonic() - times.received_s),
-            ),
-        )
-        return answer if search.options.sort is None else sort_hits(self.index, search, answer)
 
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
         """Look an item up by its id, among the images first.
@@ -260,91 +255,3 @@ class TwoStageSearcher:
                 if item is not None:
                     return collection, item, MODALITY_OF[target]
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
-
-
-def judge(
-    search: ValidSearch,
-    found: Found,
-    ranked: RankedPage,
-    hit_words: NDArray[np.int64] | None = None,
-) -> Verdict:
-    """Estimate how likely the hits of a page are right.
-
-    Args:
-        search: The search.
-        found: Result of the first stage, with the pool that hits are judged against.
-        ranked: The page; without alignment scores of the pool, the matching scores judge alone.
-        hit_words: (hits,) `ValidSearch.word_counts` of the hits, or None to look them up.
-    """
-    calibration, pool, page = search.calibration, found.pool, ranked.ranking
-    # Without the second stage, the lengths of the texts found for an image are not known.
-    is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
-    if calibration is None or is_uncounted or len(pool.rows) == 0:
-        return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
-    words = search.word_counts(pool.rows)  # the query's, or for a photo those of the texts
-    candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
-    if hit_words is None:
-        hit_words = search.word_counts(page.rows)
-    hits = CandidateScores(page.rows, page.match, page.align, hit_words)
-    typed = len((search.query.text or "").split()) or None
-    judgement = calibration.of(search.direction, typed).judge(candidates, hits)
-    unreliable_because = calibration.unreliable_because(
-        search.direction,
-        aligned=candidates.align is not None and hits.align is not None,
-        words=float(np.median(words)),
-        typed=typed,
-    )
-    least = search.options.min_probability or 0.0
-    if unreliable_because is not None:
-        return Verdict(
-            kept=np.arange(len(page.rows)),
-            probabilities=judgement.probabilities.tolist(),
-            match_probability=judgement.match_probability,
-            reliable=False,
-            unreliable_because=unreliable_because,
-            filter_ignored=least > 0,
-        )
-    kept = np.flatnonzero(judgement.probabilities >= least)
-    return Verdict(
-        kept=kept,
-        probabilities=judgement.probabilities[kept].tolist(),
-        match_probability=judgement.match_probability,
-        no_match=judgement.no_match or (search.options.offset == 0 and len(kept) == 0),
-        reliable=True,
-    )
-
-
-def _hits(
-    search: ValidSearch,
-    ranking: Ranking,
-    verdict: Verdict,
-    items: list[StoredItem],
-    evidence: list[list[Evidence]] | None,
-) -> list[SearchHit]:
-    # Arrays are converted as a whole: one by one, their elements take several times as long.
-    firsts = zip(ranking.match_ranks.tolist(), ranking.match.tolist(), strict=True)
-    match = [Stage(rank=rank, score=score) for rank, score in firsts]
-    align: list[Stage] | list[None] = [None] * len(items)
-    per_word: list[float] | list[None] = [None] * len(items)
-    if ranking.align is not None and ranking.align_ranks is not None:
-        seconds = zip(ranking.align_ranks.tolist(), ranking.align.tolist(), strict=True)
-        align = [Stage(rank=rank, score=score) for rank, score in seconds]
-        words = search.word_counts(ranking.rows).tolist()
-        per_word = [each.score / max(count, 1) for each, count in zip(align, words, strict=True)]
-    places = zip(items, verdict.kept.tolist(), ranking.scores.tolist(), strict=True)
-    return [
-        SearchHit(
-            id=item.id,
-            rank=search.options.offset + kept + 1,
-            score=score,
-            per_word=per_word[place],
-            probability=verdict.probabilities[place],
-            stages=HitStages(match=match[place], align=align[place]),
-            uri=item.uri,
-            text=item.text,
-            metadata=item.metadata,
-            size_px=(item.width_px, item.height_px) if item.width_px and item.height_px else None,
-            evidence=None if evidence is None else evidence[place],
-        )
-        for place, (item, kept, score) in enumerate(places)
-    ]

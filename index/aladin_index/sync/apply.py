@@ -13,8 +13,9 @@ import numpy as np
 
 from aladin_index.changes.writer import ChangesWriter, NewItems, Revision
 from aladin_index.encode.item_changer import AddSettings, new_items
-from aladin_index.encode.item_encoders import ItemEncoder, Prepared, RegionSource, item_encoder
-from aladin_index.encode.read_ahead import StageSeconds, prepared_batches
+from aladin_index.encode.item_encoders import ItemEncoder, Prepared, item_encoder
+from aladin_index.encode.read_ahead import EncodedBatch, StageSeconds, encoded_batches
+from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, check_item
 from aladin_index.format.records import SkippedItem
 from aladin_index.generations.reader import SearchIndex
@@ -138,35 +139,36 @@ def apply_plan(
     report.remaining = len(encoded)
     if encoded and not is_stopped():
         progress.start(len(encoded), "photos")
+        network, size = index.checkpoint.model, settings.batch_size
         encoder = _Digesting(
-            item_encoder(
-                "images", index.checkpoint.model, settings.limits, regions, exif=settings.exif
-            )
+            item_encoder("images", network, settings.limits, regions, exif=settings.exif)
         )
         seconds = StageSeconds()
         numbered = enumerate(change.item for change in encoded)
-        ahead = _batches(numbered, settings.batch_size)
+        # Nothing is encoded ahead that this pass leaves.
+        most_batches = None if most_encoded is None else math.ceil(most_encoded / size)
+        ahead = islice(_batches(numbered, size), most_batches)
         rest = iter(encoded)
-        for batch in prepared_batches(encoder, ahead, settings.readers, seconds):
-            changes = list(islice(rest, len(batch)))
-            _encode(writer, generation, encoder, changes, batch, report)
-            report.remaining -= len(batch)
-            progress.advance(len(batch))
+        for batch in encoded_batches(encoder, ahead, settings.readers, seconds):
+            changes = list(islice(rest, len(batch.items)))
+            _apply(writer, generation, encoder.digests, changes, batch, report)
+            report.remaining -= len(batch.items)
+            progress.advance(len(batch.items))
             progress.note(**seconds.notes())
-            if is_stopped() or report.encoded >= (most_encoded or math.inf):
+            if is_stopped():
                 return
 
 
-def _encode(
+def _apply(
     writer: ChangesWriter,
     generation: int,
-    encoder: _Digesting,
+    digests: dict[Path, str],
     changes: Sequence[PhotoChange],
-    batch: Sequence[Prepared | SkippedItem],
+    batch: EncodedBatch,
     report: SyncReport,
 ) -> None:
-    """Encode the photos of one batch and apply their changes in one step."""
-    pairs = list(zip(changes, batch, strict=True))
+    """Apply the changes of one batch of encoded photos in one step."""
+    pairs = list(zip(changes, batch.items, strict=True))
     usable = [(change, each) for change, each in pairs if isinstance(each, Prepared)]
     unusable = [(change, each) for change, each in pairs if isinstance(each, SkippedItem)]
     report.left_out += [each for _, each in unusable]
@@ -174,13 +176,10 @@ def _encode(
     # A photo whose file was replaced by one that cannot be used is gone.
     removed = [row for change in changes for row in change.removes]
     new = None
-    if usable:
-        prepared = [each for _, each in usable]
-        encoding = encoder.encode(prepared)
-        new = new_items([change.item for change, _ in usable], prepared, encoding)
+    if batch.encoding is not None:
+        new = new_items([change.item for change, _ in usable], batch.usable, batch.encoding)
         states = (
-            change.state._replace(sha256=encoder.digests.pop(change.item.path))
-            for change, _ in usable
+            change.state._replace(sha256=digests.pop(change.item.path)) for change, _ in usable
         )
         stored = zip(new.items, states, strict=True)
         items = [item._replace(file_state=state.text) for item, state in stored]
@@ -252,10 +251,13 @@ class _Digesting:
 
     Attributes:
         digests: Digest of the content by path.
+        callers: See `ItemEncoder`.
+        items_a_call: See `ItemEncoder`.
     """
 
     def __init__(self, encoder: ItemEncoder) -> None:
         self.digests: dict[Path, str] = {}
+        self.callers, self.items_a_call = encoder.callers, encoder.items_a_call
         self._encoder = encoder
 
     def read(self, item: ImageItem) -> Any:

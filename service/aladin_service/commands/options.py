@@ -126,7 +126,7 @@ def detector_for(
     name = named_detector(detector)
     if name is None:
         return None
-    from aladin_index.encode.item_encoders import check_detector
+    from aladin_index.encode.region_sources import check_detector
     from aladin_network.detectors.base import load_detector
 
     found = load_detector(name, device)

@@ -162,6 +162,33 @@ def mine(
     typer.echo(str(out))
 
 
+OverridesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a value in every recipe that has the key; repeatable.",
+    ),
+]
+GridOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grid",
+        metavar="KEY=V1,V2,...",
+        help="Choose each recipe's own value, e.g. final.lr=1e-4,1e-3; repeatable.",
+    ),
+]
+SelectOption = Annotated[
+    str, typer.Option("--select", metavar="SPLIT", help="Split that --grid chooses on.")
+]
+ControlsOption = Annotated[
+    bool,
+    typer.Option(
+        "--controls", help="Add baselines with as many steps as the recipes that take more."
+    ),
+]
+
+
 def compare(
     recipes: Annotated[
         list[Path],
@@ -182,12 +209,10 @@ def compare(
     ] = None,
     split: Annotated[str, typer.Option("--split", help="Split to evaluate on.")] = "val",
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Runs to train in parallel.")] = 1,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a value in every recipe; repeatable."
-        ),
-    ] = None,
+    overrides: OverridesOption = None,
+    grid: GridOption = None,
+    select: SelectOption = "selection",
+    controls: ControlsOption = False,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
     ] = False,
@@ -197,22 +222,27 @@ def compare(
 ) -> None:
     """Train recipes with several seeds and report the gain of each.
 
-    In: RECIPEs and the data sets they name. Missing runs are trained in the folder --out, and
-    interrupted ones continued; a stage that several runs start with is trained once. Out:
-    report.md and report.html in --out, and the path of the former on stdout. A failed run does not
-    stop the others: it is named in the report and on stderr, and the exit code is 1.
+    In: RECIPEs and the data sets they name. With --grid, every combination of values is trained
+    once for each recipe, and the best on --select with all seeds. Missing runs are trained in the
+    folder --out, and interrupted ones continued; a stage that several share is trained once.
+    Out: report.md and report.html in --out, and the path of the former on stdout. A failed run
+    does not stop the others: it is named in the report and on stderr, and the exit code is 1.
     """
     from aladin_training.comparison.compare import compare as compare_plan
+    from aladin_training.comparison.grid import parse_grid
     from aladin_training.comparison.plan import load_plan
 
     check_folder_writable(out)
-    plan = load_plan(recipes, seeds, out, split, baseline, overrides or [])
+    plan = load_plan(
+        recipes, seeds, out, split, baseline, overrides or [], parse_grid(grid or []), select
+    )
     with stderr_progress() as progress:
         result = compare_plan(
             plan,
             jobs=jobs,
             train=not report_only,
             step_times=not no_step_times,
+            controls=controls,
             progress=progress,
         )
     typer.echo(str(result.markdown))

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from aladin_index.changes.writer import ChangesWriter, OtherGenerationError
 from aladin_index.encode.item_changer import AddSettings
-from aladin_index.encode.item_encoders import check_regions
+from aladin_index.encode.region_sources import check_regions
 from aladin_index.encode.source_items import ImageItem, PhotoPlaces
 from aladin_index.format.layout import MODEL, generation_folder
 from aladin_index.format.manifest import MANIFEST

@@ -104,6 +104,7 @@ async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
         raise
     finally:
         is_over = True
+        listener.remove_done_callback(stop)
         listener.cancel()
 
 

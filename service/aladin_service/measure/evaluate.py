@@ -27,7 +27,8 @@ from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError, SearchIndexError
-from aladin_network.scoring.metrics import Interval, RetrievalMetrics, paired_bootstrap
+from aladin_network.scoring.bootstrap import Interval, paired_bootstrap
+from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.scoring.separation import RankSummary, summarize_cross_ranks
 from aladin_network.types import DIRECTIONS, Direction, Progress
 from aladin_service.measure.trec_files import TrecFiles

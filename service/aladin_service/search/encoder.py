@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from aladin_index.encode.item_encoders import ImageReader, check_detector
+from aladin_index.encode.item_encoders import ImageReader
+from aladin_index.encode.region_sources import check_detector
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector

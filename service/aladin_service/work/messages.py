@@ -1,7 +1,7 @@
 """The messages between the service and a worker process, and how they are sent.
 
 The service numbers the batches and jobs that it sends to a worker. The worker reports when it
-starts and when it finishes each of them, and sends the answers of a batch a few at a time.
+starts and when it finishes each of them.
 
 A message is sent as its length and a pickle. Both ends are processes of this program, and no other
 process has access to the socket.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aladin_index.engines.guard import EngineCall
-from aladin_service.search.job import QueuedWork, WorkAnswer
+from aladin_service.search.job import QueuedWork
 from aladin_service.work.crashing_generations import Attempt
 from aladin_service.work.hot_swap import LiveState
 from aladin_service.work.worker import Job
@@ -83,20 +83,12 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class PlacesAnswered:
-    """From the worker: answers or errors of some queries of a batch, with their positions."""
-
-    number: int
-    answers: list[tuple[int, WorkAnswer | Exception]]
-
-
-@dataclass(frozen=True)
 class Done:
     """From the worker: it has finished a batch or a job.
 
     Attributes:
         number: Number of the batch or the job.
-        result: Result of a job; None for a batch.
+        result: Result of a job, or the result of `Worker.answer` for a batch.
         error: Error of a job, or of the queries of a batch that have no answer.
     """
 

@@ -18,7 +18,7 @@ from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.results import SEARCH_ANSWER
-from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError
 from aladin_network.inference import choose_precision
@@ -80,11 +80,6 @@ def without_traceback(error: Exception) -> Exception:
         error.__cause__ = error.__context__ = None
         return error.with_traceback(None)
     return error
-
-
-# Called with the position of a query in its batch and its answer or error, as soon as either is
-# known. An exception other than an `AladinError` is an unexpected one.
-Emit = Callable[[int, WorkAnswer | Exception], object]
 
 
 class Worker:
@@ -171,15 +166,17 @@ class Worker:
         return self._encoder.encode_one(searcher, query)
 
     def answer(
-        self, batch: Sequence[QueuedWork], emit: Emit, is_wanted: Callable[[int], bool] = always
-    ) -> None:
-        """Answer a batch of queries: encode them together, then search one by one.
+        self, batch: Sequence[QueuedWork], is_wanted: Callable[[int], bool] = always
+    ) -> list[WorkAnswer | Exception | None]:
+        """Answer a batch of queries: encode them together, then search with them together.
 
         Args:
             batch: Queries, at least one, or documents to encode.
-            emit: Called once for each query that is still wanted; an error of one query does not
-                affect the others.
             is_wanted: Tells whether a client still waits for the query at a position.
+
+        Returns:
+            By place the answer, or why there is none: an `AladinError` about the query, another
+            exception if something unforeseen happened, None if nobody waits for it.
 
         Raises:
             IndexNotReadyError: If no index is live.
@@ -188,8 +185,11 @@ class Worker:
         self.live.refresh()
         searcher = self.live.searcher()  # the same one for all: a batch has one generation
         if isinstance(batch[0], EncodeJob):  # documents and queries do not share a queue
-            self._encode_documents(searcher, cast(Sequence[EncodeJob], batch), emit, is_wanted)
-            return
+            documents = cast(Sequence[EncodeJob], batch)
+            encoded = self._encoder.documents.encode(searcher, documents, is_wanted)
+            return [
+                without_traceback(each) if isinstance(each, Exception) else each for each in encoded
+            ]
         jobs = cast(Sequence[SearchJob], batch)
         until_s = [
             math.inf
@@ -197,42 +197,29 @@ class Worker:
             else job.received_s + job.options.timeout_ms / 1000
             for job in jobs
         ]
-        queries = [job.query for job in jobs]
-        encoded = self._encoder.encode(searcher, queries, is_wanted, until_s)
-        for place, (job, query) in enumerate(zip(jobs, encoded, strict=True)):
-            if query is None or not is_wanted(place):
-                continue
+        queries = self._encoder.encode(searcher, [job.query for job in jobs], is_wanted, until_s)
+        results: list[WorkAnswer | Exception | None] = [None] * len(jobs)
+        asked: dict[int, AskedSearch] = {}
+        for place, (job, query) in enumerate(zip(jobs, queries, strict=True)):
             if isinstance(query, Exception):
-                emit(place, without_traceback(query))
+                results[place] = without_traceback(query)
+            elif query is not None and is_wanted(place):
+                asked[place] = AskedSearch(query, job.target, job.options, job.received_s)
+        answers = searcher.search_all(list(asked.values()))
+        for (place, search), answer in zip(asked.items(), answers, strict=True):
+            if isinstance(answer, Exception):
+                results[place] = without_traceback(answer)
                 continue
-            try:
-                answer = searcher.search(query, job.target, job.options, job.received_s)
-                answered = Answered(
-                    body=SEARCH_ANSWER.dump_json(answer),
-                    generation=answer.generation,
-                    degraded=tuple(answer.degraded),
-                    took_ms=answer.took_ms,
-                    no_match=answer.no_match,
-                    cached=query.cached,
-                    batch=query.batch,
-                )
-            except Exception as error:
-                emit(place, without_traceback(error))
-            else:
-                emit(place, answered)
-
-    def _encode_documents(
-        self,
-        searcher: TwoStageSearcher,
-        jobs: Sequence[EncodeJob],
-        emit: Emit,
-        is_wanted: Callable[[int], bool],
-    ) -> None:
-        for place, document in enumerate(self._encoder.documents.encode(searcher, jobs, is_wanted)):
-            if isinstance(document, Exception):
-                emit(place, without_traceback(document))
-            elif document is not None:
-                emit(place, document)
+            results[place] = Answered(
+                body=SEARCH_ANSWER.dump_json(answer),
+                generation=answer.generation,
+                degraded=tuple(answer.degraded),
+                took_ms=answer.took_ms,
+                no_match=answer.no_match,
+                cached=search.query.cached,
+                batch=search.query.batch,
+            )
+        return results
 
     def close(self) -> None:
         """Close the index; no job may run any more."""

@@ -14,7 +14,6 @@ from typing import Any
 
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_network.errors import WorkerDiedError
-from aladin_service.search.job import WorkAnswer
 from aladin_service.work.crashing_generations import Attempt
 from aladin_service.work.hot_swap import LiveState
 from aladin_service.work.job_queue import QueuedJob
@@ -22,7 +21,6 @@ from aladin_service.work.messages import (
     Attempting,
     Begun,
     Done,
-    PlacesAnswered,
     RetryCrashing,
     RunBatch,
     RunJob,
@@ -49,12 +47,10 @@ class _Sent:
 
     Attributes:
         done: Future of the worker's final message, or of None if the worker ended before.
-        on_answer: Called for each answered query of a batch.
         begun_s: When the worker started it, by `time.monotonic`, or None if it has not.
     """
 
     done: asyncio.Future[Done | None]
-    on_answer: Callable[[int, WorkAnswer | Exception], None] | None = None
     begun_s: float | None = None
 
 
@@ -146,7 +142,7 @@ class WorkerLink:
             Whether the batch is settled; False if the worker ended before it started the batch.
         """
         try:
-            sent = self._send(lambda number: RunBatch(number, batch.jobs), batch.settle)
+            sent = self._send(lambda number: RunBatch(number, batch.jobs))
         except Exception as error:  # the batch cannot be pickled, and nothing was sent
             batch.finish(error)
             return True
@@ -168,11 +164,11 @@ class WorkerLink:
             if record.begun_s is None:
                 return False
             batch.finish(WorkerDiedError())
-        elif done.error is not None:
-            for place in range(len(batch.jobs)):
-                if batch.is_wanted(place):
-                    batch.settle(place, done.error)
-        batch.finish()
+        elif done.error is None:
+            for place, answer in enumerate(done.result):
+                if answer is not None:
+                    batch.settle(place, answer)
+        batch.finish(None if done is None else done.error)
         return True
 
     async def do(self, waiting: QueuedJob) -> bool:
@@ -234,11 +230,7 @@ class WorkerLink:
         process, self._process = self._process, None
         return await asyncio.to_thread(end_process, process)
 
-    def _send(
-        self,
-        message: Callable[[int], object],
-        on_answer: Callable[[int, WorkAnswer | Exception], None] | None = None,
-    ) -> tuple[int, _Sent] | None:
+    def _send(self, message: Callable[[int], object]) -> tuple[int, _Sent] | None:
         """Send work to the worker.
 
         Returns:
@@ -252,7 +244,7 @@ class WorkerLink:
         number = next(self._numbers)
         data = pack(message(number))
         done: asyncio.Future[Done | None] = asyncio.get_running_loop().create_future()
-        record = self._sent[number] = _Sent(done, on_answer)
+        record = self._sent[number] = _Sent(done)
         self._write(data)
         return number, record
 
@@ -293,11 +285,6 @@ class WorkerLink:
                 self._attempted = attempt or self._attempted
             case Begun(number):
                 self._sent[number].begun_s = time.monotonic()
-            case PlacesAnswered(number, answers):
-                on_answer = self._sent[number].on_answer
-                assert on_answer is not None  # only batches have positions
-                for place, answer in answers:
-                    on_answer(place, answer)
             case Done(number):
                 record = self._sent.pop(number)
                 if not record.done.done():

@@ -11,7 +11,6 @@ Work whose end has not been reported is lost with the process; the service infor
 from __future__ import annotations
 
 import logging
-import math
 import os
 import socket
 import threading
@@ -33,7 +32,6 @@ from aladin_service.work.messages import (
     Attempting,
     Begun,
     Done,
-    PlacesAnswered,
     RetryCrashing,
     RunBatch,
     RunJob,
@@ -59,10 +57,6 @@ STATUS_S = 0.5
 # The main process has priority: it has to refuse requests and to report metrics even when all
 # processors encode.
 NICENESS = 5
-
-# Answers of a batch are collected for so long: sending one wakes the main process, which costs
-# about as much as half a search.
-_GATHER_S = 0.002
 
 
 def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> NoReturn:
@@ -188,29 +182,16 @@ class _WorkerProcess:
         number = batch.message.number
         self._wire.send(Begun(number))
 
-        answers: list[tuple[int, WorkAnswer | Exception]] = []
-        due_s = math.inf
-
-        def emit(place: int, answer: WorkAnswer | Exception) -> None:
-            nonlocal answers, due_s
-            self._report_if_new()
-            if isinstance(answer, Exception):
-                answer = _sendable(answer)
-            answers.append((place, answer))
-            now = time.monotonic()
-            if now >= due_s:
-                self._wire.send(PlacesAnswered(number, answers))
-                answers = []
-            if len(answers) <= 1:
-                due_s = now + _GATHER_S
-
+        answers: list[WorkAnswer | Exception | None] = []
         error: Exception | None = None
         try:
-            self._worker.answer(batch.message.jobs, emit, batch.is_wanted)
+            found = self._worker.answer(batch.message.jobs, batch.is_wanted)
+            answers = [_sendable(each) if isinstance(each, Exception) else each for each in found]
         except Exception as raised:
             error = _sendable(raised)
         del self._batches[number]
-        self._wire.send(PlacesAnswered(number, answers), Done(number, error=error))
+        self._report_if_new()
+        self._wire.send(Done(number, answers, error))
 
     def _do_next_job(self) -> None:
         job = self._job_queue.get()

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
@@ -171,7 +170,8 @@ class WorkerSlot(Generic[T]):
 
 class _Task(NamedTuple):
     work: Callable[[], Any]
-    result: Future[Any]
+    result: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
 
 
 class WorkerThread:
@@ -200,10 +200,10 @@ class WorkerThread:
             WorkerDiedError: If the thread died while running the function.
             Exception: If the function fails; any error of the function.
         """
-        result = Future[T]()
-        result.set_running_or_notify_cancel()  # from now on it cannot be cancelled
-        self._tasks.put(_Task(work, result))
-        return await asyncio.wrap_future(result)
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+        self._tasks.put(_Task(work, result, loop))
+        return await result
 
     def close(self) -> None:
         """End the thread after the functions that are queued."""
@@ -216,15 +216,22 @@ class WorkerThread:
             del task
 
     def _do(self, task: _Task) -> None:
+        settle: Callable[[Any], None] = task.result.set_exception
         try:
-            task.result.set_result(task.work())
+            outcome = task.work()
+            settle = task.result.set_result
         except Exception as error:
-            task.result.set_exception(error)
+            outcome = error
         except BaseException:
             # SystemExit and similar exceptions end a thread, whatever raised them.
             _LOG.exception("thread %s ends", self._thread.name)
             self.is_alive = False
-            task.result.set_exception(WorkerDiedError())
+            outcome = WorkerDiedError()
+        # Work that hung may end after the service, or when nobody waits for it any more.
+        if not task.loop.is_closed() and not task.result.done():
+            task.loop.call_soon_threadsafe(settle, outcome)
+        # The traceback of an error refers to this frame, and the error to what has failed.
+        del outcome
 
 
 class ThreadWorkers:
@@ -303,13 +310,15 @@ class ThreadWorkers:
         )
 
     async def _answer(self, name: str, batch: Batch) -> None:
-        emit = partial(asyncio.get_running_loop().call_soon_threadsafe, batch.settle)
         thread = self._threads[name]
         try:
-            await thread.run(partial(self._worker.answer, batch.jobs, emit, batch.is_wanted))
+            answers = await thread.run(partial(self._worker.answer, batch.jobs, batch.is_wanted))
         except Exception as error:
             batch.finish(error)
         else:
+            for place, answer in enumerate(answers):
+                if answer is not None:
+                    batch.settle(place, answer)
             batch.finish()
         if not thread.is_alive:
             await self._replace(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,13 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.export import TOLERANCE, export_graphs
 from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_graphs
 from aladin_network.graphs.loading import load_for_inference, load_graphs
-from aladin_network.graphs.network import GraphModel
-from aladin_network.inference import QueryModels, encode_photos, encode_texts
+from aladin_network.graphs.network import GraphModel, for_throughput
+from aladin_network.inference import (
+    PHOTOS_AT_A_TIME,
+    QueryModels,
+    encode_photos,
+    encode_texts,
+)
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import RUNTIMES
@@ -67,6 +73,23 @@ def test_graphs_encode_any_number_of_items_as_torch_does(
         assert_same(encode_texts(ours, texts), encode_texts(theirs, texts))
     for count in (1, 2, 3):
         assert_same(encode_photos(ours, photos(count)), encode_photos(theirs, photos(count)))
+
+
+def test_many_callers_get_the_numbers_of_one(
+    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    model = load_graphs(exported_checkpoint, "onnxruntime").model
+    network, callers, photos_a_call = for_throughput(model)
+    assert (callers, photos_a_call) == (2, 1)
+    assert network is for_throughput(model).network  # loaded once
+    expected = [encode_photos(model, [photo]) for photo in photos(4)]
+    with ThreadPoolExecutor(callers) as pool:
+        found = pool.map(lambda photo: encode_photos(network, [photo]), photos(4))
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_same(ours, theirs)
+    by_torch = load_checkpoint(exported_checkpoint).model
+    assert for_throughput(by_torch) == (by_torch, 1, PHOTOS_AT_A_TIME)
 
 
 def test_queries_in_bfloat16_are_near_those_in_float32(exported_checkpoint: Path) -> None:

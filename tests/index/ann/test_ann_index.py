@@ -158,3 +158,19 @@ def test_torch_is_imported_before_faiss_and_in_one_place() -> None:
     torch_first, faiss_then = places
     assert torch_first is not None and faiss_then is not None
     assert torch_first.start() < faiss_then.start()
+
+
+@pytest.mark.parametrize("factory", KINDS)
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_queries_of_one_call_find_what_each_finds_alone(
+    built: dict[str, Any], factory: str, share: float
+) -> None:
+    width, oversample = KINDS[factory]
+    ann = AnnIndex(built[factory], None if width is None else width // 4, oversample)
+    allowed = None if share == 1 else Selection.of_mask(np.arange(COUNT) < share * COUNT)
+    for count in (5, 60):
+        together = ann.search_scored(QUERIES, count, allowed)
+        for query, (rows, scores) in zip(QUERIES, together, strict=True):
+            ((alone, own_scores),) = ann.search_scored(query[None], count, allowed)
+            np.testing.assert_array_equal(np.sort(rows), np.sort(alone))
+            np.testing.assert_allclose(scores, own_scores, atol=1e-6)

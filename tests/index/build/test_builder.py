@@ -17,7 +17,6 @@ from aladin_index.build.builder import build_index
 from aladin_index.build.shards import ShardFormat
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_encoders import Prepared
-from aladin_index.encode.read_ahead import BATCHES_AHEAD
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import (
@@ -282,6 +281,9 @@ def test_only_so_many_photos_are_in_memory_at_a_time(
     most = 0
 
     class Fake:
+        callers = 1
+        items_a_call = 2
+
         def read(self, item: TextItem) -> str:
             return item.text
 
@@ -303,9 +305,10 @@ def test_only_so_many_photos_are_in_memory_at_a_time(
     monkeypatch.setattr("aladin_index.build.shards.item_encoder", lambda *_, **_options: Fake())
     monkeypatch.setattr("aladin_index.build.shards.ShardFormat.of", lambda *_: form)
     items = (TextItem(id=str(row), text="words") for row in range(20_000))
-    settings = BuildSettings(batch_size=50, ann="exact")
+    settings = BuildSettings(batch_size=50, ann="exact", readers=2)
     build_index(tiny_checkpoint, tmp_path / "index", None, items, settings)
-    assert most <= 50 * (1 + BATCHES_AHEAD) + 50  # the last batch may not be collected yet
+    # Two of each thread that reads or encodes; those before may not be collected yet.
+    assert most <= 2 * 2 * (settings.readers + Fake.callers)
     embeddings = np.load(tmp_path / "index/generations/000001/texts/embeddings.npy")
     assert embeddings.shape == (20_000, 2)
     rows = np.arange(20_000)

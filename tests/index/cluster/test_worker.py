@@ -16,7 +16,7 @@ from aladin_index.cluster.worker import (
     remove_left_behind,
 )
 from aladin_index.encode.item_encoders import item_encoder
-from aladin_index.encode.read_ahead import StageSeconds, prepared_batches
+from aladin_index.encode.read_ahead import StageSeconds, encoded_batches
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint
@@ -54,10 +54,10 @@ def test_a_worker_makes_the_files_that_a_build_makes(
     model = load_checkpoint(tiny_checkpoint).model
     encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
     numbered = list(enumerate(items, start=40))
-    batches = prepared_batches(
+    batches = encoded_batches(
         encoder, [numbered[:2], numbered[2:4], numbered[4:]], 1, StageSeconds()
     )
-    write_shard(tmp_path / "shard", form, encoder, batches, NullProgress(), StageSeconds())
+    write_shard(tmp_path / "shard", form, batches, NullProgress(), StageSeconds())
     expected = shard_files(tmp_path / "shard")
     assert {name: content.tobytes() for name, content in shard.files.items()} == {
         name: content.tobytes() for name, content in expected.items()

@@ -4,19 +4,28 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from aladin_index.encode.item_encoders import Prepared
-from aladin_index.encode.read_ahead import BATCHES_AHEAD, StageSeconds, prepared_batches
+from aladin_index.encode.read_ahead import (
+    BATCHES_AHEAD,
+    EncodedBatch,
+    StageSeconds,
+    encoded_batches,
+)
 from aladin_index.format.records import SkippedItem
 from aladin_network.errors import InputError
 from aladin_network.scoring.scores import Encoding
 
 
 class Numbers:
-    """Prepares numbers; refuses multiples of five."""
+    """Encodes a number as itself, with as many tokens as its last digit; refuses multiples of 5."""
 
-    def __init__(self) -> None:
+    def __init__(self, callers: int = 1, items_a_call: int | None = 2) -> None:
+        self.callers, self.items_a_call = callers, items_a_call
         self.decoded: list[int] = []
+        self.calls: list[list[int]] = []
+        self.at_once, self.most_at_once = 0, 0
         self._lock = threading.Lock()
 
     def read(self, item: Any) -> str:
@@ -28,10 +37,20 @@ class Numbers:
             self.decoded.append(row)
         if row % 5 == 0:
             raise InputError(f"{row} is a multiple of five")
-        return Prepared(row, item.id, None)
+        return Prepared(row, row, (row, 1))
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        raise NotImplementedError
+        rows = [each.data for each in batch]
+        with self._lock:
+            self.calls.append(rows)
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        lengths = torch.tensor([row % 10 for row in rows])
+        mask = torch.arange(int(lengths.max()))[None] < lengths[:, None]
+        numbers = torch.tensor(rows, dtype=torch.float32)[:, None]
+        with self._lock:
+            self.at_once -= 1
+        return Encoding(numbers, numbers[:, None] * mask[:, :, None], mask)
 
 
 def numbered(rows: range, size: int) -> Iterator[list[Any]]:
@@ -43,22 +62,56 @@ def numbered(rows: range, size: int) -> Iterator[list[Any]]:
 
 @pytest.mark.parametrize("size", [1, 4, 30])
 @pytest.mark.parametrize("readers", [1, 4])
-def test_items_come_in_order_with_those_that_cannot_be_used(size: int, readers: int) -> None:
-    encoder, seconds = Numbers(), StageSeconds()
-    batches = list(prepared_batches(encoder, numbered(range(3, 22), size), readers, seconds))
-    assert [len(batch) for batch in batches] == [len(b) for b in numbered(range(3, 22), size)]
-    assert [entry for batch in batches for entry in batch] == [
-        Prepared(row, f"number {row}", None)
+@pytest.mark.parametrize(("callers", "items_a_call"), [(1, 2), (3, 1), (2, None)])
+def test_items_come_in_order_with_those_that_cannot_be_used(
+    size: int, readers: int, callers: int, items_a_call: int | None
+) -> None:
+    encoder, seconds = Numbers(callers, items_a_call), StageSeconds()
+    batches = list(encoded_batches(encoder, numbered(range(3, 22), size), readers, seconds))
+    assert [len(batch.items) for batch in batches] == [
+        len(batch) for batch in numbered(range(3, 22), size)
+    ]
+    assert [entry for batch in batches for entry in batch.items] == [
+        Prepared(row, None, (row, 1))
         if row % 5
         else SkippedItem(f"number {row}", f"{row} is a multiple of five")
         for row in range(3, 22)
     ]
+    usable = [row for row in range(3, 22) if row % 5]
+    assert [each.row for batch in batches for each in batch.usable] == usable
+    assert [each.id for batch in batches for each in batch.left_out] == [
+        f"number {row}" for row in range(5, 22, 5)
+    ]
+    found: list[tuple[int, int]] = []
+    for batch in batches:
+        assert (batch.encoding is None) == (not batch.usable)
+        if batch.encoding is not None:
+            numbers, tokens, mask = batch.encoding
+            assert torch.equal(tokens[:, :, 0], numbers * mask)
+            found += zip(numbers[:, 0].int().tolist(), mask.sum(dim=1).tolist(), strict=True)
+    assert found == [(row, row % 10) for row in usable]
     assert sorted(encoder.decoded) == list(range(3, 22))
-    assert set(seconds.seconds) == {"read", "decode"}
+    assert encoder.most_at_once <= callers
+    assert max(map(len, encoder.calls)) <= (items_a_call or size)
+    assert set(seconds.seconds) == {"read", "decode", "encode"}
+
+
+def test_as_many_threads_encode_as_the_network_allows() -> None:
+    both = threading.Barrier(2, timeout=5)
+
+    class Met(Numbers):
+        def encode(self, batch: Sequence[Prepared]) -> Encoding:
+            both.wait()  # breaks unless another thread comes
+            return super().encode(batch)
+
+    encoder = Met(callers=2, items_a_call=1)
+    rows = [row for row in range(1, 25) if row % 5]
+    batches = encoded_batches(encoder, numbered(range(1, 25), 24), 1, StageSeconds())
+    assert [each.row for batch in batches for each in batch.usable] == rows
 
 
 def test_so_many_batches_are_ahead_and_no_more() -> None:
-    """20,000 items are taken from their source as the network goes on, not before."""
+    """20,000 items are taken from their source as the files are written, not before."""
     encoder, taken = Numbers(), [0]
 
     def source() -> Iterator[list[Any]]:
@@ -66,41 +119,55 @@ def test_so_many_batches_are_ahead_and_no_more() -> None:
             taken[0] += 1
             yield batch
 
-    batches = prepared_batches(encoder, source(), 2, StageSeconds())
+    batches = encoded_batches(encoder, source(), 2, StageSeconds())
     for number, _ in enumerate(batches, start=1):
         assert taken[0] == min(number + BATCHES_AHEAD, 400)
         assert len(encoder.decoded) <= 50 * (number + BATCHES_AHEAD)
     assert len(encoder.decoded) == 20_000
 
 
-def test_the_next_batches_are_decoded_while_one_is_encoded() -> None:
+def test_the_next_batches_are_encoded_while_one_is_written() -> None:
     started = {row: threading.Event() for row in range(1, 31)}
 
     class Watched(Numbers):
-        def decode(self, row: int, item: Any, data: str) -> Prepared:
-            started[row].set()
-            return super().decode(row, item, data)
+        def encode(self, batch: Sequence[Prepared]) -> Encoding:
+            for each in batch:
+                started[each.row].set()
+            return super().encode(batch)
 
-    batches = prepared_batches(Watched(), numbered(range(1, 31), 5), 1, StageSeconds())
+    batches = encoded_batches(Watched(), numbered(range(1, 31), 5), 1, StageSeconds())
     next(batches)
     # The caller, at work on the first batch, asks for nothing.
-    assert started[5 * (1 + BATCHES_AHEAD)].wait(timeout=5)
+    assert started[5 * (1 + BATCHES_AHEAD) - 1].wait(timeout=5)
     assert not started[5 * (1 + BATCHES_AHEAD) + 1].is_set()
     batches.close()
 
 
-def test_what_breaks_in_a_thread_reaches_the_caller_and_ends_the_rest() -> None:
+@pytest.mark.parametrize("stage", ["decode", "encode"])
+def test_what_breaks_in_a_thread_reaches_the_caller_and_ends_the_rest(stage: str) -> None:
     class Broken(Numbers):
         def decode(self, row: int, item: Any, data: str) -> Prepared:
-            super().decode(row, item, data)
-            raise MemoryError(row)
+            prepared = super().decode(row, item, data)
+            if stage == "decode":
+                raise MemoryError(row)
+            return prepared
+
+        def encode(self, batch: Sequence[Prepared]) -> Encoding:
+            raise MemoryError(batch[0].row)
 
     encoder = Broken()
-    batches = prepared_batches(encoder, numbered(range(1, 1000), 300), 1, StageSeconds())
+    batches = encoded_batches(encoder, numbered(range(1, 1000), 300), 1, StageSeconds())
     with pytest.raises(MemoryError, match="1"):
         next(batches)
     assert len(encoder.decoded) < 900  # what nobody waits for any more was called off
 
 
-def test_nothing_to_prepare_gives_nothing() -> None:
-    assert list(prepared_batches(Numbers(), iter([]), 2, StageSeconds())) == []
+def test_the_input_of_the_network_is_not_kept() -> None:
+    batches: list[EncodedBatch] = list(
+        encoded_batches(Numbers(), numbered(range(1, 9), 8), 2, StageSeconds())
+    )
+    assert all(each.data is None for batch in batches for each in batch.usable)
+
+
+def test_nothing_to_encode_gives_nothing() -> None:
+    assert list(encoded_batches(Numbers(), iter([]), 2, StageSeconds())) == []

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from aladin_index.measure.curve_points import Draws, PhotoBootstrap
-from aladin_network.scoring.metrics import Ranks, paired_bootstrap
+from aladin_network.scoring.bootstrap import paired_bootstrap
+from aladin_network.scoring.metrics import Ranks
 
 # Three photos with two, one and three captions, the captions in no order.
 IMAGE_OF_TEXT = torch.tensor([0, 2, 1, 2, 0, 2])

@@ -19,7 +19,7 @@ from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.backend import Ordered
-from aladin_index.search.candidates import QueryPool, Ranking, ValidSearch, find_pool
+from aladin_index.search.candidates import QueryPool, ValidSearch, find_pool
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
@@ -345,15 +345,7 @@ def test_the_least_probability_takes_a_calibration_and_lies_between_0_and_1(
 
 
 def test_the_alignment_of_the_pool_is_that_of_the_first_stages_best() -> None:
-    # Ranked in blocks of three: the pool is the first two by their cosines.
-    ranking = Ranking(
-        rows=np.array([7, 5, 9]),
-        scores=np.array([3.0, 2.0, 1.0], dtype=np.float32),
-        match=np.array([0.1, 0.3, 0.2], dtype=np.float32),
-        match_ranks=np.array([3, 1, 2]),
-        align=np.array([30.0, 20.0, 10.0], dtype=np.float32),
-        align_ranks=np.array([1, 2, 3]),
-    )
+    align = np.array([20.0, 10.0, 30.0], dtype=np.float32)  # of three candidates
     rows, match = np.array([5, 9]), np.array([0.3, 0.2], dtype=np.float32)
     asked: list[list[int]] = []
 
@@ -362,9 +354,9 @@ def test_the_alignment_of_the_pool_is_that_of_the_first_stages_best() -> None:
         return rows.astype(np.float32)
 
     inside = QueryPool(rows, match, heads_ranking=True)
-    assert (inside.align(ranking, score).tolist(), asked) == ([20, 10], [])
+    assert (inside.align(align, score).tolist(), asked) == ([20, 10], [])
     apart = QueryPool(rows, match, heads_ranking=False)
-    assert apart.align(ranking, score).tolist() == [5, 9]
+    assert apart.align(align, score).tolist() == [5, 9]
     assert asked == [[5, 9]]
 
 
@@ -378,8 +370,12 @@ def test_few_candidates_do_not_make_a_smaller_pool(
         part = slice(max(candidates, 3))
         found = Ordered(ordered.rows[part], ordered.match[part], candidates)
         search = SimpleNamespace(
-            collection=side, embedding=embedding, second_stage=None, candidates=candidates
+            collection=side,
+            embedding=embedding,
+            second_stage=None,
+            candidates=candidates,
+            pool_size=POOL,
         )
-        pool = find_pool(cast(ValidSearch, search), found, POOL, ranks_head=True)
+        pool = find_pool(cast(ValidSearch, search), found, ranks_head=True)
         assert pool.rows.tolist() == ordered.rows[:POOL].tolist()
         assert pool.heads_ranking == (candidates >= POOL)

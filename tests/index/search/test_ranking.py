@@ -38,7 +38,7 @@ def test_the_first_stage_keeps_its_order_and_shows_the_other_score() -> None:
 def test_the_second_stage_orders_by_the_fused_score(
     weight: float, rows: list[int], scores: list[float]
 ) -> None:
-    ranking = rank_in_blocks(ROWS, MATCH, 1, align, FUSION, weight, 3)
+    ranking = rank_in_blocks(ROWS, MATCH, 1, align(ROWS), FUSION, weight, 3)
     assert ranking.rows.tolist() == rows
     assert ranking.scores.tolist() == pytest.approx(scores)
     by_row = dict(zip(rows, ranking.match_ranks.tolist(), strict=True))
@@ -49,9 +49,13 @@ def test_the_second_stage_orders_by_the_fused_score(
 
 
 def test_blocks_follow_each_other() -> None:
-    both = rank_in_blocks(ROWS, MATCH, 5, align, FUSION, 1.0, 2)
+    both = rank_in_blocks(ROWS, MATCH, 5, align(ROWS), FUSION, 1.0, 2)
     assert both.rows.tolist() == [7, 4, 2]
     assert both.scores.tolist() == [3, 1, 3]
     assert both.match_ranks.tolist() == [6, 5, 7]
     assert both.align_ranks is not None
     assert both.align_ranks.tolist() == [5, 6, 7]
+    page = rank_in_blocks(ROWS, MATCH, 5, align(ROWS), FUSION, 1.0, 2, slice(1, 3))
+    assert page.rows.tolist() == [4, 2]
+    assert page.align_ranks is not None
+    assert page.align_ranks.tolist() == [6, 7]

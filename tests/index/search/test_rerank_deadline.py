@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aladin_index.search.rerank import OutOfTimeError, RerankDeadline
+from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
 
 
 class Clock:

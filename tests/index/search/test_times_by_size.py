@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from aladin_index.search.rerank import TimesBySize
+from aladin_index.search.deadline import TimesBySize
 
 
 def test_nothing_is_expected_of_what_is_not_known() -> None:

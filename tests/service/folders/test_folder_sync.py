@@ -444,7 +444,8 @@ def test_a_pass_that_ends_anywhere_is_continued(
             except KilledError:
                 continue
             break
-    assert (steps, encoded) == (5, 3)  # deleted; moved and described; three with new content
+    assert steps == 5  # deleted; moved and described; three with new content
+    assert 3 <= encoded <= 6  # what was encoded ahead when it ended is encoded again
     assert same_as_built()
 
 

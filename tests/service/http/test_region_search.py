@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aladin_index.encode.item_encoders import check_detector
+from aladin_index.encode.region_sources import check_detector
 from aladin_network.detectors.base import load_detector
 from aladin_network.errors import ConfigError
 from aladin_network.inference import encode_images, encode_texts

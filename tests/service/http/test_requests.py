@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import BodyLimit, RequestContext
-from aladin_service.http.routes.search import SearchRequest
+from aladin_service.http.routes.search import read_search_body
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.observe.metrics import Metrics
 from aladin_service.photos.photo_fetcher import PhotoFetcher
@@ -42,7 +42,8 @@ def app() -> FastAPI:
     app.add_middleware(RequestContext, metrics=Metrics())
 
     @app.post("/echo")
-    async def echo(body: SearchRequest) -> dict[str, Any]:
+    async def echo(request: Request) -> dict[str, Any]:
+        body = await read_search_body(request, app.state.service)
         query = {name: str(value) for name, value in asdict(await body.query(fetcher)).items()}
         return {"query": query, "options": asdict(body.options())}
 

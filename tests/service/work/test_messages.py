@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from aladin_network.errors import DuplicateItemError, ImageError
-from aladin_service.work.messages import Done, PlacesAnswered, Unwanted, Wire, pack, read_message
+from aladin_service.work.messages import Done, Unwanted, Wire, pack, read_message
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_errors_arrive_as_they_are(
     sockets: tuple[socket.socket, socket.socket], error: Exception
 ) -> None:
     ours, theirs = sockets
-    ours.sendall(pack(PlacesAnswered(1, [(0, error)])))
-    ((_, answer),) = Wire(theirs).receive().answers
+    ours.sendall(pack(Done(1, [error])))
+    (answer,) = Wire(theirs).receive().result
     assert type(answer) is type(error)
     assert (str(answer), vars(answer)) == (str(error), vars(error))

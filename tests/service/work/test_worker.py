@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -19,6 +19,7 @@ import aladin_index.encode.item_encoders as item_encoders
 import aladin_service.search.encoder as query_encoder
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SEARCH_ANSWER
+from aladin_index.search.searcher import AskedSearch
 from aladin_network.errors import (
     ImageError,
     InputError,
@@ -71,15 +72,10 @@ def job(query: Query, target: Target = "images", **options: Any) -> SearchJob:
 def answer(
     worker: Worker, jobs: Sequence[SearchJob], **wanted: Callable[[int], bool]
 ) -> dict[int, Answered | Exception]:
-    """Return what was emitted by place; each place at most once."""
-    emitted: dict[int, Answered | Exception] = {}
-
-    def emit(place: int, result: Answered | Exception) -> None:
-        assert place not in emitted
-        emitted[place] = result
-
-    worker.answer(jobs, emit, **wanted)
-    return emitted
+    """Return the answers and errors by place."""
+    results = worker.answer(jobs, **wanted)
+    assert len(results) == len(jobs)
+    return {place: cast(Any, each) for place, each in enumerate(results) if each is not None}
 
 
 def hits(result: Answered | Exception) -> list[dict[str, Any]]:
@@ -195,14 +191,14 @@ def test_an_unforeseen_error_of_one_search_is_its_own(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searcher = worker.searcher()
-    real = searcher.search
+    real = searcher.validate
 
-    def fail(query: Any, target: Any, options: SearchOptions, received_s: float) -> Any:
+    def fail(query: Any, target: Any, options: SearchOptions, *rest: Any) -> Any:
         if options.k == 3:
             raise ZeroDivisionError
-        return real(query, target, options, received_s)
+        return real(query, target, options, *rest)
 
-    monkeypatch.setattr(searcher, "search", fail)
+    monkeypatch.setattr(searcher, "validate", fail)
     results = answer(worker, [job(TextQuery("a dog"), k=k) for k in (2, 3, 4)])
     assert [len(hits(results[place])) for place in (0, 2)] == [2, 4]
     assert isinstance(results[1], ZeroDivisionError)
@@ -234,20 +230,21 @@ def test_what_nobody_waits_for_is_neither_encoded_nor_searched(
     assert sorted(answer(worker, jobs, is_wanted=seen.__contains__)) == [0, 2, 3]
 
 
-def test_answers_leave_as_soon_as_they_are_there(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_is_searched_in_one_call(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     searcher = worker.searcher()
-    real, order = searcher.search, list[str]()
+    real, sizes = searcher.search_all, list[int]()
 
-    def note(*args: Any, **kwargs: Any) -> Any:
-        order.append("search")
-        return real(*args, **kwargs)
+    def note(asked: Sequence[AskedSearch]) -> Any:
+        sizes.append(len(asked))
+        return real(asked)
 
-    monkeypatch.setattr(searcher, "search", note)
-    jobs = [job(TextQuery(text)) for text in TEXTS[:3]]
-    worker.answer(jobs, lambda place, _: order.append(f"answer {place}"))
-    assert order == ["search", "answer 0", "search", "answer 1", "search", "answer 2"]
+    monkeypatch.setattr(searcher, "search_all", note)
+    jobs = [job(TextQuery(text)) for text in (*TEXTS[:3], TEXTS[1])]
+    found = answer(worker, [*jobs, job(TextQuery(TEXTS[0]), min_probability=0.5)])
+    assert sizes == [5]
+    assert isinstance(found[4], InputError)  # the index is not calibrated
+    for place, alone in enumerate(jobs):
+        assert_same(hits(found[place]), hits(answer(worker, [alone])[0]))
 
 
 def test_at_most_so_many_photos_are_decoded_at_a_time(

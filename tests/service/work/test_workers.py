@@ -26,13 +26,15 @@ from aladin_network.errors import (
     WorkerDiedError,
 )
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import Answered, ItemQuery, SearchJob, TextQuery
+from aladin_service.search.job import Answered, ItemQuery, SearchJob, TextQuery, WorkAnswer
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.jobs import GetItem
-from aladin_service.work.worker import Emit, Job, Worker, WorkerPlan
+from aladin_service.work.worker import Job, Worker, WorkerPlan
 from aladin_service.work.workers import ThreadWorkers, WorkerThread
 
 pytestmark = pytest.mark.anyio
+
+Answers = list[WorkAnswer | Exception | None]
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,11 @@ async def test_a_query_that_waited_is_not_answered_once_it_is_cancelled(
         begun, go_on = threading.Event(), threading.Event()
         real, taken = worker.answer, list[str]()
 
-        def slow(jobs: list[SearchJob], emit: Emit, is_wanted: Callable[[int], bool]) -> None:
+        def slow(jobs: list[SearchJob], is_wanted: Callable[[int], bool]) -> Answers:
             taken.extend(job.query.text for job in jobs if isinstance(job.query, TextQuery))
             begun.set()
             assert go_on.wait(10)
-            real(jobs, emit, is_wanted)
+            return real(jobs, is_wanted)
 
         monkeypatch.setattr(worker, "answer", slow)
         first = asyncio.create_task(workers.search(text("first")))
@@ -150,11 +152,10 @@ async def test_a_dead_thread_fails_its_batch_shows_and_is_replaced(
     async with running(index_folder, query_threads=1) as (workers, worker):
         real = worker.answer
 
-        def die(jobs: list[SearchJob], emit: Emit, is_wanted: Callable[[int], bool]) -> None:
-            real(jobs[:1], emit, is_wanted)
+        def die(jobs: list[SearchJob], _: Callable[[int], bool]) -> Answers:
+            assert len(jobs) == 2
             raise SystemExit
 
-        # Of two queries in the batch one is answered before the thread dies.
         begun = asyncio.Event()
         monkeypatch.setattr(worker, "answer", die)
         restart = asyncio.Event()
@@ -168,7 +169,7 @@ async def test_a_dead_thread_fails_its_batch_shows_and_is_replaced(
             tasks = [asyncio.create_task(workers.search(text(name))) for name in ("a", "b")]
             first, second = await asyncio.gather(*tasks, return_exceptions=True)
             await begun.wait()
-        assert isinstance(first, Answered)
+        assert isinstance(first, WorkerDiedError)
         assert isinstance(second, WorkerDiedError)
         assert not workers.health().ready
         assert workers.health().alive == workers.health().wanted - 1
@@ -236,10 +237,10 @@ async def test_the_end_finishes_what_runs_and_what_waits(
         begun, go_on = threading.Event(), threading.Event()
         real = worker.answer
 
-        def slow(jobs: list[SearchJob], emit: Emit, is_wanted: Callable[[int], bool]) -> None:
+        def slow(jobs: list[SearchJob], is_wanted: Callable[[int], bool]) -> Answers:
             begun.set()
             assert go_on.wait(10)
-            real(jobs, emit, is_wanted)
+            return real(jobs, is_wanted)
 
         monkeypatch.setattr(worker, "answer", slow)
         hold = Hold()

@@ -100,12 +100,13 @@ def test_another_split_is_evaluated_without_training(compared: ComparisonPlan) -
     other = dataclasses.replace(compared, split="train", seeds=(1,), recipes=compared.recipes[:1])
     weights = other.runs()[0].folder / "checkpoint" / "model.safetensors"
     before = weights.stat().st_mtime_ns
-    assert perform_all(other, 1) == {}
+    assert perform_all(other.runs(), other.split, other.shared_stages, 1) == {}
     evaluation = load_evaluation(other.runs()[0].folder, "train")
     assert evaluation is not None
     assert evaluation.image_of_text.max() == 11
     assert weights.stat().st_mtime_ns == before
-    assert perform_all(compared, 1) == {}  # back on the comparison's own split
+    # Back on the comparison's own split:
+    assert perform_all(compared.runs(), "val", compared.shared_stages, 1) == {}
 
 
 def test_an_interrupted_comparison_ends_alike(
@@ -115,11 +116,11 @@ def test_an_interrupted_comparison_ends_alike(
     monkeypatch.setattr("aladin_training.loop.SAVE_EVERY_S", 0.0)
     plan = dataclasses.replace(compared, out=tmp_path / "out", seeds=(0,))
     with pytest.raises(InterruptionError):
-        perform_all(plan, 1, Interrupt(7))
+        perform_all(plan.runs(), "val", plan.shared_stages, 1, Interrupt(7))
     assert not any(is_trained(run) for run in plan.runs())
-    assert perform_all(plan, 1) == {}
+    assert perform_all(plan.runs(), "val", plan.shared_stages, 1) == {}
     (plan.runs()[0].folder / "checkpoint" / "config.json").unlink()
-    assert perform_all(plan, 1) == {}
+    assert perform_all(plan.runs(), "val", plan.shared_stages, 1) == {}
     for ours, theirs in zip(plan.runs(), compared.runs()[:2], strict=True):
         evaluations = [load_evaluation(run.folder, "val") for run in (ours, theirs)]
         assert evaluations[0] is not None

@@ -46,7 +46,13 @@ def tables(markdown: str) -> list[list[list[str]]]:
 
 def test_the_tables_hold_the_numbers(comparison: Comparison) -> None:
     markdown, _ = write_report(comparison)
-    results, scores, cost = tables(markdown.read_text())
+    results, differences, scores, cost = tables(markdown.read_text())
+    assert differences[0][2:] == ["simultaneous interval", "smallest effect"]
+    assert [row[:2] for row in differences[2:]] == [[row[0], row[3]] for row in results[3:]]
+    for row in differences[2:]:  # wider than alone, around the same difference
+        alone, together = ([float(each) for each in re.findall(r"[+-][\d.]+", c)] for c in row[1:3])
+        assert alone[0] == together[0]
+        assert together[2] - together[1] >= 0.9 * (alone[2] - alone[1])
     for table in (results, scores, cost):
         assert {len(row) for row in table} == {len(table[0])}
         assert set(table[1][1:]) == {"---:"}
@@ -175,7 +181,7 @@ def test_the_page_is_whole_and_needs_nothing_else(comparison: Comparison) -> Non
         comparison.plan.out / "figures" / f"{name}.png" for name in ("curves", "distributions")
     ]
     assert [base64.b64decode(each) for each in pictures] == [file.read_bytes() for file in files]
-    assert page.cells == [11] * 4 + [5] * 4 + [6] * 4
+    assert page.cells == [11] * 4 + [4] * 3 + [5] * 4 + [6] * 4
     assert "600.0 ± 0.0" in page.text
 
 

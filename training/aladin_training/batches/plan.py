@@ -70,6 +70,17 @@ class BatchRows(NamedTuple):
         )
 
 
+def batches_of_epoch(items: int, batch_size: int) -> int:
+    """Return the number of batches of an epoch: a smaller last one is dropped unless it is the only
+    one.
+
+    Args:
+        items: Photos or captions that an epoch shows, at least one.
+        batch_size: Photos in a batch.
+    """
+    return items // min(batch_size, items)
+
+
 class BatchPlan:
     """The batches of a stage; any epoch can be computed at any time, so that a run can resume."""
 
@@ -119,7 +130,7 @@ class BatchPlan:
         ]
         items = len(self._pairs) if captions_per_photo is None else len(captions_of_photo)
         self.batch_size = min(batch_size, items)
-        self.batches_per_epoch = items // self.batch_size
+        self.batches_per_epoch = batches_of_epoch(items, batch_size)
 
     def epoch(self, epoch: int) -> list[BatchRows]:
         """Return the batches of one epoch."""

@@ -5,12 +5,18 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from aladin_network.errors import AladinError
 from aladin_network.types import NullProgress, Progress
+from aladin_training.comparison.budget import (
+    TrainingSize,
+    foretell,
+    training_sizes,
+    with_controls,
+)
 from aladin_training.comparison.evaluation import (
     evaluate_run,
     finished_evaluation,
@@ -18,6 +24,7 @@ from aladin_training.comparison.evaluation import (
     load_evaluation,
     save_evaluation,
 )
+from aladin_training.comparison.grid import Choice, choose
 from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
 from aladin_training.comparison.processes import (
     ActiveRuns,
@@ -60,42 +67,106 @@ def compare(
     jobs: int = 1,
     train: bool = True,
     step_times: bool = True,
+    controls: bool = False,
     progress: Progress | None = None,
 ) -> ComparisonResult:
     """Train and evaluate the missing runs of a comparison, and write its report.
 
     Args:
-        plan: Recipes, seeds, split and folder.
+        plan: Recipes, seeds, split and folder. If it has grids, the settings are chosen first.
         jobs: Number of runs at a time.
         train: False to report what is finished so far, without training or measuring.
         step_times: Measure how long training steps take, where that is not known yet.
+        controls: Add baselines with the steps of the recipes that take more, see `with_controls`.
         progress: Receives the steps of all runs.
     """
-    failures = perform_all(plan, jobs, progress) if train else {}
+    failures: dict[str, str] = {}
+    choices: list[Choice] = []
+    sizes = training_sizes(plan.recipes, progress or NullProgress()) if train or controls else {}
+    if controls:
+        plan = with_controls(plan, sizes)
+        sizes = training_sizes(plan.recipes, progress or NullProgress())
+    # The settings of a grid are not known yet: their recipes are measured once they are.
+    times = _step_times(plan, train and step_times and not plan.grids, progress)
+    if train:
+        _log_cost(plan, sizes, times)
+    if plan.grids:
+        assert plan.select is not None  # checked by the plan
+        candidates = plan.candidate_runs()
+        if train:
+            failures |= perform_all(candidates, plan.select, plan.shared_stages, jobs, progress)
+        choices = choose_settings(plan, plan.select)
+        plan = plan.with_choices(choices)
+    if train:
+        failures |= perform_all(plan.runs(), plan.split, plan.shared_stages, jobs, progress)
     times = _step_times(plan, train and step_times, progress)
     ratios = {name: each.ratio for name, each in times.items()}
-    markdown, html = write_report(summarize_plan(plan, failures, ratios))
+    markdown, html = write_report(summarize_plan(plan, failures, ratios, choices))
     return ComparisonResult(markdown, html, failures)
 
 
-def perform_all(
-    plan: ComparisonPlan, jobs: int, progress: Progress | None = None
-) -> dict[str, str]:
-    """Train and evaluate the missing runs of a comparison.
+def _log_cost(
+    plan: ComparisonPlan, sizes: dict[str, TrainingSize], times: dict[str, StepTime]
+) -> None:
+    """Log what the missing runs will cost; with grids, those of the chosen settings besides."""
+    ms = {name: each.ms for name, each in times.items()}
+    for grid in plan.grids:
+        for candidate in grid.candidates.values():
+            if grid.recipe in sizes:
+                sizes[candidate.name] = sizes[grid.recipe]
+            if grid.recipe in ms:
+                ms[candidate.name] = ms[grid.recipe]
+    planned = [(run, plan.split) for run in plan.runs()]
+    if plan.select is not None:
+        planned += [(run, plan.select) for run in plan.candidate_runs()]
+    runs = [run for run, split in planned if finished_evaluation(run, split) is None]
+    if runs:
+        logger.info("to train: %s", foretell(runs, sizes, ms))
+
+
+def choose_settings(plan: ComparisonPlan, split: str) -> list[Choice]:
+    """Choose the settings of each recipe by the finished runs of its candidates.
 
     Args:
-        plan: Runs of the comparison.
+        plan: Comparison with grids.
+        split: Split whose rsum of the recipe's own score decides.
+    """
+    choices: list[Choice] = []
+    for grid in plan.grids:
+        rsums: dict[str, float] = {}
+        for label, candidate in grid.candidates.items():
+            found = finished_evaluation(plan.run(candidate, plan.seeds[0]), split)
+            if found is not None:
+                rsums[label] = found.metrics()[candidate.own_score].rsum
+        choices.append(choose(grid, rsums))
+        logger.info("%s: %s", grid.recipe, choices[-1].chosen or "nothing to choose from yet")
+    return choices
+
+
+def perform_all(
+    runs: Sequence[PlannedRun],
+    split: str,
+    shared: Path,
+    jobs: int,
+    progress: Progress | None = None,
+) -> dict[str, str]:
+    """Train and evaluate those of some runs that are not finished.
+
+    Args:
+        runs: Runs of a comparison.
+        split: Split to evaluate on.
+        shared: Folder of the stages that runs share.
         jobs: Number of runs at a time; several are trained in processes of their own.
         progress: Receives the steps of all runs.
 
     Returns:
         Reason of each failure, by label of the run. A failure does not stop the other runs.
     """
-    waiting = [run for run in plan.runs() if finished_evaluation(run, plan.split) is None]
+    waiting = [run for run in runs if finished_evaluation(run, split) is None]
     if not waiting:
         return {}
-    tracker = _Tracker(len(waiting), plan.split, ActiveRuns(progress or NullProgress()))
-    performer = functools.partial(perform, plan.split, plan.out / "stages")
+    tracker = _Tracker(len(waiting), split, ActiveRuns(progress or NullProgress()))
+    performer = functools.partial(perform, split, shared)
     if jobs > 1:
         run_in_processes(performer, RunQueue(waiting), jobs, tracker.update, tracker.end)
         return tracker.failures

@@ -16,6 +16,7 @@ def conditions(comparison: Comparison) -> list[str]:
     finished = [each for each in comparison.summaries if each.runs]
     return [
         _split(comparison),
+        *_settings(comparison),
         f"Seeds: {', '.join(map(str, plan.seeds))} (for weights, batches and dropout).",
         *_starts(finished),
         *_final_stages(finished),
@@ -51,6 +52,21 @@ def _split(comparison: Comparison) -> str:
             "numbers are higher than those of unseen photos would be."
         )
     return text
+
+
+def _settings(comparison: Comparison) -> list[str]:
+    """Say which settings were chosen, and which do not apply to some recipes."""
+    plan = comparison.plan
+    keys = sorted({key for grid in plan.grids for key in grid.values})
+    lines: list[str] = []
+    if keys:
+        lines.append(
+            f"Settings: each recipe's own {', '.join(keys)}, chosen on the split {plan.select} by "
+            f"one run of seed {plan.seeds[0]} for every combination."
+        )
+    for setting, names in plan.left_out.items():
+        lines.append(f"{setting} does not apply to {', '.join(names)}.")
+    return lines
 
 
 def _chosen_on(data: DataConfig) -> str:

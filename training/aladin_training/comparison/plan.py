@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aladin_network.errors import ConfigError
+from aladin_training.comparison.grid import Choice, Grid, RecipeGrid, recipe_grid
 from aladin_training.config.recipe import Recipe, load_recipe
+from aladin_training.data.selection import SELECTION
+from aladin_training.tasks.joint import build_tasks
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,10 @@ class ComparisonPlan:
         seeds: Seeds of the runs of every recipe.
         split: Split of the data on which all runs are evaluated.
         out: Folder of the comparison.
+        grids: Settings of which the best is chosen, by recipe, in the recipes' order; empty if all
+            settings are given.
+        select: Split to choose settings on; None without grids.
+        left_out: Names of the recipes that lack a setting of `overrides` or the grid, by setting.
     """
 
     recipes: tuple[Recipe, ...]
@@ -46,14 +53,27 @@ class ComparisonPlan:
     seeds: tuple[int, ...]
     split: str
     out: Path
+    grids: tuple[RecipeGrid, ...] = ()
+    select: str | None = None
+    left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the names.
 
         Raises:
-            ConfigError: If a name repeats or cannot name a folder, or if no recipe has the
-                baseline's name.
+            ConfigError: If a name repeats or cannot name a folder, if no recipe has the baseline's
+                name, or if settings would be chosen on the split that is reported.
         """
+        if self.grids and self.select in (None, self.split):
+            raise ConfigError(
+                f"select: expected a split other than the reported one, got {self.select!r}"
+            )
+        for recipe in self.recipes if self.select == SELECTION else ():
+            if not recipe.data.selection:
+                raise ConfigError(
+                    f"recipe {recipe.name!r} keeps no photos apart to select on, expected a share "
+                    "such as data.selection=0.125"
+                )
         if not self.recipes or not self.seeds:
             raise ConfigError("a comparison needs at least one recipe and one seed")
         names: list[str] = []
@@ -70,6 +90,31 @@ class ComparisonPlan:
         """Return the run of a recipe with a seed."""
         folder = self.out / "runs" / recipe.name / f"seed-{seed}"
         return PlannedRun(dataclasses.replace(recipe, seed=seed), folder)
+
+    @property
+    def shared_stages(self) -> Path:
+        """Folder of the finished stages that several runs share."""
+        return self.out / "stages"
+
+    def candidate_runs(self) -> list[PlannedRun]:
+        """List the runs that settings are chosen by, with the first seed."""
+        seed = self.seeds[0]
+        return [
+            self.run(candidate, seed)
+            for grid in self.grids
+            if len(grid.candidates) > 1
+            for candidate in grid.candidates.values()
+        ]
+
+    def with_choices(self, choices: Sequence[Choice]) -> ComparisonPlan:
+        """Return the plan of the chosen settings; a recipe without a choice stays as it is."""
+        recipes = tuple(
+            recipe
+            if choice.chosen is None
+            else dataclasses.replace(grid.candidates[choice.chosen], name=recipe.name)
+            for recipe, grid, choice in zip(self.recipes, self.grids, choices, strict=True)
+        )
+        return dataclasses.replace(self, recipes=recipes)
 
     def runs(self) -> list[PlannedRun]:
         """List all runs, seed by seed: an interrupted comparison still compares all recipes."""
@@ -105,6 +150,8 @@ def load_plan(
     split: str = "val",
     baseline: str | None = None,
     overrides: Sequence[str] = (),
+    grid: Grid | None = None,
+    select: str | None = None,
 ) -> ComparisonPlan:
     """Read the recipes of a comparison.
 
@@ -114,13 +161,83 @@ def load_plan(
         out: Folder of the comparison.
         split: Split to evaluate on.
         baseline: Name of a recipe, or None for the first one.
-        overrides: ``key=value`` settings of every recipe, see `load_recipe`.
+        overrides: ``key=value`` settings, see `load_recipe`; each applies to the recipes that have
+            the key.
+        grid: Values to choose from; each key applies to the recipes that have it.
+        select: Split to choose them on.
 
     Raises:
-        ConfigError: If a recipe cannot be read, or the recipes do not make a comparison.
+        ConfigError: If a recipe cannot be read, no recipe has a key, or the recipes do not make a
+            comparison.
     """
     if seeds < 1:
         raise ConfigError(f"seeds is {seeds}, expected at least 1")
-    recipes = tuple(load_recipe(path, overrides) for path in find_recipes(paths))
+    lacking = _Lacking()
+    recipes: list[Recipe] = []
+    grids: list[RecipeGrid] = []
+    for path in find_recipes(paths):
+        recipe, settings = load_recipe(path), list[str]()
+        for override in overrides:
+            changed = lacking.apply(path, recipe, settings, override)
+            if changed is not None:
+                recipe, settings = changed, [*settings, override]
+        recipes.append(recipe)
+        if grid:
+            has = {
+                key: lacking.apply(path, recipe, settings, f"{key}={values[0]}", key) is not None
+                for key, values in grid.items()
+            }
+            own = {key: values for key, values in grid.items() if has[key]}
+            grids.append(recipe_grid(path, recipe, settings, own))
+    lacking.check(len(recipes))
     first = recipes[0].name if recipes else ""
-    return ComparisonPlan(recipes, baseline or first, tuple(range(seeds)), split, out)
+    return ComparisonPlan(
+        tuple(recipes),
+        baseline or first,
+        tuple(range(seeds)),
+        split,
+        out,
+        tuple(grids),
+        select if grids else None,
+        {setting: tuple(names) for setting, names in lacking.names.items()},
+    )
+
+
+class _Lacking:
+    """Settings, with the recipes that lack their key."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, list[str]] = {}
+        self._reasons: dict[str, ConfigError] = {}
+
+    def apply(
+        self, path: Path, recipe: Recipe, settings: Sequence[str], override: str, key: str = ""
+    ) -> Recipe | None:
+        """Return a recipe with one more setting, or None if it lacks the key.
+
+        Args:
+            path: File of the recipe.
+            recipe: Recipe with the settings so far.
+            settings: Settings so far.
+            override: Setting to add.
+            key: Name of the setting in the report, by default all of it.
+        """
+        try:
+            changed = load_recipe(path, [*settings, override])
+            for stage in changed.stage:
+                build_tasks(stage)
+        except ConfigError as error:
+            self.names.setdefault(key or override, []).append(recipe.name)
+            self._reasons.setdefault(key or override, error)
+            return None
+        return changed
+
+    def check(self, recipes: int) -> None:
+        """Refuse settings that no recipe has.
+
+        Raises:
+            ConfigError: With the reason for which the first recipe refused it.
+        """
+        for setting, names in self.names.items():
+            if len(names) == recipes:
+                raise ConfigError(f"no recipe takes {setting}: {self._reasons[setting]}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,12 +9,20 @@ from typing import NamedTuple
 
 import torch
 
-from aladin_network.scoring.metrics import Interval, paired_bootstrap_over_seeds
+from aladin_network.scoring.bootstrap import (
+    Interval,
+    ResampledDifference,
+    SimultaneousInterval,
+    resampled_difference,
+    simultaneous_intervals,
+)
 from aladin_network.types import ScoreName
+from aladin_training.comparison.budget import stages_beyond_start
 from aladin_training.comparison.evaluation import (
     RunEvaluation,
     finished_evaluation,
 )
+from aladin_training.comparison.grid import Choice
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.config.recipe import Recipe
 from aladin_training.stage_files import StageFacts, read_facts, validation_curve
@@ -70,6 +77,8 @@ class RecipeSummary:
         missing: Seeds without a finished run.
         difference: Own rsum minus the baseline's, each by its own score, seed by seed; None for
             the baseline, and if no seed is finished on both sides.
+        together: The same difference with an interval that counts for all of the report's
+            differences together, and the smallest effect that would show.
     """
 
     recipe: Recipe
@@ -77,6 +86,7 @@ class RecipeSummary:
     failures: dict[int, str]
     missing: tuple[int, ...]
     difference: Interval | None
+    together: SimultaneousInterval | None = None
 
     @property
     def score(self) -> ScoreName:
@@ -144,11 +154,13 @@ class Comparison:
         summaries: Summaries of the recipes, in the plan's order.
         step_ratios: Time of a training step of the final stage relative to the baseline's, by
             recipe; empty if it was not measured.
+        choices: Settings that were chosen for each recipe; empty if all were given.
     """
 
     plan: ComparisonPlan
     summaries: tuple[RecipeSummary, ...]
     step_ratios: dict[str, float]
+    choices: tuple[Choice, ...] = ()
 
     @property
     def baseline(self) -> RecipeSummary:
@@ -164,15 +176,15 @@ class Comparison:
         Returns:
             Steps of all its stages except those with which it and the baseline both begin.
         """
-        pairs = zip(summary.recipe.stage, self.baseline.recipe.stage, strict=False)
-        shared = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
-        # The baseline shares all its stages with itself, but its final stage is an extra, too.
-        shared = min(shared, len(self.baseline.recipe.stage) - 1)
-        return sum(summary.steps(stage.name) for stage in summary.recipe.stage[shared:])
+        stages = stages_beyond_start(summary.recipe, self.baseline.recipe)
+        return sum(summary.steps(stage.name) for stage in stages)
 
 
 def summarize_plan(
-    plan: ComparisonPlan, failures: dict[str, str], step_ratios: dict[str, float]
+    plan: ComparisonPlan,
+    failures: dict[str, str],
+    step_ratios: dict[str, float],
+    choices: Sequence[Choice] = (),
 ) -> Comparison:
     """Gather the numbers of all runs from their folders.
 
@@ -180,9 +192,23 @@ def summarize_plan(
         plan: Runs of the comparison.
         failures: Reason of each run that failed just now, by its label.
         step_ratios: Relative step times, see `Comparison`.
+        choices: Chosen settings, see `Comparison`.
     """
     runs = {recipe.name: _finished_runs(plan, recipe) for recipe in plan.recipes}
     baseline = next(recipe for recipe in plan.recipes if recipe.name == plan.baseline)
+    drawn = {
+        recipe.name: found
+        for recipe in plan.recipes
+        if recipe is not baseline
+        and (
+            found := difference(
+                runs[recipe.name], recipe.own_score, runs[baseline.name], baseline.own_score
+            )
+        )
+        is not None
+    }
+    intervals = simultaneous_intervals(list(drawn.values())) if drawn else []
+    together = dict(zip(drawn, intervals, strict=True))
     summaries = tuple(
         RecipeSummary(
             recipe=recipe,
@@ -193,18 +219,12 @@ def summarize_plan(
                 if (label := plan.run(recipe, seed).label) in failures
             },
             missing=tuple(seed for seed in plan.seeds if seed not in runs[recipe.name]),
-            difference=None
-            if recipe is baseline
-            else difference(
-                runs[recipe.name],
-                recipe.own_score,
-                runs[baseline.name],
-                baseline.own_score,
-            ),
+            difference=drawn[recipe.name].interval if recipe.name in drawn else None,
+            together=together.get(recipe.name),
         )
         for recipe in plan.recipes
     )
-    return Comparison(plan, summaries, step_ratios)
+    return Comparison(plan, summaries, step_ratios, tuple(choices))
 
 
 def difference(
@@ -212,7 +232,7 @@ def difference(
     our_score: str,
     theirs: dict[int, FinishedRun],
     their_score: str,
-) -> Interval | None:
+) -> ResampledDifference | None:
     """Compare two recipes by the seeds that both have finished.
 
     Args:
@@ -222,15 +242,15 @@ def difference(
         their_score: Score by which those rank.
 
     Returns:
-        The difference of rsum with its 95 % interval over photos and seeds, or None if no seed is
-        finished on both sides or they were evaluated on different photos or captions.
+        The difference of rsum, resampled over photos and seeds, or None if no seed is finished on
+        both sides or they were evaluated on different photos or captions.
     """
     pairs = [
         (ours[seed].evaluation, theirs[seed].evaluation) for seed in sorted(ours.keys() & theirs)
     ]
     if not pairs or not all(_same_queries(*pair) for pair in pairs):
         return None
-    return paired_bootstrap_over_seeds(
+    return resampled_difference(
         [our.ranks[our_score] for our, _ in pairs],
         [their.ranks[their_score] for _, their in pairs],
         pairs[0][0].image_of_text,

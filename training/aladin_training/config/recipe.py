@@ -6,8 +6,6 @@ stages; each stage trains some parts of the network on one task, or on several a
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +18,7 @@ from aladin_network.errors import ConfigError
 from aladin_network.types import ScoreName
 from aladin_training.config.defaults import FEATURE_CACHE
 from aladin_training.config.stage import RANDOM, EncoderPart, StageConfig
+from aladin_training.config.toml_files import read_toml
 from aladin_training.parallel.numerics import Precision
 
 
@@ -247,103 +246,11 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
             table `stage_defaults` completes every stage. TOML has no null: the text "null" stands
             for it.
         overrides: ``dotted.key=value`` settings that replace those of the file; stages are
-            addressed by name, e.g. ``stage.warmup.epochs=2``. A value is JSON, or else a string.
+            addressed by name, e.g. ``stage.warmup.epochs=2``, and the one whose checkpoint is the
+            run's also as ``final.epochs=2``. A value is JSON, or else a string.
 
     Raises:
         ConfigError: If the file cannot be read, or a key or value is wrong.
     """
-    data = _read(path)
-    for override in overrides:
-        _override(data, override)
-    data = with_start(_with_nulls(_with_defaults(data)), str(path))
+    data = with_start(read_toml(path, overrides), str(path))
     return parse_config(Recipe, data, str(path))
-
-
-def _read(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Read a recipe's data, merged into that of the file that it extends."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such recipe") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path}: not a recipe ({error})") from error
-    base = data.pop("extends", None)
-    if base is None:
-        return data
-    if not isinstance(base, str):
-        raise ConfigError(f"{path}: extends: expected the name of a file, got {base!r}")
-    if path in extended_by:
-        raise ConfigError(f"{path}: a file cannot extend itself")
-    return _merge(_read(path.parent / base, (*extended_by, path)), data)
-
-
-def _with_defaults(data: dict[str, Any]) -> dict[str, Any]:
-    """Complete every stage from the table of defaults."""
-    rest = {key: value for key, value in data.items() if key != "stage_defaults"}
-    defaults, stages = data.get("stage_defaults"), data.get("stage")
-    if isinstance(defaults, dict) and isinstance(stages, list):
-        rest["stage"] = [
-            _merge(defaults, stage) if isinstance(stage, dict) else stage for stage in stages
-        ]
-    return rest
-
-
-def _with_nulls(value: Any) -> Any:
-    """Replace the text "null" by None."""
-    if isinstance(value, dict):
-        return {key: _with_nulls(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_with_nulls(each) for each in value]
-    return None if value == "null" else value
-
-
-def _merge(base: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """Merge tables key by key and the list of stages name by name; replace everything else."""
-    merged = dict(base)
-    for key, value in data.items():
-        old = base.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            merged[key] = _merge(old, value)
-        elif key == "stage" and isinstance(value, list) and isinstance(old, list):
-            merged[key] = _merge_stages(old, value)
-        else:
-            merged[key] = value
-    return merged
-
-
-def _merge_stages(base: list[Any], stages: list[Any]) -> list[Any]:
-    """Merge stages of the same name, and append the new ones."""
-    merged = list(base)
-    for stage in stages:
-        name = stage.get("name") if isinstance(stage, dict) else None
-        same = [
-            n for n, old in enumerate(base) if isinstance(old, dict) and old.get("name") == name
-        ]
-        if same and name is not None:
-            merged[same[0]] = _merge(base[same[0]], stage)
-        else:
-            merged.append(stage)
-    return merged
-
-
-def _override(data: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals:
-        raise ConfigError(f"override {override!r}: expected key=value")
-    try:
-        value: Any = json.loads(text)
-    except ValueError:
-        value = text
-    *path, last = key.strip().split(".")
-    node: Any = data
-    for step in path:
-        if isinstance(node, list):
-            named = [each for each in node if isinstance(each, dict) and each.get("name") == step]
-            if not named:
-                raise ConfigError(f"override {override!r}: no stage named {step!r}")
-            node = named[0]
-        elif isinstance(node, dict):
-            node = node.setdefault(step, {})
-    if not isinstance(node, dict):
-        raise ConfigError(f"override {override!r}: {'.'.join(path)} has no keys")
-    node[last] = value

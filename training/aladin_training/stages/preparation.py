@@ -80,7 +80,7 @@ def prepare_run(
     text_only = start is not None and start.text_only
     if text_only and (regions is not None or recipe.data.stream is not None):
         raise ConfigError("data: the network reads texts only: expected no regions and no stream")
-    train = _open_training_data(recipe, progress, text_only)
+    train = open_training_data(recipe, progress, text_only)
     validation = _read_validation_records(recipe, text_only)
     kept: Sequence[Record | DocumentRecord] = []
     if recipe.data.selection:
@@ -162,9 +162,19 @@ def _open_regions(recipe: Recipe) -> RegionStore | None:
     return open_regions(Path(data.regions).expanduser(), labels)
 
 
-def _open_training_data(
+def open_training_data(
     recipe: Recipe, progress: Progress, text_only: bool
 ) -> Sequence[Record | DocumentRecord] | TarStream:
+    """Read the training split of a recipe, or open it as a stream.
+
+    Args:
+        recipe: Recipe; its selection split is still part of the result.
+        progress: Receives the photos of a stream that is counted for the first time.
+        text_only: Whether the network reads texts only.
+
+    Raises:
+        DataError: If the data cannot be used.
+    """
     data = recipe.data
     if data.stream is None:
         return _read_split(recipe, data.source, data.train_split, text_only)

@@ -62,7 +62,7 @@ from aladin_service.commands.progress import stderr_progress
 from aladin_service.library.places import model_folder
 
 if TYPE_CHECKING:
-    from aladin_index.encode.item_encoders import RegionSource
+    from aladin_index.encode.region_sources import RegionSource
     from aladin_index.settings import BuildSettings
     from aladin_training.data.regions import RegionStore
 
@@ -89,7 +89,7 @@ def build(
     max_metadata: MaxMetadataOption = None,
     shards: ShardsOption = None,
     part: PartOption = "1/1",
-    batch_size: BatchSizeOption = 32,
+    batch_size: BatchSizeOption = 128,
     readers: ReadersOption = None,
     device: BuildDeviceOption = "cpu",
     resume: ResumeOption = False,
@@ -112,10 +112,11 @@ def build(
 
     A build can be killed at any moment and run again with --resume: the files are identical to
     those of an uninterrupted build. The progress shows how the elapsed time is spent: list (read
-    SRC), read (photos from disk), decode (to pixels), encode (network), write, ann. Threads read
-    and decode while the network encodes: read_s and decode_s are its waiting time, split in
-    proportion to the threads' work. If they are large, increase --readers; if encode_s is, use a
-    faster --device.
+    SRC), read (photos from disk), decode (to pixels), encode (network), write, ann. Threads take
+    photos and texts through the first three while files are written: read_s, decode_s and encode_s
+    are the time that was spent waiting for them, split in proportion to their work. If the first
+    two are large, increase --readers; if encode_s is, export the model's graphs, or use a faster
+    --device.
 
     With --ray the nodes of a cluster encode; this machine lists, writes and makes the same files.
     Nodes need the same package versions as this machine, and the photos at the same paths. Shards

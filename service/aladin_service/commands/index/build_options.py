@@ -104,7 +104,7 @@ PartOption = Annotated[
     ),
 ]
 BatchSizeOption = Annotated[
-    int, typer.Option("--batch-size", min=1, help="Items per batch of the network.")
+    int, typer.Option("--batch-size", min=1, help="Items that are encoded and written together.")
 ]
 ReadersOption = Annotated[
     int | None,

@@ -34,7 +34,7 @@ from aladin_service.commands.progress import stderr_progress
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aladin_index.encode.item_encoders import RegionSource
+    from aladin_index.encode.region_sources import RegionSource
     from aladin_index.encode.source_items import PhotoPlaces, SourceItem
     from aladin_index.format.records import SkippedItem
     from aladin_network.detectors.base import Detector

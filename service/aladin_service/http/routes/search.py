@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import ConfigDict, Field, ValidationError, model_validator
+from starlette.types import Receive, Scope, Send
 
 from aladin_index.items.filters import parse_filter
 from aladin_index.search.options import OPTION_NAMES, SearchOptions
@@ -22,7 +23,7 @@ from aladin_service.http.error_responses import (
     invalid_input,
 )
 from aladin_service.http.openapi import operation_id
-from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
+from aladin_service.http.shared_state import ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
 from aladin_service.photos.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
 from aladin_service.search.job import (
@@ -108,7 +109,7 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
         return SearchOptions(**{name: getattr(self, name) for name in OPTION_NAMES})
 
 
-async def read_search_body(request: Request, service: Service) -> SearchBody:
+async def read_search_body(request: Request, service: ServiceState) -> SearchBody:
     """Read a search request, JSON or multipart.
 
     Raises:
@@ -124,8 +125,6 @@ async def read_search_body(request: Request, service: Service) -> SearchBody:
     except ValidationError as error:
         raise invalid_input(error) from None
 
-
-SearchRequest = Annotated[SearchBody, Depends(read_search_body)]
 
 SEARCH_REQUEST_DOCS = request_docs(SearchBody.model_json_schema(), form_title="SearchForm")
 
@@ -166,7 +165,21 @@ async def run_search(
     return answered
 
 
+class _DirectRoute(APIRoute):
+    """A route whose function takes nothing but the request.
+
+    The framework would resolve dependencies and open stacks for their clean-up first, which takes
+    as long as all else that a text query has to pass before it waits for a worker.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; its method is one of the route's (`AccessControl`)."""
+        response = await self.endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
 router = APIRouter(
+    route_class=_DirectRoute,
     generate_unique_id_function=operation_id,
     prefix="/v1/search",
     tags=["search"],
@@ -180,10 +193,9 @@ router = APIRouter(
     response_model=SearchAnswer,
     openapi_extra=SEARCH_REQUEST_DOCS,
 )
-async def search_images(request: Request, body: SearchRequest, service: Service) -> Response:
+async def search_images(request: Request) -> Response:
     """Find the images that fit a text, a photo or an item of the index."""
-    answered = await until_disconnect(request, _find(body, "images", service))
-    return Response(answered.body, media_type="application/json")
+    return await _answer(request, "images")
 
 
 @router.post(
@@ -192,9 +204,15 @@ async def search_images(request: Request, body: SearchRequest, service: Service)
     response_model=SearchAnswer,
     openapi_extra=SEARCH_REQUEST_DOCS,
 )
-async def search_texts(request: Request, body: SearchRequest, service: Service) -> Response:
+async def search_texts(request: Request) -> Response:
     """Find the texts that fit a photo, a text or an item of the index."""
-    answered = await until_disconnect(request, _find(body, "texts", service))
+    return await _answer(request, "texts")
+
+
+async def _answer(request: Request, target: Target) -> Response:
+    service: ServiceState = request.app.state.service
+    body = await read_search_body(request, service)
+    answered = await until_disconnect(request, _find(body, target, service))
     return Response(answered.body, media_type="application/json")
 
 

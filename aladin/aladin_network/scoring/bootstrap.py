@@ -1,0 +1,180 @@
+"""Differences of rsum between systems that answered the same queries, with their uncertainty."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aladin_network.scoring.metrics import Ranks
+
+# Of a normal distribution: 80 % lie below.
+_POWER_Z = statistics.NormalDist().inv_cdf(0.8)
+
+
+class Interval(NamedTuple):
+    """A difference with its 95 % bootstrap interval."""
+
+    difference: float
+    low: float
+    high: float
+
+
+def paired_bootstrap(
+    ours: Ranks,
+    theirs: Ranks,
+    image_of_text: Int[Tensor, " texts"],
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Interval:
+    """Bootstrap the difference of two rsums over the photos, captions drawn with their photo.
+
+    Args:
+        ours: Ranks of the system that is claimed to be better.
+        theirs: Ranks of the other system, for the same queries.
+        image_of_text: Row of each text's image.
+        resamples: Number of draws of as many photos, with replacement.
+        seed: Seed of the draws.
+
+    Returns:
+        rsum of `ours` minus rsum of `theirs`, in points, and its 95 % interval.
+    """
+    return paired_bootstrap_over_seeds([ours], [theirs], image_of_text, resamples, seed)
+
+
+def paired_bootstrap_over_seeds(
+    ours: Sequence[Ranks],
+    theirs: Sequence[Ranks],
+    image_of_text: Int[Tensor, " texts"],
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Interval:
+    """Bootstrap the mean difference of two systems' rsums; see `resampled_difference`.
+
+    Returns:
+        Mean rsum of `ours` minus mean rsum of `theirs`, in points, and its 95 % interval.
+    """
+    return resampled_difference(ours, theirs, image_of_text, resamples, seed).interval
+
+
+@dataclass(frozen=True)
+class ResampledDifference:
+    """A difference of two rsums and its values over resamples of photos and runs.
+
+    Attributes:
+        observed: Mean difference over all photos and runs, in points.
+        drawn: The difference in each resample.
+    """
+
+    observed: float
+    drawn: Float[Tensor, " resamples"]
+
+    @property
+    def interval(self) -> Interval:
+        """The difference with its 95 % percentile interval."""
+        low, high = self.drawn.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
+        return Interval(self.observed, float(low), float(high))
+
+
+def resampled_difference(
+    ours: Sequence[Ranks],
+    theirs: Sequence[Ranks],
+    image_of_text: Int[Tensor, " texts"],
+    resamples: int = 1000,
+    seed: int = 0,
+) -> ResampledDifference:
+    """Draw the mean difference of two systems' rsums over photos and over training seeds.
+
+    Each resample draws as many photos, with their captions, and as many pairs of runs, both with
+    replacement; the same photos for all runs, which were all asked the same queries. Few seeds
+    say little of how much seeds differ: the fewer, the more an interval is too narrow.
+
+    Args:
+        ours: Ranks of the system that is claimed to be better, one entry per training seed.
+        theirs: Ranks of the other system, for the same queries; corresponding entries have the same
+            seed.
+        image_of_text: Row of each text's image.
+        resamples: Number of draws.
+        seed: Seed of the draws. Differences with the same seed draw the same photos.
+
+    Raises:
+        ValueError: If the two systems do not have the same number of runs.
+    """
+    # Only photos with a caption are queries: only these are numbered.
+    _, photo_of_text = image_of_text.cpu().unique(return_inverse=True)
+    captions = torch.bincount(photo_of_text).double()  # (photos,)
+    n_photos, n_runs = captions.shape[0], len(ours)
+    pairs = list(zip(ours, theirs, strict=True))
+    gain_image = torch.stack([_gain(a.image_to_text, b.image_to_text) for a, b in pairs], dim=1)
+    gain_text = torch.stack([_gain(a.text_to_image, b.text_to_image) for a, b in pairs], dim=1)
+    gain_of_texts = torch.zeros_like(gain_image).index_add_(0, photo_of_text, gain_text)
+
+    def rsum_differences(times: Tensor) -> Tensor:
+        """Map the number of draws of each photo (draws, photos) to differences (draws, runs)."""
+        of_texts = (times @ gain_of_texts) / (times @ captions).unsqueeze(1)
+        return 100 * (of_texts + times @ gain_image / n_photos)
+
+    generator = torch.Generator().manual_seed(seed)
+    photos = torch.randint(n_photos, (resamples, n_photos), generator=generator)
+    runs = torch.randint(n_runs, (resamples, n_runs), generator=generator)
+    times = torch.zeros(resamples, n_photos, dtype=torch.float64)
+    times.scatter_add_(1, photos, torch.ones_like(times))
+    drawn = rsum_differences(times).gather(1, runs).mean(dim=1)
+    observed = rsum_differences(torch.ones(1, n_photos, dtype=torch.float64)).mean()
+    return ResampledDifference(float(observed), drawn)
+
+
+class SimultaneousInterval(NamedTuple):
+    """One of several differences, with an interval that counts for all of them together.
+
+    Attributes:
+        interval: The difference; in 95 % of experiments all intervals hold their true values.
+        smallest_effect: Smallest true difference that such an experiment shows, that is whose
+            interval leaves out 0, in 80 % of cases.
+    """
+
+    interval: Interval
+    smallest_effect: float
+
+
+def simultaneous_intervals(
+    differences: Sequence[ResampledDifference],
+) -> list[SimultaneousInterval]:
+    """Compute intervals of several differences that hold together, by the largest deviation.
+
+    The half width is a multiple of each difference's standard error, the same for all: the 95 %
+    quantile over the resamples of the largest absolute deviation in standard errors (the
+    single-step max-t method: Westfall and Young, Resampling-Based Multiple Testing, 1993).
+
+    Args:
+        differences: Differences whose resamples were drawn with one seed, at least one.
+    """
+    drawn = torch.stack([each.drawn for each in differences])  # (differences, resamples)
+    observed = torch.tensor([each.observed for each in differences], dtype=drawn.dtype)
+    errors = drawn.std(dim=1)
+    # Equal systems never differ: their intervals are points, and say nothing of the others.
+    deviations = (drawn - observed.unsqueeze(1)).abs() / errors.unsqueeze(1)
+    factor = float(deviations.nan_to_num(nan=0.0).max(dim=0).values.quantile(0.95))
+    results: list[SimultaneousInterval] = []
+    for each, error in zip(differences, errors.tolist(), strict=True):
+        half = factor * error if math.isfinite(error) else 0.0
+        interval = Interval(each.observed, each.observed - half, each.observed + half)
+        results.append(SimultaneousInterval(interval, half + _POWER_Z * error))
+    return results
+
+
+def _gain(
+    ours: Int[Tensor, " queries"], theirs: Int[Tensor, " queries"]
+) -> Float[Tensor, " queries"]:
+    return (_hits(ours) - _hits(theirs)).cpu()
+
+
+def _hits(ranks: Int[Tensor, " queries"]) -> Float[Tensor, " queries"]:
+    """Return a query's contribution to rsum: how many of R@1, R@5, R@10 it reaches."""
+    return sum((ranks < k).double() for k in (1, 5, 10))  # type: ignore[return-value]

@@ -1,0 +1,216 @@
+"""Answers of searches: their hits judged, looked up and explained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import chain, islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_index.items.tables import StoredItem
+from aladin_index.search.backend import SearchBackend
+from aladin_index.search.candidates import Found, Ranking, ValidSearch, sharing, unknown_fields
+from aladin_index.search.evidence import evidence_of_items
+from aladin_index.search.rerank import RankedPage, sort_hits
+from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
+from aladin_network.calibration.calibration import Unreliable
+from aladin_network.calibration.features import CandidateScores
+
+
+class Times(NamedTuple):
+    """End times of the steps of a batch of searches, by `time.monotonic`."""
+
+    began_s: float
+    retrieved_s: float
+    ranked_s: float
+
+
+class Verdict(NamedTuple):
+    """The calibration's judgement of a page; without a calibration, hits have no probability.
+
+    Attributes:
+        kept: (kept,) int64, places of the hits that are likely enough.
+        probabilities: Probability of each kept hit to belong to the query.
+        match_probability: Probability that any searched item belongs to the query.
+        no_match: Whether that is too little, or no hit of the first page is likely enough; None
+            if the probabilities are not reliable.
+        reliable: Whether the calibration may judge this answer; None without a calibration.
+        unreliable_because: Why it may not, or None.
+        filter_ignored: Whether `min_probability` was not applied because the probabilities are
+            not reliable.
+    """
+
+    kept: NDArray[np.int64]
+    probabilities: list[float] | list[None]
+    match_probability: float | None = None
+    no_match: bool | None = None
+    reliable: bool | None = None
+    unreliable_because: Unreliable | None = None
+    filter_ignored: bool = False
+
+
+class Page(NamedTuple):
+    """The result of a search.
+
+    Attributes:
+        search: The search.
+        found: Result of the first stage.
+        ranked: The page, whether or not its hits are likely enough.
+        verdict: The calibration's judgement.
+        hits: The hits that it keeps.
+    """
+
+    search: ValidSearch
+    found: Found
+    ranked: RankedPage
+    verdict: Verdict
+    hits: Ranking
+
+
+def judge(
+    search: ValidSearch,
+    found: Found,
+    ranked: RankedPage,
+    hit_words: NDArray[np.int64] | None = None,
+) -> Verdict:
+    """Estimate how likely the hits of a page are right.
+
+    Args:
+        search: The search.
+        found: Result of the first stage, with the pool that hits are judged against.
+        ranked: The page; without alignment scores of the pool, the matching scores judge alone.
+        hit_words: (hits,) `ValidSearch.word_counts` of the hits, or None to look them up.
+    """
+    calibration, pool, page = search.calibration, found.pool, ranked.ranking
+    # Without the second stage, the lengths of the texts found for an image are not known.
+    is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
+    if calibration is None or is_uncounted or len(pool.rows) == 0:
+        return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
+    words = search.word_counts(pool.rows)  # the query's, or for a photo those of the texts
+    candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
+    if hit_words is None:
+        hit_words = search.word_counts(page.rows)
+    hits = CandidateScores(page.rows, page.match, page.align, hit_words)
+    typed = len((search.query.text or "").split()) or None
+    judgement = calibration.of(search.direction, typed).judge(candidates, hits)
+    unreliable_because = calibration.unreliable_because(
+        search.direction,
+        aligned=candidates.align is not None and hits.align is not None,
+        words=float(np.median(words)),
+        typed=typed,
+    )
+    least = search.options.min_probability or 0.0
+    if unreliable_because is not None:
+        return Verdict(
+            kept=np.arange(len(page.rows)),
+            probabilities=judgement.probabilities.tolist(),
+            match_probability=judgement.match_probability,
+            reliable=False,
+            unreliable_because=unreliable_because,
+            filter_ignored=least > 0,
+        )
+    kept = np.flatnonzero(judgement.probabilities >= least)
+    return Verdict(
+        kept=kept,
+        probabilities=judgement.probabilities[kept].tolist(),
+        match_probability=judgement.match_probability,
+        no_match=judgement.no_match or (search.options.offset == 0 and len(kept) == 0),
+        reliable=True,
+    )
+
+
+def present(index: SearchBackend, pages: Sequence[Page], times: Times) -> list[SearchAnswer]:
+    """Look up and explain the hits of some pages, and make the answers.
+
+    Args:
+        index: The searched index.
+        pages: Results of a batch of searches; hits of one collection are looked up together.
+        times: When the stages ended.
+    """
+    answers: list[SearchAnswer | None] = [None] * len(pages)
+    for group in sharing([page.search for page in pages]):
+        rows = [pages[place].hits.rows.tolist() for place in group]
+        found = iter(pages[group[0]].search.collection.items.by_rows(list(chain(*rows))))
+        for place, of_page in zip(group, rows, strict=True):
+            items = list(islice(found, len(of_page)))
+            answers[place] = _answer(index, pages[place], items, times)
+    return [answer for answer in answers if answer is not None]
+
+
+def _answer(
+    index: SearchBackend, page: Page, items: list[StoredItem], times: Times
+) -> SearchAnswer:
+    """Explain the hits, and make the answer."""
+    search, found, ranked, verdict, ranking = page
+    degraded = [] if ranked.degraded is None else [ranked.degraded]
+    if verdict.filter_ignored:
+        degraded.append("min_probability")
+    evidence, looked_up_s = None, time.monotonic()
+    if search.options.explain and search.is_crossing and not index.checkpoint.alignment_trained:
+        degraded.append("explain")
+    elif search.options.explain and ranking.align is not None:
+        asked = index.checkpoint.model, search.query, search.modality, search.collection
+        evidence = evidence_of_items(*asked, items)
+        if evidence is None:
+            degraded.append("evidence_unavailable")
+    explain_s = time.monotonic() - looked_up_s
+    answer = SearchAnswer(
+        hits=_hits(search, ranking, verdict, items, evidence),
+        reranked=ranked.reranked,
+        fusion=search.weight if ranked.reranked else None,
+        candidates=found.candidates,
+        generation=index.manifest.generation,
+        degraded=degraded,
+        match_probability=verdict.match_probability,
+        no_match=verdict.no_match,
+        probabilities_reliable=verdict.reliable,
+        unreliable_because=verdict.unreliable_because,
+        unknown_fields=unknown_fields(index, search) if found.is_empty else [],
+        took_ms=TookMs(
+            decode=search.query.decode_ms,
+            encode=search.query.encode_ms,
+            retrieve=1000 * (times.retrieved_s - times.began_s),
+            rerank=1000 * (times.ranked_s - times.retrieved_s + explain_s),
+            total=1000 * (time.monotonic() - search.received_s),
+        ),
+    )
+    return answer if search.options.sort is None else sort_hits(index, search, answer)
+
+
+def _hits(
+    search: ValidSearch,
+    ranking: Ranking,
+    verdict: Verdict,
+    items: list[StoredItem],
+    evidence: list[list[Evidence]] | None,
+) -> list[SearchHit]:
+    # Arrays are converted as a whole: one by one, their elements take several times as long.
+    firsts = zip(ranking.match_ranks.tolist(), ranking.match.tolist(), strict=True)
+    match = [Stage(rank=rank, score=score) for rank, score in firsts]
+    align: list[Stage] | list[None] = [None] * len(items)
+    per_word: list[float] | list[None] = [None] * len(items)
+    if ranking.align is not None and ranking.align_ranks is not None:
+        seconds = zip(ranking.align_ranks.tolist(), ranking.align.tolist(), strict=True)
+        align = [Stage(rank=rank, score=score) for rank, score in seconds]
+        words = search.word_counts(ranking.rows).tolist()
+        per_word = [each.score / max(count, 1) for each, count in zip(align, words, strict=True)]
+    places = zip(items, verdict.kept.tolist(), ranking.scores.tolist(), strict=True)
+    return [
+        SearchHit(
+            id=item.id,
+            rank=search.options.offset + kept + 1,
+            score=score,
+            per_word=per_word[place],
+            probability=verdict.probabilities[place],
+            stages=HitStages(match=match[place], align=align[place]),
+            uri=item.uri,
+            text=item.text,
+            metadata=item.metadata,
+            size_px=(item.width_px, item.height_px) if item.width_px and item.height_px else None,
+            evidence=None if evidence is None else evidence[place],
+        )
+        for place, (item, kept, score) in enumerate(places)
+    ]

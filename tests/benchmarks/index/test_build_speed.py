@@ -1,0 +1,66 @@
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from aladin_network.types import RUNTIMES
+from benchmarks.index import build_speed
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Measures in this process, which stays on all of its cores."""
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(build_speed, "in_fresh_process", lambda task, *given: task(*given))
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Five photos, each with two captions."""
+    random = np.random.default_rng(0)
+    lines: list[str] = []
+    for number in range(5):
+        pixels = random.integers(0, 256, (40, 30 + number, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+        captions = ["two dogs", "a dog " * (number + 1)]
+        lines.append(json.dumps({"image": f"{number}.png", "captions": captions}))
+    file = tmp_path / "data.jsonl"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return file
+
+
+def test_every_figure_is_there_and_the_steps_add_up(
+    exported_checkpoint: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--rounds", "1", "--seconds", "0", "--cores", "1"]
+    build_speed.main([str(exported_checkpoint), str(data), *words, "--json"])
+    [report] = json.loads(capsys.readouterr().out)
+    assert report["cores"] == 1
+    for kind in ("photos", "texts"):
+        speed = report[kind]
+        assert set(speed["engines"]) == {*RUNTIMES, "torch"}
+        assert min(speed["engines"].values()) > 0
+        assert speed["ratio"] == pytest.approx(speed["build"] / max(speed["engines"].values()))
+        assert speed["start_s"] > 0
+    steps = report["steps_ms"]
+    assert sum(steps.values()) == pytest.approx(1000 / report["photos"]["build"])
+    assert steps["encode"] > 0
+
+
+def test_a_folder_without_captions(
+    exported_checkpoint: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--rounds", "1", "--seconds", "0", "--cores", "2", "--photos", "4"]
+    build_speed.main([str(exported_checkpoint), str(data.parent), *words])
+    lines = capsys.readouterr().out.split("\n")
+    assert "2 cores" in lines
+    assert sum(line.startswith("| photos") for line in lines) == 1
+    assert not any(line.startswith(("| texts", "| step")) for line in lines)

@@ -1,0 +1,113 @@
+"""Settings of a recipe of which a comparison chooses the best, on a split that is not reported."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aladin_network.errors import ConfigError
+from aladin_training.config.recipe import Recipe, load_recipe
+
+# Values by key, both as in ``key=value`` settings of a recipe.
+Grid = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class RecipeGrid:
+    """The combinations of values that one recipe can be trained with.
+
+    Attributes:
+        recipe: Name of the recipe.
+        values: Values by key, in the order in which they were given; only keys that the recipe has.
+        candidates: The recipe with each combination, by its label; their names are different.
+    """
+
+    recipe: str
+    values: dict[str, tuple[str, ...]]
+    candidates: dict[str, Recipe]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen for a recipe.
+
+    Attributes:
+        recipe: Name of the recipe.
+        rsums: rsum of the own score on the split of the choice, by the label of a combination; only
+            finished runs.
+        chosen: Label of the best combination, or None if no run is finished.
+        at_edge: Keys whose chosen value is the first or last of three or more: a better one may
+            lie beyond.
+    """
+
+    recipe: str
+    rsums: dict[str, float]
+    chosen: str | None
+    at_edge: tuple[str, ...]
+
+
+def parse_grid(texts: Sequence[str]) -> Grid:
+    """Read ``KEY=V1,V2,...`` for each of several keys.
+
+    Raises:
+        ConfigError: If a text has another form, or a key or a value repeats.
+    """
+    grid: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        key, _, listed = (part.strip() for part in text.partition("="))
+        values = tuple(value.strip() for value in listed.split(","))
+        if not key or not all(values):
+            raise ConfigError(f"grid {text!r}: expected KEY=V1,V2,...")
+        if key in grid or len(set(values)) < len(values):
+            raise ConfigError(f"grid {text!r}: expected distinct keys and values")
+        grid[key] = values
+    return grid
+
+
+def recipe_grid(path: Path, recipe: Recipe, settings: Sequence[str], grid: Grid) -> RecipeGrid:
+    """Build the combinations of one recipe.
+
+    Args:
+        path: File of the recipe.
+        recipe: Recipe with its settings.
+        settings: ``key=value`` settings of all combinations.
+        grid: Values of the keys that the recipe has; without any, the recipe as it is is the only
+            candidate.
+
+    Raises:
+        ConfigError: If the recipe refuses a value.
+    """
+    candidates: dict[str, Recipe] = {}
+    for values in itertools.product(*grid.values()):
+        chosen = [f"{key}={value}" for key, value in zip(grid, values, strict=True)]
+        label = ", ".join(chosen) or "as it is"
+        combined = load_recipe(path, [*settings, *chosen])
+        # Runs of a candidate are in a folder of its name.
+        name = re.sub(r"[^\w.=,-]+", "-", f"{recipe.name},{','.join(chosen)}")
+        candidates[label] = dataclasses.replace(combined, name=name)
+    return RecipeGrid(recipe.name, dict(grid), candidates)
+
+
+def choose(grid: RecipeGrid, rsums: Mapping[str, float]) -> Choice:
+    """Choose the combination with the highest rsum, the first of equal ones.
+
+    Args:
+        grid: Combinations of a recipe.
+        rsums: rsum of each finished combination, by label.
+    """
+    known = {label: rsums[label] for label in grid.candidates if label in rsums}
+    best = max(known, key=known.__getitem__, default=None)
+    if best is None:
+        return Choice(grid.recipe, known, None, ())
+    place = list(grid.candidates).index(best)
+    combination = list(itertools.product(*grid.values.values()))[place]
+    at_edge = tuple(
+        key
+        for (key, values), value in zip(grid.values.items(), combination, strict=True)
+        if len(values) > 2 and value in (values[0], values[-1])
+    )
+    return Choice(grid.recipe, known, best, at_edge)
