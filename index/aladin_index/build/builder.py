@@ -111,22 +111,21 @@ def build_index(
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
-    sources = _sources(images, texts)
+    sources = _sources(images, texts, settings)
     check_folder(out)
     # If others encode, this machine may lack their device; it only needs the network's properties.
     checkpoint = load_for_inference(
         checkpoint_folder, settings.device if encoding is None else "cpu"
     )
+    network = checkpoint.model
     if images is not None:
-        check_regions(checkpoint.model, regions)
-    if settings.keep_regions is not None and len(sources) < len(TARGETS):
-        raise ConfigError("keep_regions: expected photos and texts, by which regions are chosen")
+        check_regions(network, regions)
     seconds = StageSeconds()
     with disk_errors(out), only_builder(out), ExitStack() as stack:
         if not settings.resume:
             discard(out)
         catalogues = stack.enter_context(listed(out, sources, settings, progress, seconds))
-        rows = _rows_to_build(catalogues, settings, checkpoint.model.matching.dim)
+        rows = _rows_to_build(catalogues, settings, network.matching.dim)
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
         with seconds.measure("list"):
@@ -138,20 +137,8 @@ def build_index(
             discard(out)
             return _report(out, live_generation(out), seconds.seconds)
         plan = _begin(out, fingerprint, rows, settings)
-        encoding = encoding or LocalEncoding(checkpoint.model, settings, regions)
-        form = ShardFormat.of(checkpoint.model)
-        build = _Build(
-            out,
-            checkpoint.model,
-            plan,
-            catalogues,
-            rows,
-            encoding,
-            form,
-            settings,
-            progress,
-            seconds,
-        )
+        encoding = encoding or LocalEncoding(network, settings, regions)
+        build = _Build(out, network, plan, catalogues, rows, encoding, settings, progress, seconds)
         generation = build.run(model, calibration)
         discard(out)
     return _report(out, generation, seconds.seconds)
@@ -180,6 +167,7 @@ def _rows_to_build(
 def _sources(
     images: Iterable[ImageItem | SkippedItem] | None,
     texts: Iterable[TextItem | SkippedItem] | None,
+    settings: BuildSettings,
 ) -> dict[Target, Iterable[SourceItem | SkippedItem]]:
     given: dict[Target, Iterable[SourceItem | SkippedItem] | None] = {
         "images": images,
@@ -190,6 +178,8 @@ def _sources(
     }
     if not sources:
         raise InputError("expected images, texts or both to index, got neither")
+    if settings.keep_regions is not None and len(sources) < len(TARGETS):
+        raise ConfigError("keep_regions: expected photos and texts, by which regions are chosen")
     return sources
 
 
@@ -230,7 +220,6 @@ class _Build:
         catalogues: Mapping[Target, Catalogue],
         rows: Mapping[Target, range],
         encoding: ShardEncoding,
-        form: ShardFormat,
         settings: BuildSettings,
         progress: Progress,
         seconds: StageSeconds,
@@ -241,7 +230,7 @@ class _Build:
         self._catalogues = catalogues
         self._rows = rows
         self._encoding = encoding
-        self._form = form
+        self._form = ShardFormat.of(network)
         self._settings = settings
         self._progress = progress
         self._seconds = seconds
