@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Queues: queries that are encoded by the same tower share one, and so do those that are not encoded
-# at all. Documents have their own, since a query does not wait for a batch of them.
+
+# Queues: texts and photos are encoded separately, other queries are not encoded at all. Documents
+# have their own, since a query does not wait for a batch of them.
 QueueName = Literal["text", "photo", "encoded", "document_text", "document_photo"]
 QUEUE_NAMES: tuple[QueueName, ...] = get_args(QueueName)
 
@@ -24,7 +25,6 @@ class TextQuery:
     """Words, as the user typed them."""
 
     queue: ClassVar[QueueName] = "text"
-
     text: str
 
 
@@ -38,7 +38,6 @@ class PhotoQuery:
     """
 
     queue: ClassVar[QueueName] = "photo"
-
     data: bytes
     source: str = "image"
 
@@ -55,7 +54,6 @@ class RegionsQuery:
     """
 
     queue: ClassVar[QueueName] = "photo"
-
     data: bytes
     photo: bytes | None = None
     source: str = "regions"
@@ -72,7 +70,6 @@ class ItemQuery:
     """
 
     queue: ClassVar[QueueName] = "encoded"
-
     item_id: str
     include_itself: bool = False
 
@@ -87,7 +84,6 @@ class EmbeddingQuery:
     """
 
     queue: ClassVar[QueueName] = "encoded"
-
     values: tuple[float, ...]
 
 
