@@ -16,7 +16,7 @@ build     items a second of a whole build by the default runtime, its start (of 
           in seconds) excluded
 ratio     build over the fastest of the engines
 steps_ms  processor time of one thread for a photo: reading, decoding, resizing, normalising,
-          encoding, rounding and writing; `rest` is what a build on one core takes besides
+          encoding, rounding and writing; only measured on one core
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ def measure(options: Options, cores: int) -> Report:
         _build(options.checkpoint, images, None, found)
         if texts:
             _build(options.checkpoint, None, texts, found)
-    photos = _speed("photos", on_photos, found)
-    steps = None
-    if cores == 1:
-        steps = _steps_ms(networks[_installed()[0]], images)
-        steps["rest"] = 1000 / photos.build - sum(steps.values())
-    return Report(cores, photos, _speed("texts", on_texts, found) if texts else None, steps)
+    return Report(
+        cores,
+        _speed("photos", on_photos, found),
+        _speed("texts", on_texts, found) if texts else None,
+        _steps_ms(networks[_installed()[0]], images) if cores == 1 else None,
+    )
 
 
 def _installed() -> list[GraphRuntime]:

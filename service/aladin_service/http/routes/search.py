@@ -157,9 +157,10 @@ async def run_search(
         service.slow_queries.failed(job, HUNG_UP, request_id)
         raise
     service.slow_queries.answered(job, answered, request_id)
-    service.metrics.answered(query.queue, answered)
+    queue = query.queue
+    service.metrics.answered(queue, answered)
     if request is not None:
-        request.searches.append(SearchRecord(query.queue, job, answered))
+        request.searches.append(SearchRecord(queue, job, answered))
     return answered
 
 
