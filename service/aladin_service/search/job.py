@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
@@ -14,10 +14,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+# Queues: texts and photos are encoded separately, other queries are not encoded at all. Documents
+# have their own, since a query does not wait for a batch of them.
+QueueName = Literal["text", "photo", "encoded", "document_text", "document_photo"]
+QUEUE_NAMES: tuple[QueueName, ...] = get_args(QueueName)
+
+
 @dataclass(frozen=True)
 class TextQuery:
     """Words, as the user typed them."""
 
+    queue: ClassVar[QueueName] = "text"
     text: str
 
 
@@ -30,6 +37,7 @@ class PhotoQuery:
         source: Name of the picture in errors.
     """
 
+    queue: ClassVar[QueueName] = "photo"
     data: bytes
     source: str = "image"
 
@@ -45,6 +53,7 @@ class RegionsQuery:
         source: Name of the regions in errors.
     """
 
+    queue: ClassVar[QueueName] = "photo"
     data: bytes
     photo: bytes | None = None
     source: str = "regions"
@@ -60,6 +69,7 @@ class ItemQuery:
             searched.
     """
 
+    queue: ClassVar[QueueName] = "encoded"
     item_id: str
     include_itself: bool = False
 
@@ -73,26 +83,11 @@ class EmbeddingQuery:
             matters.
     """
 
+    queue: ClassVar[QueueName] = "encoded"
     values: tuple[float, ...]
 
 
 Query = TextQuery | PhotoQuery | RegionsQuery | ItemQuery | EmbeddingQuery
-
-# Queues: texts and photos are encoded separately, other queries are not encoded at all. Documents
-# have their own, since a query does not wait for a batch of them.
-QueueName = Literal["text", "photo", "encoded", "document_text", "document_photo"]
-QUEUE_NAMES: tuple[QueueName, ...] = get_args(QueueName)
-
-
-def queue_of(query: Query) -> QueueName:
-    """Return the queue of a query: queries encoded by the same tower share one."""
-    match query:
-        case TextQuery():
-            return "text"
-        case PhotoQuery() | RegionsQuery():
-            return "photo"
-        case _:
-            return "encoded"
 
 
 @dataclass(frozen=True, kw_only=True)

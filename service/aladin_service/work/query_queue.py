@@ -1,7 +1,7 @@
 """The queue of queries: bounded, fair, and taken out in batches.
 
-How many queries may be in the service at a time is adapted to how long answers take, so that those
-that are admitted are answered soon.
+A query is admitted if the batches before it and its own should end in time, by how long batches
+have taken lately; those that are admitted are therefore answered soon.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from typing import Any
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError, WorkerDiedError
@@ -21,66 +22,15 @@ from aladin_service.search.job import (
     QueuedWork,
     QueueName,
     WorkAnswer,
-    queue_of,
 )
 from aladin_service.settings import ServiceSettings
+from aladin_service.work.batch_times import BatchTimes
 
-# Smallest factor by which one answer shrinks the limit: a single slow batch may be chance.
-_LEAST_SHARE = 0.5
-
-# A query should take at most this many times the time of a lone query. The service promises ten
-# times; the margin is for what the limit learns too late.
-_WAIT_FACTOR = 7.0
+# A query should take at most this many times the time of a lone query. The service promises eight
+# times; the margin is for HTTP, and for what else takes the processors meanwhile.
+_WAIT_FACTOR = 7
 # Lower bound of that time: below it, thread scheduling dominates.
 _LEAST_BOUND_S = 0.02
-# Weight of the newest lone query in the moving average of their times.
-_NEWEST = 0.2
-
-
-class AdmissionLimit:
-    """Number of queries that may wait or run, adapted to how long answers take.
-
-    The limit grows slowly and shrinks fast. By Little's law, the time of an answer is proportional
-    to the number of queries in the service, so answers that take too long by half mean too many
-    queries by half. Only observed times count, which reflect a slower machine, a network with other
-    batch sizes and other load on the processors alike.
-    """
-
-    def __init__(self, least: int, most: int) -> None:
-        """Start at the highest limit.
-
-        Args:
-            least: Lowest limit.
-            most: Highest limit.
-        """
-        self._least = min(least, most)
-        self._most = most
-        self._limit = float(most)
-        self._settled_s = 0.0
-        self._has_refused = False  # since the last answer
-
-    def admits(self, count: int) -> bool:
-        """Return whether another query may enter beside `count` that wait or run."""
-        self._has_refused |= count >= int(self._limit)
-        return count < int(self._limit)
-
-    def observe(self, took_s: float, bound_s: float, now_s: float) -> None:
-        """Adapt the limit to the time that an answer took.
-
-        Args:
-            took_s: Seconds from the arrival of the query to its answer.
-            bound_s: Seconds that the answer should take at most.
-            now_s: Current time of a monotonic clock, in seconds.
-        """
-        if took_s > bound_s:
-            # Queries admitted before the last change are still being answered.
-            if now_s - took_s >= self._settled_s:
-                share = max(_LEAST_SHARE, bound_s / took_s)
-                self._limit = max(float(self._least), self._limit * share)
-                self._settled_s = now_s
-        elif self._has_refused:
-            self._limit = min(float(self._most), self._limit + 1)
-        self._has_refused = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,10 +135,7 @@ class QueryQueue:
         self._queues: dict[QueueName, deque[QueuedQuery]] = {name: deque() for name in QUEUE_NAMES}
         for name, waiting in self._queues.items():
             metrics.watch_queue(name, waiting.__len__)
-        self._lone_s: dict[QueueName, float] = {}
-        self._limit = AdmissionLimit(
-            least=settings.max_batch, most=settings.max_batch + settings.max_waiting
-        )
+        self._times: dict[QueueName, BatchTimes] = {name: BatchTimes() for name in QUEUE_NAMES}
         self._running: set[Batch] = set()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._pulling = 0  # slots that wait in `next_batch`
@@ -209,7 +156,7 @@ class QueryQueue:
             NoWorkerError: If there is no worker.
             ShuttingDownError: If the queue is closed.
         """
-        queue = job.queue if isinstance(job, EncodeJob) else queue_of(job.query)
+        queue = job.queue if isinstance(job, EncodeJob) else job.query.queue
         if self._closed:
             raise ShuttingDownError
         if (refusal := self.refusal(queue)) is not None:
@@ -231,10 +178,12 @@ class QueryQueue:
             return NoWorkerError()
         # Each idle slot takes at least one of the waiting queries.
         ahead = self.waiting - self._pulling
-        present = self.waiting + sum(len(batch.jobs) for batch in self._running)
-        if ahead < 0 or (ahead < self._max_waiting and self._limit.admits(present)):
+        if ahead < 0:
             return None
-        return OverloadedError(round(self._bound_s(queue), 3))
+        bound_s = self._bound_s(queue)
+        if ahead < self._max_waiting and self._expected_s(queue, bound_s) <= bound_s:
+            return None
+        return OverloadedError(round(bound_s, 3))
 
     async def next_batch(self) -> Batch | None:
         """Wait for queries and take a batch; the caller answers it and calls `Batch.finish`.
@@ -254,6 +203,9 @@ class QueryQueue:
                 }
                 chosen = min(ready_s, key=ready_s.__getitem__, default=None)
                 if chosen is not None and ready_s[chosen] <= now:
+                    count = len(self._queues[chosen])
+                    if count > 1:
+                        count = min(count, self._most_together(chosen, self._bound_s(chosen)))
                     break
                 if chosen is None and self._closed:
                     return None
@@ -274,7 +226,7 @@ class QueryQueue:
         finally:
             self._pulling -= 1
         waiters = self._queues[chosen]
-        taken = [waiters.popleft() for _ in range(min(len(waiters), self._max_batch))]
+        taken = [waiters.popleft() for _ in range(count)]
         was_alone = len(taken) == 1 and not self._running and not self.waiting
         jobs = [waiter.job for waiter in taken]
         self._running.add(batch := Batch(chosen, taken, jobs, now, self._end, was_alone=was_alone))
@@ -313,26 +265,47 @@ class QueryQueue:
             return self._max_wait_s
         present: set[QueueName] = {queue, *(batch.queue for batch in self._running)}
         present.update(other for other in QUEUE_NAMES if self._queues[other])
-        lone_s = max(self._lone_s.get(other, 0.0) for other in present)
+        lone_s = max(self._times[other].lone_s for other in present)
         return max(_WAIT_FACTOR * lone_s, _LEAST_BOUND_S)
+
+    def _most_together(self, queue: QueueName, bound_s: float) -> int:
+        """Return the size of the largest batches that let a query be answered in time.
+
+        Slots that take batches in turn begin one in every share of a batch's time; on average, a
+        query waits half of that until its own begins.
+        """
+        slots = max(1, self._pulling + len(self._running))
+        return self._times[queue].largest(bound_s / (1 + 0.5 / slots), self._max_batch)
+
+    def _expected_s(self, queue: QueueName, bound_s: float) -> float:
+        """Return the longest time to an answer in the batch that one more query would join."""
+        now = time.monotonic()
+        free_s = [0.0] * self._pulling  # time until each slot can take another batch
+        for batch in self._running:
+            end_s = batch.started_s + self._times[batch.queue].expect(len(batch.jobs))
+            free_s.append(max(0.0, end_s - now))
+        free_s = free_s or [0.0]  # no worker yet
+        heapify(free_s)
+        own_s = 0.0
+        for name, waiting in self._queues.items():
+            most, times = self._most_together(name, bound_s), self._times[name]
+            full, rest = divmod(len(waiting), most)
+            if name == queue:
+                waited_s = now - waiting[full * most].since_s if rest else 0.0
+                own_s, rest = waited_s + times.expect(rest + 1), 0
+            for size in [most] * full + [rest] * (rest > 0):
+                heapreplace(free_s, free_s[0] + times.expect(size))
+        return free_s[0] + own_s
 
     def _end(self, batch: Batch) -> None:
         self._running.discard(batch)
-        if not batch.answered:
-            return
-        now = time.monotonic()
-        if batch.uncached:
-            # Only a query that has the service to itself may raise the time of a lone query: under
-            # load all queries take longer, and the bound derived from this time must not grow with
-            # the load. No batch takes less than a lone query.
-            took_s = now - batch.started_s
-            known_s = self._lone_s.get(batch.queue, took_s)
-            if batch.was_alone and not self._running and not self.waiting:
-                self._lone_s[batch.queue] = known_s + _NEWEST * (took_s - known_s)
-            else:
-                self._lone_s[batch.queue] = min(known_s, took_s)
-        first_since_s = min(waiter.since_s for waiter in batch.waiters)
-        self._limit.observe(now - first_since_s, self._bound_s(batch.queue), now)
+        if batch.answered:
+            self._times[batch.queue].observe(
+                batch.answered,
+                time.monotonic() - batch.started_s,
+                alone=batch.was_alone and not self._running and not self.waiting,
+                cached=not batch.uncached,
+            )
 
     def _wake_one(self) -> None:
         while self._idle:

@@ -1,53 +1,58 @@
-"""The limit of queries that may be in at a time."""
+"""Saturation and overload in simulated time."""
 
 from __future__ import annotations
 
-from aladin_service.work.query_queue import AdmissionLimit
+import pytest
+
+from benchmarks.service.admission import Load, Machine, SimulatedService
+
+ALONE, WARM_UP = Load(seconds=1, clients=1), Load(seconds=1, clients=8)
+
+# A batch costs little more than its queries, or as much as one of them.
+NETWORKS = [Machine(batch_s=0.005, query_s=0.019), Machine(batch_s=0.0125, query_s=0.011)]
 
 
-def room(limit: AdmissionLimit) -> int:
-    """Return how many it lets in."""
-    return next(count for count in range(10_000) if not limit.admits(count))
+@pytest.mark.parametrize("machine", NETWORKS)
+def test_a_saturated_service_is_nearly_as_fast_as_its_answers_times_allow(machine: Machine) -> None:
+    outcome = SimulatedService(machine, max_batch=16).run(
+        ALONE, WARM_UP, Load(seconds=5, clients=32)
+    )[-1]
+    assert outcome.per_s > 0.9 * machine.possible_per_s()
 
 
-def test_it_begins_with_the_most_and_stays_there_while_answers_are_in_time() -> None:
-    limit = AdmissionLimit(least=4, most=100)
-    for now in range(50):
-        assert room(limit) == 100
-        limit.observe(took_s=0.5, bound_s=1.0, now_s=float(now))
-    assert room(limit) == 100
+@pytest.mark.parametrize("machine", NETWORKS)
+def test_twice_the_load_is_answered_within_eight_times_a_lone_query_s_time(
+    machine: Machine,
+) -> None:
+    rate_per_s = 2 * machine.possible_per_s()
+    service = SimulatedService(machine, max_batch=16)
+    lone, _, over = service.run(ALONE, WARM_UP, Load(seconds=8, rate_per_s=rate_per_s))
+    assert over.percentile_s(99) < 8 * lone.percentile_s(50)
+    assert over.per_s > 0.85 * machine.possible_per_s()
+    assert 0.4 < over.accepted.mean() < 0.6
 
 
-def test_a_late_answer_lowers_it_in_proportion_but_at_most_to_half() -> None:
-    limit = AdmissionLimit(least=4, most=100)
-    limit.observe(took_s=1.25, bound_s=1.0, now_s=10.0)
-    assert room(limit) == 80
-    limit.observe(took_s=100.0, bound_s=1.0, now_s=1000.0)
-    assert room(limit) == 40
+def test_a_machine_that_slows_down_answers_fewer_as_soon() -> None:
+    machine = NETWORKS[0]
+    service = SimulatedService(machine, lambda now_s: 2.0 if 5 < now_s < 10 else 1.0, max_batch=16)
+    load = Load(seconds=13, rate_per_s=2 * machine.possible_per_s())
+    lone, _, over = service.run(ALONE, WARM_UP, load)
+
+    def between(start_s: float, end_s: float) -> tuple[float, float]:
+        chosen = over.accepted & (over.started_s >= start_s) & (over.started_s < end_s)
+        took_s = sorted(over.took_s[chosen])
+        return len(took_s) / (end_s - start_s), took_s[int(0.95 * len(took_s))]
+
+    bound_s = 8 * lone.percentile_s(50)
+    before, slow, after = between(3, 5), between(6, 10), between(11, 15)
+    assert max(before[1], slow[1], after[1]) < bound_s
+    assert 0.35 < slow[0] / before[0] < 0.6
+    assert after[0] > 0.9 * before[0]
 
 
-def test_those_that_came_before_it_was_lowered_do_not_lower_it_again() -> None:
-    limit = AdmissionLimit(least=4, most=100)
-    limit.observe(took_s=2.0, bound_s=1.0, now_s=10.0)
-    limit.observe(took_s=2.5, bound_s=1.0, now_s=11.0)  # came at 8.5
-    assert room(limit) == 50
-    limit.observe(took_s=1.25, bound_s=1.0, now_s=11.5)  # came at 10.25
-    assert room(limit) == 40
-
-
-def test_it_never_falls_below_the_least() -> None:
-    limit = AdmissionLimit(least=4, most=100)
-    for turn in range(1, 20):
-        limit.observe(took_s=9.0, bound_s=1.0, now_s=100.0 * turn)
-    assert room(limit) == 4
-
-
-def test_it_grows_by_one_only_where_it_turned_someone_away() -> None:
-    limit = AdmissionLimit(least=4, most=100)
-    for turn in range(1, 4):
-        limit.observe(took_s=2.0, bound_s=1.0, now_s=10.0 * turn)
-    assert room(limit) == 12  # which turned one away
-    limit.observe(took_s=0.5, bound_s=1.0, now_s=40.0)
-    limit.observe(took_s=0.5, bound_s=1.0, now_s=41.0)
-    assert not limit.admits(13)
-    assert limit.admits(12)
+def test_the_same_load_has_the_same_outcome() -> None:
+    first, second = (
+        SimulatedService(NETWORKS[0]).run(Load(seconds=1, clients=20))[0] for _ in range(2)
+    )
+    assert (first.took_s == second.took_s).all()
+    assert first.accepted.sum() > 40

@@ -21,9 +21,9 @@ from aladin_service.search.job import (
     Query,
     SearchJob,
     TextQuery,
-    queue_of,
 )
 from aladin_service.settings import ServiceSettings
+from aladin_service.work.batch_times import BatchTimes
 from aladin_service.work.query_queue import Batch, QueryQueue
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +107,7 @@ async def turn() -> None:
     ],
 )
 def test_queries_wait_with_their_own_kind(query: Query, name: str) -> None:
-    assert queue_of(query) == name
+    assert query.queue == name
 
 
 async def test_what_waits_goes_together_up_to_the_limit_and_each_gets_its_own_answer() -> None:
@@ -276,9 +276,11 @@ async def learn(queue: QueryQueue, clock: Clock, size: int, seconds: float) -> N
     """Have a batch of texts take some time."""
     tasks = ask(queue, *texts(*map(str, range(size))))
     await turn()
+    assert queue.waiting == size
     batch = await queue.next_batch()
     clock.now_s += seconds
     answer_all(batch)
+    assert not queue.waiting
     assert await settled(tasks) == [str(place).encode() for place in range(size)]
 
 
@@ -312,29 +314,110 @@ async def test_so_many_are_let_in_as_are_answered_within_seven_times_a_lone_quer
 ) -> None:
     queue = new_queue(max_batch=1, max_waiting=64)
     await learn(queue, clock, 1, lone_s)
-    let_in: list[int] = []
-    for _ in range(60):
-        (number, error), waited = await admitted(queue, 100), 0
+    for _ in range(5):
+        tasks = ask(queue, TextQuery("running"))
+        await turn()
+        running = await queue.next_batch()
+        clock.now_s += lone_s / 2
+        number, error = await admitted(queue, 100)
         assert error.retry_after_s == pytest.approx(7 * lone_s)
-        while queue.waiting:
+        # Half a query's time is left of the running one; the sixth is done after 6.5 times.
+        assert number == 6
+        clock.now_s += lone_s / 2
+        answer_all(running)
+        await settled(tasks)
+        for _ in range(number):
             batch = await queue.next_batch()
             clock.now_s += lone_s
             answer_all(batch)
-            waited += 1
-        assert waited == number
-        let_in.append(number)
-        clock.now_s += 10 * lone_s
-    # The eighth waits for seven others and is late; then fewer, till the next that is turned away.
-    assert set(let_in[40:]) <= {6, 7, 8}
-    assert let_in[0] == 64
 
 
-async def test_a_single_slow_batch_turns_few_away(clock: Clock) -> None:
+async def learn_line(queue: QueryQueue, clock: Clock) -> BatchTimes:
+    """Have batches take 10 ms and 5 ms for each text; return what is to be learnt from that."""
+    times = BatchTimes()
+    for size in (1, 2, 4, 8) * 8:
+        seconds = 0.010 + 0.005 * size
+        await learn(queue, clock, size, seconds)
+        times.observe(size, seconds, alone=size == 1, cached=False)
+    assert times.lone_s == pytest.approx(0.015)
+    return times
+
+
+async def test_batches_and_the_number_that_waits_follow_from_what_batches_cost(
+    clock: Clock,
+) -> None:
+    queue = new_queue(max_batch=16, max_waiting=64)
+    times = await learn_line(queue, clock)
+    tasks = ask(queue, TextQuery("running"))
+    await turn()
+    running = await queue.next_batch()
+    number, error = await admitted(queue, 100)
+    # An answer may take 105 ms: those of a batch of 70 are in time if they wait for half of that.
+    assert error.retry_after_s == pytest.approx(0.105)
+    most = times.largest(0.070, 16)
+    assert 10 <= most <= 12
+    # A batch of them follows the running query, and one that still ends in time follows that.
+    starts_s = times.expect(1) + times.expect(most)
+    last = number - most
+    assert starts_s + times.expect(last) <= 0.105 < starts_s + times.expect(last + 1)
+    assert 1 <= last <= 3
+    clock.now_s += 0.015
+    answer_all(running)
+    await settled(tasks)
+    batch = await queue.next_batch()
+    assert len(named(batch)) == most
+    answer_all(batch)
+    assert queue.waiting == last
+    queue.fail_waiting(WorkerDiedError())
+
+
+async def test_nobody_joins_a_batch_whose_first_query_would_be_late(clock: Clock) -> None:
+    queue = new_queue(max_batch=16, max_waiting=64)
+    times = await learn_line(queue, clock)
+    tasks = ask(queue, *texts(*map(str, range(8))))
+    await turn()
+    running = await queue.next_batch()
+    clock.now_s += 0.001
+    number, _ = await admitted(queue, 100)
+    starts_s = times.expect(8) - 0.001
+    assert starts_s + times.expect(number) <= 0.105 < starts_s + times.expect(number + 1)
+    assert 7 <= number <= 9
+    answer_all(running)
+    answer_all(await queue.next_batch())
+    await settled(tasks)
+
+
+async def test_a_single_slow_batch_turns_few_away_and_is_forgotten(clock: Clock) -> None:
     queue = new_queue(max_batch=8, max_waiting=120)
-    await learn(queue, clock, 1, 0.010)
+
+    async def room() -> int:
+        number, _ = await admitted(queue, 200)
+        queue.fail_waiting(WorkerDiedError())
+        await turn()
+        return number
+
+    for size in (1, 2, 4, *[8] * 30):
+        await learn(queue, clock, size, 0.010 if size == 1 else 0.020)
+    before = await room()
     await learn(queue, clock, 8, 60.0)  # a new generation was opened meanwhile
-    waiting, _ = await admitted(queue, 200)
-    assert waiting >= 8
+    assert before / 4 < await room() < before
+    for _ in range(30):
+        await learn(queue, clock, 8, 0.020)
+    assert await room() == before
+
+
+async def test_times_that_double_halve_the_number_that_waits(clock: Clock) -> None:
+    queue = new_queue(max_batch=1, max_waiting=120)
+    await learn(queue, clock, 1, 0.100)
+    assert (await admitted(queue, 200))[0] == 7
+    for left in range(7, 0, -1):
+        batch = await queue.next_batch()
+        clock.now_s += 0.200
+        assert queue.waiting == left - 1
+        answer_all(batch)  # the last one is alone: 120 ms
+    for _ in range(20):
+        await run_at_once(queue, clock, 2, 0.200)
+    assert (await admitted(queue, 200))[0] in (4, 5, 6)
     queue.fail_waiting(WorkerDiedError())
 
 
@@ -348,8 +431,9 @@ async def test_what_is_remembered_does_not_tell_what_a_query_takes(clock: Clock)
         clock.now_s += 0.001
         answer_all(batch, cached=True)
         await settled(tasks)
-    await run_at_once(queue, clock, 7, 0.100)
-    assert (await admitted(queue, 100))[0] == 64
+    number, error = await admitted(queue, 100)
+    assert number == 64
+    assert error.retry_after_s == pytest.approx(0.7)
     queue.fail_waiting(WorkerDiedError())
 
 
@@ -371,15 +455,24 @@ async def test_a_text_may_wait_for_photos_as_long_as_a_photo_may(clock: Clock) -
             clock.now_s += seconds
             answer_all(batch)
         assert await settled([photo, text, next_photo]) == [b"0", b"0", b"0"]
-    assert (await admitted(queue, 100))[0] == 64
+    (photo,) = ask(queue, PhotoQuery(b"p"))
+    await turn()
+    running = await queue.next_batch()
+    number, error = await admitted(queue, 100)
+    assert number == 64
+    assert error.retry_after_s == pytest.approx(1.4)
+    answer_all(running)
+    assert await settled([photo]) == [b"0"]
     queue.fail_waiting(WorkerDiedError())
 
 
 async def test_a_bound_in_milliseconds_stands_for_the_learned_one(clock: Clock) -> None:
     queue = new_queue(max_batch=1, max_waiting=64, max_wait_ms=5000)
     await learn(queue, clock, 1, 0.010)
-    await run_at_once(queue, clock, 50, 0.090)  # the last after 4.5 s
-    assert (await admitted(queue, 100))[0] == 64
+    await run_at_once(queue, clock, 50, 0.090)
+    number, error = await admitted(queue, 100)
+    assert number == 55  # the last after 4.95 s
+    assert error.retry_after_s == 5
     queue.fail_waiting(WorkerDiedError())
 
 

@@ -34,7 +34,6 @@ from aladin_service.search.job import (
     RegionsQuery,
     SearchJob,
     TextQuery,
-    queue_of,
 )
 
 _QUERIES = ("text", "image", "id", "image_url", "regions")
@@ -158,7 +157,7 @@ async def run_search(
         service.slow_queries.failed(job, HUNG_UP, request_id)
         raise
     service.slow_queries.answered(job, answered, request_id)
-    queue = queue_of(query)
+    queue = query.queue
     service.metrics.answered(queue, answered)
     if request is not None:
         request.searches.append(SearchRecord(queue, job, answered))
