@@ -37,7 +37,7 @@ SELECT json_group_array(json_array(
     row, id, uri, path, text, image_id, width_px, height_px, metadata, "offset", length,
     CASE WHEN boxes IS NULL THEN NULL ELSE hex(boxes) END, file_state
 )) FROM"""
-_BOXES = StoredItem._fields.index("boxes")
+_METADATA, _BOXES = map(StoredItem._fields.index, ("metadata", "boxes"))
 # Reads the text of `json.dumps`, in a third of the time of `json.loads`, which permits blanks
 # before and after it.
 _decode = json.JSONDecoder().raw_decode
@@ -146,9 +146,10 @@ class ItemStore:
             statement = f"{_TOGETHER} (SELECT {self._columns} FROM items WHERE row IN ({marks}))"
             ((lines,),) = self._database.lines(statement, tuple(int(row) for row in batch))
             for line in json.loads(lines):
-                boxes = line[_BOXES]
-                line[_BOXES] = None if boxes is None else bytes.fromhex(boxes)
-                found[line[0]] = stored_item(line)
+                if line[_BOXES] is not None:
+                    line[_BOXES] = bytes.fromhex(line[_BOXES])
+                line[_METADATA] = _decode(line[_METADATA])[0]
+                found[line[0]] = StoredItem._make(line)
         return [found[row] for row in rows]
 
     def by_id(self, item_id: str) -> StoredItem | None:
@@ -233,6 +234,6 @@ class ItemStore:
             return columns
 
 
-def stored_item(line: Sequence[Any]) -> StoredItem:
+def stored_item(line: tuple[Any, ...]) -> StoredItem:
     """Convert a row with `COLUMNS` to an item."""
     return StoredItem._make((*line[:8], _decode(line[8])[0], *line[9:]))
