@@ -33,7 +33,8 @@ from aladin_network.encoders.documents import DocumentRoleEncoder
 from aladin_network.errors import InputError, ShapeError
 from aladin_network.files import atomic_file, write_json
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_network.types import QueryPrecision, QueryPrecisionSetting
 
 # Early maps of a convolutional network are large: above some MiB the allocator returns their memory
@@ -48,7 +49,7 @@ _TOKENS_OF_A_CALL = 16
 _MOST_TOKENS = 2048
 
 # Instructions that multiply bfloat16; without them it is emulated and slower than float32.
-_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
+_BFLOAT16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16"})
 
 FORMAT_VERSION = 1
 
@@ -72,11 +73,11 @@ def encode_images(model: AladinModel, inputs: Sequence[ImageInput]) -> Encoding:
         model: Network in evaluation mode.
         inputs: Inputs of at least one photo; they take far less memory than photos.
     """
-    parts: list[Encoding] = []
+    parts: list[EncodedBatch] = []
     for start in range(0, len(inputs), PHOTOS_AT_A_TIME):
         batch = model.image.encoder.collate(inputs[start : start + PHOTOS_AT_A_TIME])
         parts.append(model.encode_images(to_device(batch, next(model.parameters()).device)))
-    return concatenate(parts)
+    return concatenate(parts).arrays()
 
 
 @torch.inference_mode()
@@ -94,9 +95,7 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
     """
     batch = tokenize(model, texts, truncate=truncate)
     device = next(model.parameters()).device
-    encoding = model.encode_texts(TextBatch(*(part.to(device) for part in batch)))
-    # The network may have a lower precision, for queries.
-    return encoding._replace(embedding=encoding.embedding.float(), tokens=encoding.tokens.float())
+    return model.encode_texts(TextBatch(*(part.to(device) for part in batch))).arrays()
 
 
 @torch.inference_mode()
@@ -116,7 +115,7 @@ def encode_documents(model: AladinModel, texts: Sequence[str]) -> Encoding:
     """
     device = next(model.parameters()).device
     encoder = model.image.encoder
-    parts: list[Encoding] = []
+    parts: list[EncodedBatch] = []
     if isinstance(encoder, DocumentRoleEncoder):
         for text in texts:
             check_document(model, text)
@@ -136,7 +135,7 @@ def encode_documents(model: AladinModel, texts: Sequence[str]) -> Encoding:
             some = TextBatch(*(part[rows, :width].to(device) for part in batch))
             parts.append(model.encode_texts(some))
     places = [row for rows in groups for row in rows]
-    return concatenate(parts).rows(torch.tensor(places).argsort())
+    return concatenate(parts).rows(torch.tensor(places).argsort()).arrays()
 
 
 def similar_lengths(lengths: Sequence[int]) -> list[list[int]]:
@@ -179,7 +178,7 @@ def tokenize(model: AladinModel, texts: Sequence[str], *, truncate: bool = False
     return batch
 
 
-def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> QueryPrecision:
+def choose_precision(name: QueryPrecisionSetting, device: str) -> QueryPrecision:
     """Return the precision for a setting.
 
     "auto" takes bfloat16 where the processor multiplies it. On one with AVX512-BF16 (EPYC, one
@@ -190,15 +189,21 @@ def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> Query
 
     Args:
         name: Name of a precision, or "auto".
-        device: Device of the network; on a GPU, "auto" is float32.
+        device: Name of the network's device; on a GPU, "auto" is float32.
     """
     if name != "auto":
         return name
-    # torch 2.6 does not tell, so with it "auto" is float32.
-    read = getattr(torch.cpu, "get_capabilities", dict[str, bool])
-    capabilities: dict[str, bool] = read()
-    native = any(capabilities.get(each, False) for each in _BFLOAT16_INSTRUCTIONS)
-    return "bfloat16" if native and device.type == "cpu" else "float32"
+    native = not _BFLOAT16_INSTRUCTIONS.isdisjoint(_processor_flags())
+    return "bfloat16" if native and device == "cpu" else "float32"
+
+
+def _processor_flags() -> list[str]:
+    """Return the names of the processor's instructions; none where the system has no such list."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    return next((line.split() for line in lines if line.startswith("flags")), [])
 
 
 class QueryModels:

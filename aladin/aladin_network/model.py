@@ -35,7 +35,7 @@ from aladin_network.heads.matching import MatchingHead
 from aladin_network.heads.tower_start import fit_to_towers, start_as
 from aladin_network.layers import ChannelDropout, TokenDropout, TransformerStack, masked_mean
 from aladin_network.scoring.scores import (
-    Encoding,
+    EncodedBatch,
     alignment_scores,
     matching_scores,
     paired_alignment_scores,
@@ -253,11 +253,11 @@ class AladinModel(nn.Module):
             start_as(model.alignment.projections, projections)
         return model
 
-    def encode_images(self, batch: ImageBatch | Features) -> Encoding:
+    def encode_images(self, batch: ImageBatch | Features) -> EncodedBatch:
         """Encode collated photos, or the image encoder's cached output."""
         return self._heads(self.image(batch), "image")
 
-    def encode_texts(self, batch: TextBatch | Features) -> Encoding:
+    def encode_texts(self, batch: TextBatch | Features) -> EncodedBatch:
         """Encode tokenised texts, or the text encoder's cached output."""
         return self._heads(self.text(batch), "text")
 
@@ -281,7 +281,7 @@ class AladinModel(nn.Module):
         return own if self.attention is None else (*own, "attention")
 
     def scores(
-        self, name: ScoreName, images: Encoding, texts: Encoding
+        self, name: ScoreName, images: EncodedBatch, texts: EncodedBatch
     ) -> Float[Tensor, "images texts"]:
         """Score all pairs of two batches by one head, chunked to the memory budget.
 
@@ -299,7 +299,7 @@ class AladinModel(nn.Module):
                 assert_never(name)
 
     def paired_scores(
-        self, name: ScoreName, images: Encoding, texts: Encoding
+        self, name: ScoreName, images: EncodedBatch, texts: EncodedBatch
     ) -> Float[Tensor, " pairs"]:
         """Score each image with the text of its row: the diagonal of `scores`.
 
@@ -322,9 +322,9 @@ class AladinModel(nn.Module):
             raise ConfigError("attention: this network has no such head")
         return self.attention
 
-    def _heads(self, features: Features, modality: Modality) -> Encoding:
+    def _heads(self, features: Features, modality: Modality) -> EncodedBatch:
         tokens, mask = self.alignment(features, modality)
-        return Encoding(self.matching(features, modality), tokens, mask)
+        return EncodedBatch(self.matching(features, modality), tokens, mask)
 
 
 def image_encoder_class(config: ModelConfig) -> type[ImageEncoder]:

@@ -37,7 +37,7 @@ from aladin_network.graphs.export import export_graphs
 from aladin_network.graphs.loading import load_graphs
 from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import RUNTIMES
 from benchmarks.lib.measuring import one_thread, quiet_time
 from benchmarks.lib.output import figures_parser, print_json, print_rows
@@ -102,19 +102,19 @@ def _photos(model: AladinModel, count: int) -> list[ImageInput]:
     return [model.image.encoder.preprocess(photo) for photo in photos]
 
 
-def _photo_run(name: str, model: AladinModel, batch: Any) -> Callable[[], Encoding]:
+def _photo_run(name: str, model: AladinModel, batch: Any) -> Callable[[], EncodedBatch]:
     if name == "channels-last":
         batch = batch.contiguous(memory_format=torch.channels_last)
     return lambda: model.encode_images(batch)
 
 
-def _text_run(model: AladinModel, batch: TextBatch) -> Callable[[], Encoding]:
+def _text_run(model: AladinModel, batch: TextBatch) -> Callable[[], EncodedBatch]:
     return lambda: model.encode_texts(batch)
 
 
 @torch.inference_mode()
 def _times(
-    items: str, batch: int, runs: Mapping[str, Callable[[], Encoding]], seconds: float
+    items: str, batch: int, runs: Mapping[str, Callable[[], EncodedBatch]], seconds: float
 ) -> list[EncodingTime]:
     expected = runs["torch"]()
     differences = {name: _difference(run(), expected) for name, run in runs.items()}
@@ -132,7 +132,7 @@ def _times(
     return found
 
 
-def _difference(found: Encoding, expected: Encoding) -> float:
+def _difference(found: EncodedBatch, expected: EncodedBatch) -> float:
     mask = expected.mask
     pairs = (
         (found.embedding, expected.embedding),

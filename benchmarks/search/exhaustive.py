@@ -90,12 +90,12 @@ class Exhaustive:
         """
         self.store = store
         self.bounds = bounds
-        self.texts = [torch.from_numpy(each) for each in words]
+        self.texts = words
         self.candidates = candidates
         photos = torch.from_numpy(store.stored.values.view(np.uint8).reshape(store.count, -1))
         self._photos, self._read = photos, torch.empty(CANDIDATES, photos.shape[1]).byte()
 
-    def text(self, turn: int) -> torch.Tensor:
+    def text(self, turn: int) -> NDArray[np.float32]:
         """Return a text by any number."""
         return self.texts[turn % len(self.texts)]
 
@@ -129,7 +129,7 @@ class Exhaustive:
         return torch.index_select(self._photos, 0, rows, out=read)
 
     def _by_bounds(
-        self, text: torch.Tensor, rows: Rows | None
+        self, text: NDArray[np.float32], rows: Rows | None
     ) -> tuple[Rows, NDArray[np.float32], int]:
         def score(places: Rows) -> NDArray[np.float32]:
             chosen = places if rows is None else rows[places]
@@ -254,14 +254,14 @@ def peers(prepared: dict[str, Any], queries: int, repetitions: int) -> dict[str,
         for alpha in (0.2, 1.0):
             index = colbandit.ColBandit(alpha_ef=alpha).index(photos)
             runs[f"colbandit_{alpha:g}"] = lambda turn, index=index: index.search(
-                search.text(turn).numpy(), k=TOP
+                search.text(turn), k=TOP
             )[0]
     if lateweave is not None:
         lengths = np.full(search.store.count, REGIONS)
         score = lateweave.maxsim_scores_packed
 
         def by_lateweave(turn: int) -> list[int]:
-            scores = score(search.text(turn).numpy(), tokens, lengths, threads=1)
+            scores = score(search.text(turn), tokens, lengths, threads=1)
             return largest(np.asarray(scores, dtype=np.float32), TOP).tolist()
 
         runs["lateweave"] = by_lateweave

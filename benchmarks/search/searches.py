@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
@@ -52,7 +51,7 @@ class TextSearches:
         """Create a search with `queries`."""
         self._searcher = searcher
         self.queries = queries
-        self.words = [torch.from_numpy(words) for words in queries.words]
+        self.words = queries.words
         self._encodings = [
             text_encoding(embedding, words)
             for embedding, words in zip(queries.embeddings, queries.words, strict=True)

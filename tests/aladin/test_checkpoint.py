@@ -30,9 +30,9 @@ from aladin_network.config import (
     TextEncoderConfig,
 )
 from aladin_network.errors import CheckpointError
-from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
+from tests.tensors import encode_photos, encode_texts
 
 TEXTS = ["a red circle", "two dogs run on the green grass"]
 

@@ -35,7 +35,7 @@ from aladin_network.graphs.files import (
 from aladin_network.graphs.network import named_inputs
 from aladin_network.graphs.runtimes import installed_runtime, open_graph
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import RUNTIMES, Modality
 
 # Largest difference of a number of an embedding or a token, all of which are in [-1, 1].
@@ -137,7 +137,7 @@ def _samples(model: AladinModel) -> dict[Modality, list[ImageBatch | TextBatch]]
     }
 
 
-def _run(encode: Callable[[Any], Encoding], batch: object) -> Encoding:
+def _run(encode: Callable[[Any], EncodedBatch], batch: object) -> EncodedBatch:
     with torch.no_grad():
         return encode(batch)
 
@@ -200,7 +200,7 @@ def _quiet() -> Generator[None]:
             logger.setLevel(level)
 
 
-def _compare(modality: Modality, found: Sequence[NDArray[Any]], expected: Encoding) -> None:
+def _compare(modality: Modality, found: Sequence[NDArray[Any]], expected: EncodedBatch) -> None:
     embedding, tokens, mask = (torch.from_numpy(np.array(each)) for each in found)
     real = mask[:, : expected.mask.shape[1]]
     if not torch.equal(real, expected.mask) or int(mask.sum()) != int(real.sum()):

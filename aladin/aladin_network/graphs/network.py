@@ -21,10 +21,11 @@ from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 from aladin_network.errors import CheckpointError, ConfigError, InputError
 from aladin_network.graphs.files import PIXELS, GraphManifest, ImageFacts
 from aladin_network.graphs.runtimes import Graph
+from aladin_network.graphs.threads import compute_threads
 from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Modality, QueryPrecision
 
 # Function that loads the graph of a modality in a precision, for a number of threads.
@@ -156,7 +157,7 @@ class GraphModel(AladinModel):
             text_encoder: Tokenizer of texts.
             open_graph: Function that loads the graph of a modality.
             precision: Precision of the graphs.
-            threads: Number of threads that compute a batch, or None for as many as torch's.
+            threads: Number of threads that compute a batch, or None for `compute_threads`.
         """
         with torch.device("meta"):
             super().__init__(config, image_encoder, text_encoder)
@@ -164,7 +165,7 @@ class GraphModel(AladinModel):
         self.on_cpu = nn.Parameter(torch.empty(0), requires_grad=False)
         self._open = open_graph
         self._precision: QueryPrecision = precision
-        self._threads = threads or torch.get_num_threads()
+        self._threads = threads or compute_threads()
         self._graphs: dict[Modality, Graph] = {}
         # In a tuple: an attribute would be taken for a part of this network.
         self._on_one_thread: tuple[GraphModel] | None = None
@@ -190,13 +191,13 @@ class GraphModel(AladinModel):
         text = GraphTextEncoder(config.text_encoder, tokenizer, manifest.text_dim)
         return cls(config, image, text, open_graph)
 
-    def encode_images(self, batch: ImageBatch | Features) -> Encoding:
+    def encode_images(self, batch: ImageBatch | Features) -> EncodedBatch:
         """Encode collated photos."""
         if isinstance(batch, Features):
             _refuse()
         return self._run("image", named_inputs(batch))
 
-    def encode_texts(self, batch: TextBatch | Features) -> Encoding:
+    def encode_texts(self, batch: TextBatch | Features) -> EncodedBatch:
         """Encode tokenised texts."""
         if isinstance(batch, Features):
             _refuse()
@@ -233,9 +234,9 @@ class GraphModel(AladinModel):
                 self._graphs[modality] = self._open(modality, self._precision, self._threads)
             return self._graphs[modality]
 
-    def _run(self, modality: Modality, inputs: Mapping[str, NDArray[Any]]) -> Encoding:
+    def _run(self, modality: Modality, inputs: Mapping[str, NDArray[Any]]) -> EncodedBatch:
         outputs = self._graph(modality).run(inputs)
-        return Encoding(*(torch.from_numpy(np.ascontiguousarray(each)) for each in outputs))
+        return EncodedBatch(*(torch.from_numpy(np.ascontiguousarray(each)) for each in outputs))
 
 
 class Throughput(NamedTuple):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar, cast
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 from torch import Tensor
 
@@ -19,6 +21,8 @@ from aladin_network.types import Direction
 _GRID = [step / 20 for step in range(21)]
 
 _QUERIES_AT_A_TIME = 128
+
+Scores = TypeVar("Scores", Tensor, NDArray[np.float32])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +46,11 @@ class DirectionFusion:
     match_mean: float = 0.0
     match_std: float = 1.0
 
-    def combine(self, align: Tensor, match: Tensor, weight: float | None = None) -> Tensor:
+    def combine(self, align: Scores, match: Scores, weight: float | None = None) -> Scores:
         """Fuse the two scores of candidates.
 
         Args:
-            align: Alignment scores, any shape.
+            align: Alignment scores, any shape; arrays or tensors.
             match: Matching scores, same shape.
             weight: Overrides the fitted weight; 1 returns `align` itself, the papers' rule.
         """
@@ -55,7 +59,7 @@ class DirectionFusion:
             return align
         z_align = (align - self.align_mean) / self.align_std
         z_match = (match - self.match_mean) / self.match_std
-        return weight * z_align + (1 - weight) * z_match
+        return cast(Scores, weight * z_align + (1 - weight) * z_match)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,12 +29,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import DTypeLike, NDArray
 
 from aladin_index.encode.item_encoders import Prepared, item_encoder
 from aladin_index.encode.read_ahead import (
-    EncodedBatch,
+    EncodedItems,
     NumberedItem,
     StageSeconds,
     encoded_batches,
@@ -49,7 +48,7 @@ from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import FILE_OF
 from aladin_network.files import atomic_folder
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Progress, Target
 
 ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
@@ -137,7 +136,7 @@ def read_shard(folder: Path, format: ShardFormat) -> Shard | None:
 def write_shard(
     folder: Path,
     format: ShardFormat,
-    batches: Iterable[EncodedBatch],
+    batches: Iterable[EncodedItems],
     seconds: StageSeconds,
 ) -> Shard:
     """Write some items as they are encoded.
@@ -222,10 +221,9 @@ class _ShardFiles(ExitStack):
             boxes = [none if prepared.boxes is None else prepared.boxes for prepared in batch]
             self._boxes.append(np.concatenate(boxes))
             self._box_counts.append(np.array([len(each) for each in boxes]))
-        self._embeddings.append(encoding.embedding.numpy())
-        self._lengths.append(encoding.mask.sum(dim=1).numpy())
-        real = encoding.tokens[encoding.mask].to(torch.float32).numpy()  # (tokens, d_align)
-        packed = self._codec.pack(real)
+        self._embeddings.append(encoding.embedding)
+        self._lengths.append(encoding.mask.sum(axis=1))
+        packed = self._codec.pack(encoding.tokens[encoding.mask])
         for field, file in self._tokens.items():
             file.append(getattr(packed, field))
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-import numpy as np
-
 from aladin_index.changes.writer import AddReport, DeleteReport, ItemWriter, NewItems
 from aladin_index.encode.item_encoders import (
     ImageReader,
@@ -30,7 +28,7 @@ from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
 from aladin_network.errors import DuplicateItemError, InputError, TextTooLongError
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress, OnDuplicate, Progress, Target
 
 
@@ -281,7 +279,7 @@ def new_items(
     Args:
         sources: The items; uploaded photos are kept in the index.
         prepared: The same items, in the same order, as the network took them.
-        encoding: Encoding of the items, in the same order, in the processor's memory.
+        encoding: Encoding of the items, in the same order.
     """
     uploads = [item.upload for item in sources if isinstance(item, ImageItem) and item.upload]
     return NewItems(
@@ -289,9 +287,9 @@ def new_items(
             stored_form(item, each.size_px, each.boxes, each.metadata)
             for item, each in zip(sources, prepared, strict=True)
         ],
-        embeddings=encoding.embedding.float().numpy(),
-        tokens=encoding.tokens[encoding.mask].float().numpy(),
-        lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
+        embeddings=encoding.embedding,
+        tokens=encoding.tokens[encoding.mask],
+        lengths=encoding.mask.sum(axis=1),
         photos=uploads,
     )
 

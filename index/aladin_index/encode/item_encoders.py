@@ -30,7 +30,7 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits, decoded_
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits, read_region_npz
 from aladin_network.photos.regions import RegionSet
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Target
 
 
@@ -264,7 +264,7 @@ class PhotoEncoder:
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode photos."""
-        return encode_images(self.model, [prepared.data for prepared in batch]).to("cpu")
+        return encode_images(self.model, [prepared.data for prepared in batch])
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ class TextEncoder:
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode texts."""
-        return encode_documents(self.model, [prepared.data for prepared in batch]).to("cpu")
+        return encode_documents(self.model, [prepared.data for prepared in batch])
 
 
 def item_encoder(

@@ -288,18 +288,18 @@ def load_kernel() -> Kernel | None:
             library = ctypes.CDLL(str(path))
             interface = library.maxsim_interface()
         except (OSError, AttributeError) as error:
-            logger.warning("re-ranking with torch: %s cannot be loaded (%s)", path.name, error)
+            logger.warning("re-ranking with numpy: %s cannot be loaded (%s)", path.name, error)
             return None
         if interface != INTERFACE:
             logger.warning(
-                "re-ranking with torch: %s has interface %d, expected %d; install again",
+                "re-ranking with numpy: %s has interface %d, expected %d; install again",
                 path.name, interface, INTERFACE,
             )  # fmt: skip
             return None
         kernel = Kernel(library)
         logger.debug("re-ranking with the native kernel, %s", kernel.paths[0])
         return kernel
-    logger.warning("re-ranking with torch: the native kernel was not compiled at installation")
+    logger.warning("re-ranking with numpy: the native kernel was not compiled at installation")
     return None
 
 

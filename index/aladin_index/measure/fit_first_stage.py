@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.format.disk import disk_errors, only_builder
@@ -84,7 +83,7 @@ def fit_first_stage(
         sample = TokenRows(*photos.tokens.read(np.sort(rows)))
         words = _token_rows(texts)
         fit = fit_learned_stage(sample, words, dim, progress)
-        learned = fit.query_vectors(words).numpy()
+        learned = fit.query_vectors(words)
         queries = weights.query(texts.embeddings, learned, weights.fusion)[:_TUNED_WITH]
         written = _Written(photos, fit, weights, queries, index, progress)
         names = [f"images/{name}" for name in LEARNED_FILES]
@@ -162,4 +161,4 @@ def _texts(
 
 def _token_rows(texts: TuneQueries) -> TokenRows:
     lengths = np.array([len(words) for words in texts.tokens], dtype=np.int64)
-    return TokenRows(torch.cat(texts.tokens), lengths)
+    return TokenRows(np.concatenate(texts.tokens), lengths)

@@ -82,7 +82,7 @@ def compare_with_items(
     boxes_of = cache(partial(region_boxes, model))
     rows = np.array([item.row for item in items], dtype=np.int64)
     # Values of the second stage itself: another matrix product would be rounded differently.
-    tokens = query.encoding.item_tokens(0).detach().float().cpu()
+    tokens = query.encoding.item_tokens(0)
     similarities = collection.similarities(tokens, modality, rows)
     found: list[ComparedPair] = []
     for item, similarity in zip(items, similarities, strict=True):
@@ -267,11 +267,10 @@ def score_pair(
     if not collection.has_tokens:
         raise InputError("there is no evidence: the index was imported without tokens")
     [pair] = compare_with_items(model, query, modality, collection, [item])
-    embedding = query.encoding.embedding[0].detach().float().cpu()
-    tokens = query.encoding.item_tokens(0).detach().float().cpu()
+    tokens = query.encoding.item_tokens(0)
     row = np.array([item.row], dtype=np.int64)
     return PairScores(
-        match=float(embedding @ collection.embedding(item.row).float()),
+        match=float(query.encoding.embedding[0] @ collection.embedding(item.row)),
         align=float(collection.align(tokens, modality, row)[0]),
         pair=pair,
     )

@@ -10,7 +10,8 @@ from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.inference import encode_photos
 from aladin_network.photos.decoding import decode_image, read_image
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Modality, NullProgress
 from aladin_training.evaluation import encode_captions, encode_corpus
 
@@ -63,7 +64,7 @@ def modality_of(task_metadata: Any, prompt_type: PromptType) -> Modality:
 
 def encode_rows(
     checkpoint: Checkpoint, rows: Dataset, modality: Modality, *, document: bool
-) -> Encoding:
+) -> EncodedBatch:
     """Encode queries or documents in the batches of `aladin evaluate`.
 
     Args:
@@ -92,7 +93,7 @@ def encode_rows(
             for place, photo in zip(range(count), photos, strict=False)
         ]
         parts.append(encode_photos(checkpoint.model, decoded))
-    return concatenate(parts)
+    return EncodedBatch.of(Encoding.concatenate(parts))
 
 
 def check_reads_photos(checkpoint: Checkpoint) -> None:

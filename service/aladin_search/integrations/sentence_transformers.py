@@ -43,7 +43,7 @@ from aladin_network.encoders.base import (
 )
 from aladin_network.errors import CheckpointError, ConfigError, InputError
 from aladin_network.inference import PHOTOS_AT_A_TIME, tokenize
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_search.integrations.pictures import picture_of
 
 try:
@@ -191,7 +191,7 @@ class AladinModule(InputModule):
         features["sentence_embedding"] = encoding.embedding
         return features
 
-    def _encode(self, features: dict[str, Any]) -> Encoding:
+    def _encode(self, features: dict[str, Any]) -> EncodedBatch:
         if "input_ids" in features:
             names = ("input_ids", "attention_mask", "content_mask")
             return self.network.encode_texts(TextBatch(*(features[name] for name in names)))

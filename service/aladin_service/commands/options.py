@@ -169,12 +169,13 @@ def network_device(device: DeviceName) -> str:
     Raises:
         ConfigError: If "cuda" is requested and there is no CUDA device.
     """
-    import torch
-
+    if device == "cpu":
+        return "cpu"
+    from aladin_index.devices.search_device import has_cuda
     from aladin_network.errors import ConfigError
 
-    if device == "cpu" or torch.cuda.is_available():
-        return "cpu" if device == "cpu" else "cuda"
+    if has_cuda():
+        return "cuda"
     if device == "cuda":
         raise ConfigError("--device cuda: PyTorch finds no CUDA device here; give cpu or auto")
     return "cpu"

@@ -13,7 +13,7 @@ from aladin_network.errors import DataError, InputError
 from aladin_network.inference import encode_images, encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality
 from aladin_service.item_sources import image_items, text_items
 from aladin_training.batches.items import check_regions
@@ -103,7 +103,7 @@ def _encode_images(
 
 
 def _encode_texts(model: AladinModel, texts: list[str]) -> Encoding:
-    return concatenate(
+    return Encoding.concatenate(
         [
             encode_texts(model, texts[start : start + _TEXTS_AT_A_TIME], truncate=True)
             for start in range(0, len(texts), _TEXTS_AT_A_TIME)

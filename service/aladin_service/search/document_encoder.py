@@ -179,15 +179,11 @@ def _encode(
             return [error]
         pairs = zip(jobs, inputs, strict=True)
         return [_encode(searcher, [job], [item])[0] for job, item in pairs]
-    encoding = encoding.to("cpu")
     model_id = searcher.index.manifest.model.id
     results: list[EncodedDocument | Exception] = []
     for row, (job, item) in enumerate(zip(jobs, inputs, strict=True)):
         # Copied, so that it does not keep its whole batch in memory.
-        embedding, tokens = (
-            encoding.embedding[row].numpy().copy(),
-            encoding.item_tokens(row).numpy(),
-        )
+        embedding, tokens = encoding.embedding[row].copy(), encoding.item_tokens(row)
         written = b""
         if job.form != "arrays":
             written = write_vectors(tokens if job.multivector else embedding, job.form)

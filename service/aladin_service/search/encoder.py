@@ -11,7 +11,6 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.encode.region_sources import check_detector
@@ -29,7 +28,7 @@ from aladin_network.photos.memory import (
     is_still_wanted,
     wanted_while,
 )
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, QueryPrecision
 from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import (
@@ -255,10 +254,9 @@ class QueryEncoder:
         try:
             values = [item.value for item in inputs]
             if inputs[0].modality == "text":
-                encoded = encode_texts(model, cast(list[str], values))
+                encoding = encode_texts(model, cast(list[str], values))
             else:
-                encoded = encode_images(model, cast(list[ImageInput], values))
-            encoding = Encoding(*(part.cpu() for part in encoded))
+                encoding = encode_images(model, cast(list[ImageInput], values))
         except Exception as error:
             if len(inputs) == 1:
                 return [error]
@@ -276,11 +274,8 @@ class QueryEncoder:
         for row, item in enumerate(inputs):
             # Copied without padding, so that it does not keep its whole batch in memory.
             tokens = encoding.tokens[row][encoding.mask[row]]
-            own = Encoding(
-                embedding=encoding.embedding[row : row + 1].clone(),
-                tokens=tokens.unsqueeze(0),
-                mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
-            )
+            mask = np.ones((1, len(tokens)), dtype=np.bool_)
+            own = Encoding(encoding.embedding[row : row + 1].copy(), tokens[None], mask)
             if item.key is not None:
                 self._cache.put(item.key, CachedEncoding(own, item.size_px, item.boxes))
             results.append(
@@ -310,13 +305,14 @@ def _fault(model: AladinModel, item: _Input) -> InputError | None:
 
 
 def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> EncodedQuery:
-    embedding = torch.tensor([values], dtype=torch.float32)  # (1, dim)
-    length = embedding.norm()
-    if not torch.isfinite(length) or length == 0:
+    with np.errstate(over="ignore"):
+        embedding = np.array(values, dtype=np.float32)
+        length = np.linalg.norm(embedding)
+    if not np.isfinite(length) or length == 0:
         raise InputError("embedding: expected finite numbers, not all of them 0")
     manifest = searcher.index.manifest
     entry = manifest.side(manifest.targets[0])
     assert entry is not None  # it is one of the targets
-    token_dim = entry.token_dim
-    nothing = torch.zeros(1, 0, token_dim), torch.zeros(1, 0, dtype=torch.bool)
-    return EncodedQuery(Encoding(embedding / length, *nothing), modality=None)
+    no_tokens = np.zeros((0, entry.token_dim), dtype=np.float32)
+    embedding /= length
+    return EncodedQuery(Encoding.of_item(embedding, no_tokens), modality=None)

@@ -17,7 +17,7 @@ from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint, read_mo
 from aladin_network.conversion.named_models import named_model
 from aladin_network.errors import CheckpointError
 from aladin_network.files import atomic_folder
-from aladin_network.inference import encode_texts
+from tests.tensors import encode_texts
 
 HUB_NAME = "someone/small-clip"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -21,8 +21,8 @@ from aladin_network.encoders.clip_text import ClipTextEncoder
 from aladin_network.encoders.hf_text import HFTextEncoder
 from aladin_network.encoders.text_only import AbsentImageEncoder, TextOnlyEncoder
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.inference import encode_texts
 from aladin_network.model import AladinModel
+from tests.tensors import encode_texts
 
 TEXTS = ["two dogs run on the green grass", "a red star"]  # of two lengths, so one is padded
 

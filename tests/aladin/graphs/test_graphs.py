@@ -20,15 +20,11 @@ from aladin_network.graphs.export import TOLERANCE, export_graphs
 from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_graphs
 from aladin_network.graphs.loading import load_for_inference, load_graphs
 from aladin_network.graphs.network import GraphModel, for_throughput
-from aladin_network.inference import (
-    PHOTOS_AT_A_TIME,
-    QueryModels,
-    encode_photos,
-    encode_texts,
-)
+from aladin_network.inference import PHOTOS_AT_A_TIME, QueryModels
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import RUNTIMES
+from tests.tensors import encode_photos, encode_texts
 
 TEXTS = ["two dogs run on the green grass", "a man", "a small red circle above a blue square"]
 
@@ -52,7 +48,7 @@ def photos(count: int) -> list[Image.Image]:
     return [Image.fromarray(random.integers(0, 256, size, dtype=np.uint8)) for size in sizes]
 
 
-def assert_same(found: Encoding, expected: Encoding) -> None:
+def assert_same(found: EncodedBatch, expected: EncodedBatch) -> None:
     assert torch.equal(found.mask, expected.mask)
     assert (found.embedding - expected.embedding).abs().max() <= TOLERANCE
     mask = expected.mask

@@ -15,7 +15,7 @@ from aladin_index.build.shards import (
     write_shard,
 )
 from aladin_index.encode.item_encoders import ItemEncoder, item_encoder
-from aladin_index.encode.read_ahead import EncodedBatch, StageSeconds, encoded_batches
+from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, encoded_batches
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.format.records import SkippedItem
 from aladin_network.checkpoint import load_checkpoint
@@ -25,7 +25,7 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
 from aladin_network.types import NullProgress
 
 
-def encoded(encoder: ItemEncoder, items: list[SourceItem], rows: range) -> list[EncodedBatch]:
+def encoded(encoder: ItemEncoder, items: list[SourceItem], rows: range) -> list[EncodedItems]:
     """Items in batches of three."""
     batches = (
         [(row, items[row]) for row in rows[start : start + 3]] for start in range(0, len(rows), 3)
@@ -56,7 +56,7 @@ def test_a_shard_holds_what_the_network_says_of_its_items(
     assert shard.array(LENGTHS).tolist() == [16] * 5
     assert shard.array("tokens.npy").dtype == np.float16
     tokens = form.codec.unpack(shard.tokens())
-    np.testing.assert_allclose(tokens, expected.tokens.flatten(0, 1), atol=1e-3)
+    np.testing.assert_allclose(tokens, np.concatenate(expected.tokens), atol=1e-3)
     assert set(seconds.seconds) == {"write"}
 
 

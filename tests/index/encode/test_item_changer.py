@@ -151,9 +151,7 @@ def test_photos_that_cannot_be_used_are_left_out(
     assert [entry.id for entry in counts.left_out] == ["bad 0", "bad 1", "bad 2"]
     added = half.side("images").items.by_id("photo 14")
     assert (added.row, added.path) == (13, str(images[14].path))
-    np.testing.assert_allclose(
-        np.linalg.norm(half.side("images").embedding(13).numpy()), 1, atol=1e-5
-    )
+    np.testing.assert_allclose(np.linalg.norm(half.side("images").embedding(13)), 1, atol=1e-5)
 
 
 def test_all_ids_are_looked_at_before_the_first_is_added(

@@ -3,19 +3,19 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 from aladin_index.encode.item_encoders import Prepared
 from aladin_index.encode.read_ahead import (
     BATCHES_AHEAD,
-    EncodedBatch,
+    EncodedItems,
     StageSeconds,
     encoded_batches,
 )
 from aladin_index.format.records import SkippedItem
 from aladin_network.errors import InputError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress
 
 
@@ -46,9 +46,9 @@ class Numbers:
             self.calls.append(rows)
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
-        lengths = torch.tensor([row % 10 for row in rows])
-        mask = torch.arange(int(lengths.max()))[None] < lengths[:, None]
-        numbers = torch.tensor(rows, dtype=torch.float32)[:, None]
+        lengths = np.array([row % 10 for row in rows])
+        mask = np.arange(lengths.max())[None] < lengths[:, None]
+        numbers = np.array(rows, dtype=np.float32)[:, None]
         with self._lock:
             self.at_once -= 1
         return Encoding(numbers, numbers[:, None] * mask[:, :, None], mask)
@@ -100,8 +100,8 @@ def test_items_come_in_order_with_those_that_cannot_be_used(
         assert (batch.encoding is None) == (not batch.usable)
         if batch.encoding is not None:
             numbers, tokens, mask = batch.encoding
-            assert torch.equal(tokens[:, :, 0], numbers * mask)
-            found += zip(numbers[:, 0].int().tolist(), mask.sum(dim=1).tolist(), strict=True)
+            assert np.array_equal(tokens[:, :, 0], numbers * mask)
+            found += zip(numbers[:, 0].astype(int).tolist(), mask.sum(axis=1).tolist(), strict=True)
     assert found == [(row, row % 10) for row in usable]
     assert sorted(encoder.decoded) == list(range(3, 22))
     assert encoder.most_at_once <= callers
@@ -184,7 +184,7 @@ def test_what_breaks_in_a_thread_reaches_the_caller_and_ends_the_rest(stage: str
 
 
 def test_the_input_of_the_network_is_not_kept() -> None:
-    batches: list[EncodedBatch] = list(
+    batches: list[EncodedItems] = list(
         encoded_batches(Numbers(), numbered(range(1, 9), 8), 2, StageSeconds(), NullProgress())
     )
     assert all(each.data is None for batch in batches for each in batch.usable)

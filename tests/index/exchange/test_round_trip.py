@@ -99,7 +99,7 @@ def test_the_folder_has_bounded_parts_that_add_up(tmp_path: Path, published: Pat
         tokens = [np.load(out / f"img_tokens/img_tokens_{part}.npy") for part in range(3)]
         assert [len(part) for part in tokens] == [part.sum() for part in lengths]
         first = tokens[1][: lengths[1][0]].astype(np.float32)
-        assert np.array_equal(first, side.tokens(10).numpy())
+        assert np.array_equal(first, side.tokens(10))
     rows = read_table(out / "metadata" / "metadata_1.parquet").to_pylist()
     assert [row["image_path"] for row in rows] == [f"album/{n:02d}.png" for n in range(10, 20)]
     assert rows[1]["caption"] == "caption of 11"

@@ -75,7 +75,7 @@ def test_a_checkpoint_is_calibrated(checkpoint: Path, data: Path, tmp_path: Path
         for caption in line["captions"]
     ]
     encoded = encode_texts(load_checkpoint(checkpoint).model, captions)
-    lengths = encoded.mask.sum(dim=1).tolist()
+    lengths = encoded.mask.sum(axis=1).tolist()
     stored = read_calibration(checkpoint, read_model_id(checkpoint))
     assert stored is not None
     aligned = printed["figures"]["text_to_image"]["aligned"]

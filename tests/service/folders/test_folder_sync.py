@@ -28,7 +28,7 @@ from aladin_index.sync.apply import SyncReport
 from aladin_index.sync.plan import MissingPhotosError
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import InputError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_service.folders import folder_sync as folder_sync_module
 from aladin_service.folders.folder_sync import FolderSettings, FolderSync
 from aladin_service.item_sources import image_items
