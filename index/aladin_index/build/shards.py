@@ -47,7 +47,7 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import FILE_OF
 from aladin_network.files import atomic_folder
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Progress, Target
 
@@ -71,15 +71,15 @@ class ShardFormat:
     has_boxes: bool = False
 
     @classmethod
-    def of(cls, model: AladinModel) -> ShardFormat:
+    def of(cls, model: Network) -> ShardFormat:
         """Return the format of a network's encodings.
 
         Tokens are float16 until all shards are there: a codebook is made from all of them, and
         they are rounded with what the other side's tokens are like.
         """
-        codec = TokenCodec("float16", model.alignment.dim)
+        codec = TokenCodec("float16", model.token_dim)
         has_boxes = model.image.encoder.reads == "regions"
-        return cls(embedding_dim=model.matching.dim, codec=codec, has_boxes=has_boxes)
+        return cls(embedding_dim=model.embedding_dim, codec=codec, has_boxes=has_boxes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +269,7 @@ class LocalEncoding:
     """Encodes in this process: threads read, decode and encode ahead of the files."""
 
     def __init__(
-        self, network: AladinModel, settings: BuildSettings, regions: RegionSource | None = None
+        self, network: Network, settings: BuildSettings, regions: RegionSource | None = None
     ) -> None:
         """Set up encoding with `network`.
 

@@ -26,7 +26,7 @@ from aladin_index.encode.source_items import ImageItem, SourceItem, check_item, 
 from aladin_index.format.records import SkippedItem
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
 from aladin_network.errors import DuplicateItemError, InputError, TextTooLongError
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress, OnDuplicate, Progress, Target
@@ -114,7 +114,7 @@ class ItemChanger:
 
     def add(
         self,
-        model: AladinModel,
+        model: Network,
         target: Target,
         items: Sequence[SourceItem],
         on_duplicate: OnDuplicate,
@@ -221,7 +221,7 @@ def check_new(
 
 def add_items(
     writer: ItemWriter,
-    model: AladinModel,
+    model: Network,
     target: Target,
     items: Iterable[SourceItem | SkippedItem],
     settings: AddSettings,
