@@ -45,9 +45,9 @@ from aladin_network.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin_network.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
+from aladin_network.encoders.registry import IMAGE_ENCODERS, TEXT_ENCODERS, text_encoder_class
 from aladin_network.graphs.threads import compute_threads, set_compute_threads
-from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.model import AladinModel
 from aladin_network.types import RUNTIMES
 
 CAPTIONS = [

@@ -8,22 +8,21 @@ from typing import Any
 from PIL import Image
 
 from aladin_network import inference
-from aladin_network.encoders.base import ImageInput
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.scoring.scores import EncodedBatch
 
 
-def encode_photos(model: AladinModel, photos: Sequence[Image.Image]) -> EncodedBatch:
+def encode_photos(model: Network, photos: Sequence[Image.Image]) -> EncodedBatch:
     return EncodedBatch.of(inference.encode_photos(model, photos))
 
 
-def encode_images(model: AladinModel, inputs: Sequence[ImageInput]) -> EncodedBatch:
+def encode_images(model: Network, inputs: Sequence[Any]) -> EncodedBatch:
     return EncodedBatch.of(inference.encode_images(model, inputs))
 
 
-def encode_texts(model: AladinModel, texts: Sequence[str], **options: Any) -> EncodedBatch:
+def encode_texts(model: Network, texts: Sequence[str], **options: Any) -> EncodedBatch:
     return EncodedBatch.of(inference.encode_texts(model, texts, **options))
 
 
-def encode_documents(model: AladinModel, texts: Sequence[str]) -> EncodedBatch:
+def encode_documents(model: Network, texts: Sequence[str]) -> EncodedBatch:
     return EncodedBatch.of(inference.encode_documents(model, texts))

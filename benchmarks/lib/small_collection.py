@@ -35,7 +35,8 @@ from aladin_network.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.encoders.registry import text_encoder_class
+from aladin_network.model import AladinModel
 from aladin_network.scoring.encoding import Encoding
 
 _WORDS = ["a", "red", "green", "blue", "dog", "bird", "boat", "runs", "flies", "by", "the", "sea"]

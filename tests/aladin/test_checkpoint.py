@@ -16,13 +16,8 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from aladin_network.checkpoint import (
-    CHECKPOINT_FILES,
-    SCHEMA_VERSION,
-    Provenance,
-    load_checkpoint,
-    save_checkpoint,
-)
+from aladin_network.checkpoint import SCHEMA_VERSION, load_checkpoint, save_checkpoint
+from aladin_network.checkpoint_files import CHECKPOINT_FILES, Provenance
 from aladin_network.config import (
     AttentionHeadConfig,
     ImageEncoderConfig,

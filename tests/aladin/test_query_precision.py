@@ -15,6 +15,7 @@ from aladin_network.scoring.scores import EncodedBatch
 from tests.tensors import encode_texts
 
 TEXTS = ["a dog", "two dogs run on the green grass", "the yellow star"]
+CPU = "cpu"
 RECURRENT = TextEncoderConfig(name="gru", architecture={"embedding_size": 6, "hidden_size": 10})
 
 

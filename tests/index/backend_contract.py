@@ -28,7 +28,7 @@ from aladin_index.search.backend import SearchBackend
 from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
 from tests.index.change_contract import ChangeContract

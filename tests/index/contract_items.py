@@ -17,7 +17,7 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion

@@ -15,7 +15,7 @@ from aladin_index.items.filters import parse_filter
 from aladin_index.search.backend import SearchBackend, SecondStageQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.encoding import Encoding

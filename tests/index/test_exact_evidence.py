@@ -21,7 +21,8 @@ from aladin_index.search.evidence import score_pair, word_evidence
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
 from aladin_network.inference import QueryModels, encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image

@@ -14,7 +14,7 @@ from aladin_network.config import AttentionHeadConfig
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
 from aladin_network.photos.files import PhotoFile
-from aladin_network.scoring.fusion import DirectionFusion, Fusion, two_stage_ranks
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.scoring.metrics import (
     mean_metrics,
     retrieval_metrics,
@@ -23,6 +23,7 @@ from aladin_network.scoring.metrics import (
 )
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.scoring.separation import cross_retrieval_ranks, mean_difference
+from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_training.data import Record
 from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint, evaluate_encodings
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
 from aladin_network.inference import (
     encode_documents,
@@ -21,7 +21,7 @@ from aladin_network.inference import (
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.scoring.fusion import Fusion, two_stage_ranks
+from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.metrics import (
     Ranks,
     RetrievalMetrics,
@@ -32,6 +32,7 @@ from aladin_network.scoring.metrics import (
 )
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.scoring.separation import cross_retrieval_ranks, mean_difference
+from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.items import check_regions, region_items
 from aladin_training.data import Record
@@ -160,7 +161,7 @@ def evaluate_scores(
 
 
 def evaluate_checkpoint(
-    checkpoint: Checkpoint,
+    checkpoint: Checkpoint[AladinModel],
     records: Sequence[Record],
     progress: Progress | None = None,
     regions: RegionStore | None = None,

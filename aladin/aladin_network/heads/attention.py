@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from aladin_network.config import AttentionHeadConfig
-from aladin_network.layers import fill_padding
+from aladin_network.scoring.masking import fill_padding
 from aladin_network.scoring.scores import MEMORY_BUDGET_BYTES, EncodedBatch, check_paired
 
 # Lower bound of every norm, as in the official code.

@@ -38,6 +38,10 @@ class Encoding(NamedTuple):
         """Number of items."""
         return len(self.embedding)
 
+    def rows(self, rows: NDArray[np.int64]) -> Encoding:
+        """Take some items, in the order of their rows."""
+        return Encoding(self.embedding[rows], self.tokens[rows], self.mask[rows])
+
     def item(self, row: int) -> Encoding:
         """Copy one item, without padding, so that it does not keep its batch in memory."""
         return Encoding.of_item(self.embedding[row].copy(), self.item_tokens(row))

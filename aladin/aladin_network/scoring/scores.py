@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aladin_network.errors import ShapeError
-from aladin_network.layers import fill_padding, lengthened
 from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.masking import fill_padding, lengthened
 
 # Upper limit in bytes of the similarity block (words x images x regions) of one chunk.
 MEMORY_BUDGET_BYTES = 256 * 2**20

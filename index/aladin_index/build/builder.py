@@ -43,7 +43,7 @@ from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration, read_calibration
 from aladin_network.errors import ConfigError, IndexNotReadyError, InputError
 from aladin_network.graphs.loading import load_for_inference
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
@@ -125,7 +125,7 @@ def build_index(
         if not settings.resume:
             discard(out)
         catalogues = stack.enter_context(listed(out, sources, settings, progress, seconds))
-        rows = _rows_to_build(catalogues, settings, network.matching.dim)
+        rows = _rows_to_build(catalogues, settings, network.embedding_dim)
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
         with seconds.measure("list"):
@@ -215,7 +215,7 @@ class _Build:
     def __init__(
         self,
         root: Path,
-        network: AladinModel,
+        network: Network,
         plan: BuildPlan,
         catalogues: Mapping[Target, Catalogue],
         rows: Mapping[Target, range],

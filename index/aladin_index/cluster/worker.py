@@ -24,7 +24,8 @@ from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import CHECKPOINT_FILES
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.types import NullProgress, Target
 

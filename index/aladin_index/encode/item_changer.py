@@ -26,7 +26,7 @@ from aladin_index.encode.source_items import ImageItem, SourceItem, check_item, 
 from aladin_index.format.records import SkippedItem
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
 from aladin_network.errors import DuplicateItemError, InputError, TextTooLongError
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress, OnDuplicate, Progress, Target
@@ -114,7 +114,7 @@ class ItemChanger:
 
     def add(
         self,
-        model: AladinModel,
+        model: Network,
         target: Target,
         items: Sequence[SourceItem],
         on_duplicate: OnDuplicate,
@@ -221,7 +221,7 @@ def check_new(
 
 def add_items(
     writer: ItemWriter,
-    model: AladinModel,
+    model: Network,
     target: Target,
     items: Iterable[SourceItem | SkippedItem],
     settings: AddSettings,
@@ -256,7 +256,7 @@ def add_items(
     # Items of the batches that are being read; a few batches at a time.
     sources: dict[int, SourceItem] = {}
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
-    for batch in encoded_batches(encoder, ahead, settings.readers, seconds):
+    for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
         usable = batch.usable
         counts.left_out += batch.left_out
         if batch.encoding is not None:
@@ -268,8 +268,6 @@ def add_items(
             counts.skipped += len(report.skipped)
         for row in list(islice(sources, len(batch.items))):  # batches come in their order
             del sources[row]
-        progress.advance(len(batch.items))
-        progress.note(**seconds.notes())
     return counts
 
 

@@ -14,7 +14,7 @@ from aladin_index.format.layout import MODEL, EngineLocation
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths
 from aladin_index.items.filters import Filter
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import (
     CheckpointError,
     IndexCorruptError,

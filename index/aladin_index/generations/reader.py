@@ -33,7 +33,7 @@ from aladin_index.tokens.bound_files import open_bounds
 from aladin_index.tokens.lazy_bounds import LazyBounds
 from aladin_index.tokens.maxsim import TokenAlignment
 from aladin_index.tokens.store import TokenStore
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import (
     CheckpointError,
     IndexCorruptError,

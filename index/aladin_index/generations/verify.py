@@ -39,7 +39,7 @@ from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import AladinError, CheckpointError, IndexCorruptError
 from aladin_network.files import FileEntry
 from aladin_network.graphs.files import GRAPHS, read_graphs

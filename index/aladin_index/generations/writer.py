@@ -55,7 +55,7 @@ from aladin_index.tokens.bound_files import write_bounds
 from aladin_index.tokens.lazy_bounds import query_sample
 from aladin_index.tokens.store import TokenStore
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import CHECKPOINT_FILES
+from aladin_network.checkpoint_files import CHECKPOINT_FILES
 from aladin_network.errors import CheckpointError, IndexMismatchError, InputError
 from aladin_network.files import (
     FileEntry,

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_void_p
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,7 @@ class Queries:
         self._tokens = np.ascontiguousarray(
             queries[0] if len(queries) == 1 else np.concatenate(queries), dtype=np.float32
         )
-        self._offsets = np.cumsum([0, *map(len, queries)], dtype=np.int64)
+        self._offsets = np.array([0, *accumulate(map(len, queries))], dtype=np.int64)
         self.native = NativeQueries(
             self._tokens.ctypes.data, self._offsets.ctypes.data, self.count, are_regions
         )

@@ -23,7 +23,7 @@ from aladin_index.measure.fidelity import TuneQueries, stored_queries
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import InputError
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.types import Modality, NullProgress, Progress, Target
 
 # Texts that a fit uses; more are not better.
@@ -50,7 +50,7 @@ class FitReport(NamedTuple):
 def fit_first_stage(
     root: Path,
     dim: int,
-    make_queries: Callable[[AladinModel], Mapping[Modality, TuneQueries]] | None = None,
+    make_queries: Callable[[Network], Mapping[Modality, TuneQueries]] | None = None,
     progress: Progress | None = None,
 ) -> FitReport:
     """Fit the first stage, and publish a generation with it.
@@ -143,7 +143,7 @@ class _Written:
 
 def _texts(
     index: SearchIndex,
-    make_queries: Callable[[AladinModel], Mapping[Modality, TuneQueries]] | None,
+    make_queries: Callable[[Network], Mapping[Modality, TuneQueries]] | None,
 ) -> TuneQueries:
     if make_queries is not None:
         found = make_queries(index.checkpoint.model).get("text")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from aladin_index.format.manifest import CollectionEntry, Manifest
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
 

@@ -18,12 +18,12 @@ from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.results import Box, Evidence
 from aladin_index.search.whole_words import whole_words
 from aladin_network.errors import EngineUnavailableError, InputError
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.types import Modality
 
 
 def evidence_of_items(
-    model: AladinModel,
+    model: Network,
     query: EncodedQuery,
     modality: Modality,
     collection: Collection,
@@ -70,7 +70,7 @@ class ComparedPair(NamedTuple):
 
 
 def compare_with_items(
-    model: AladinModel,
+    model: Network,
     query: EncodedQuery,
     modality: Modality,
     collection: Collection,
@@ -200,7 +200,7 @@ def _check_words(words: int, text: str, spans: Sequence[tuple[int, int]]) -> Non
 
 
 def region_boxes(
-    model: AladinModel,
+    model: Network,
     regions: int,
     size_px: tuple[int, int] | None,
     own: NDArray[np.float32] | None = None,
@@ -226,7 +226,8 @@ def region_boxes(
     else:
         boxes = encoder.region_boxes(*size_px).tolist()
     # The tower may use the first regions for the aggregate.
-    kept = boxes[len(boxes) - (regions - model.alignment.zero_tokens) :]
+    zero_tokens = int(model.config.alignment.empty_fill == "zero")
+    kept = boxes[len(boxes) - (regions - zero_tokens) :]
     return [(x0, y0, x1, y1) for x0, y0, x1, y1 in kept]
 
 
@@ -245,7 +246,7 @@ class PairScores(NamedTuple):
 
 
 def score_pair(
-    model: AladinModel,
+    model: Network,
     query: EncodedQuery,
     modality: Modality,
     collection: Collection,

@@ -106,7 +106,7 @@ class StoredCollection:
         few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
         if few or count >= total:
             return [exact_search(self.embeddings, query, count, allowed) for query in queries]
-        together = np.stack(queries)
+        together = queries[0][None] if len(queries) == 1 else np.stack(queries)
         return retrieve_all(self.first_stage, self.embeddings, together, count, allowed)
 
     def order(

@@ -136,7 +136,9 @@ class TwoStageSearcher:
         for search in searches:
             of_search, page = next(every if search.is_exhaustive else ranked)
             verdict = judge(search, of_search, page)
-            kept = page.ranking.take(verdict.kept)
+            kept = page.ranking
+            if len(verdict.kept) < len(kept.rows):
+                kept = kept.take(verdict.kept)
             pages.append(Page(search, of_search, page, verdict, kept))
         return present(self.index, pages, Times(began_s, retrieved_s, time.monotonic()))
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -143,7 +143,7 @@ def alignment_of_queries(
     are_regions = query_modality == "image"
     packed = Queries(queries, are_regions=are_regions)
     together = rows[0] if len(rows) == 1 else np.concatenate(rows)
-    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    offsets = np.array([0, *accumulate(map(len, rows))], dtype=np.int64)
 
     def score(start: int, end: int) -> NDArray[np.float32]:
         ends = offsets.clip(start, end) - start

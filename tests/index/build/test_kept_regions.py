@@ -25,7 +25,7 @@ from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.results import Box
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint import read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import ConfigError
 from aladin_network.inference import encode_texts
 from aladin_network.types import Target

@@ -21,7 +21,8 @@ from aladin_index.generations.reader import open_index
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import IndexCorruptError
 from aladin_network.scoring.encoding import Encoding
 from tests.index.searching import run_search

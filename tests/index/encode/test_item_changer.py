@@ -17,7 +17,8 @@ from aladin_index.encode.source_items import ImageItem, TextItem, check_item
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings, MetadataLimits
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import DuplicateItemError, InputError
 from aladin_network.types import NullProgress
 from tests.index.searching import run_search

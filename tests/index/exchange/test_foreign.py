@@ -14,7 +14,7 @@ from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import DataError, IndexMismatchError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.types import Target

@@ -28,7 +28,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.store import codec_for
 from aladin_network.calibration.calibration import Calibration, write_calibration
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, IndexMismatchError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.types import Target, TokenDtype

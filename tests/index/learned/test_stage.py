@@ -20,7 +20,8 @@ from aladin_index.measure.fit_first_stage import fit_first_stage
 from aladin_index.measure.tune import TuneOptions, tune_index
 from aladin_index.search.backend import SecondStageQuery
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion

@@ -19,7 +19,8 @@ from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import DuplicateItemError, UnknownItemError
 from aladin_network.scoring.encoding import Encoding
 from tests.index.searching import run_search

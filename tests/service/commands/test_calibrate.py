@@ -17,7 +17,8 @@ from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_network.calibration.calibration import CALIBRATION, read_calibration
 from aladin_network.calibration.fitted_on import TextLengths, sample_photos
-from aladin_network.checkpoint import load_checkpoint, read_model_id
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.inference import encode_texts
 from aladin_service.cli import app
 

@@ -13,11 +13,11 @@ import torch
 
 from aladin_network.encoders.base import to_device
 from aladin_network.errors import DataError
-from aladin_network.inference import FeatureCache
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch, OfflineBatch
+from aladin_training.batches.feature_cache import FeatureCache
 from aladin_training.batches.inputs import InputStore, NetworkInputs, image_digest
 from aladin_training.batches.items import (
     DocumentItems,

@@ -18,7 +18,7 @@ from torch import distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from aladin_network.errors import ConfigError, ProcessLostError, ReportedElsewhereError
-from aladin_network.layers import lengthened
+from aladin_network.scoring.masking import lengthened
 from aladin_network.scoring.scores import EncodedBatch
 
 # The other processes wait while the first one fills caches, mines or validates, which may take

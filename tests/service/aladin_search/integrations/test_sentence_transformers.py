@@ -11,7 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from aladin_network.checkpoint import load_checkpoint, read_model_id, save_checkpoint
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
