@@ -50,7 +50,7 @@ from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import RUNTIMES, GraphRuntime, NullProgress
+from aladin_network.types import RUNTIMES, GraphRuntime
 from aladin_service.item_sources import images_of_all, texts_of_all
 from benchmarks.lib.measuring import quiet_time
 from benchmarks.lib.output import figures_parser, print_json, print_rows
@@ -244,7 +244,7 @@ def _steps_ms(model: AladinModel, images: Sequence[ImageItem]) -> dict[str, floa
         batches.append(EncodedItems([prepared._replace(data=None)], encoding))
     with tempfile.TemporaryDirectory() as folder, timed("round and write"):
         joined = list(_joined(batches))
-        write_shard(Path(folder) / "shard", form, joined, NullProgress(), StageSeconds())
+        write_shard(Path(folder) / "shard", form, joined, StageSeconds())
     return {step: 1000 * seconds / len(images) for step, seconds in spent.items()}
 
 

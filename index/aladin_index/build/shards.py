@@ -137,7 +137,6 @@ def write_shard(
     folder: Path,
     format: ShardFormat,
     batches: Iterable[EncodedItems],
-    progress: Progress,
     seconds: StageSeconds,
 ) -> Shard:
     """Write some items as they are encoded.
@@ -146,7 +145,6 @@ def write_shard(
         folder: Folder to be written; it appears once the whole shard is on the disk.
         format: Format of the arrays.
         batches: Batches of encoded items.
-        progress: Progress, advanced batch by batch.
         seconds: Times by stage, to which that of the stage "write" is added.
 
     Raises:
@@ -163,8 +161,6 @@ def write_shard(
                 if batch.encoding is not None:
                     with seconds.measure("write"):
                         files.append(usable, batch.encoding)
-                progress.advance(len(batch.items))
-                progress.note(**seconds.notes())
         if metadata:
             (partial / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
         (partial / SKIPPED).write_text(json.dumps(left_out), encoding="utf-8")
@@ -294,10 +290,11 @@ class LocalEncoding:
         )
         batches = _batches(work.shards.values(), work.items, settings.batch_size)
         # One stream for all shards: its threads encode the next one while this one is written.
-        with closing(encoded_batches(encoder, batches, settings.readers, seconds)) as stream:
+        encoded = encoded_batches(encoder, batches, settings.readers, seconds, progress)
+        with closing(encoded) as stream:
             for folder, rows in work.shards.items():
                 of_this = islice(stream, ceil(len(rows) / settings.batch_size))
-                write_shard(folder, work.form, of_this, progress, seconds)
+                write_shard(folder, work.form, of_this, seconds)
 
 
 def _batches(

@@ -256,7 +256,7 @@ def add_items(
     # Items of the batches that are being read; a few batches at a time.
     sources: dict[int, SourceItem] = {}
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
-    for batch in encoded_batches(encoder, ahead, settings.readers, seconds):
+    for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
         usable = batch.usable
         counts.left_out += batch.left_out
         if batch.encoding is not None:
@@ -268,8 +268,6 @@ def add_items(
             counts.skipped += len(report.skipped)
         for row in list(islice(sources, len(batch.items))):  # batches come in their order
             del sources[row]
-        progress.advance(len(batch.items))
-        progress.note(**seconds.notes())
     return counts
 
 

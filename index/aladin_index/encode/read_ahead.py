@@ -20,6 +20,7 @@ from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.format.records import SkippedItem
 from aladin_network.errors import ImageError, InputError
 from aladin_network.scoring.encoding import Encoding
+from aladin_network.types import Progress
 
 # Batches that threads are at work on while one is being written. With one of them the threads would
 # have nothing to do while the last photo of a batch, a large one maybe, is decoded.
@@ -106,6 +107,7 @@ def encoded_batches(
     batches: Iterable[Sequence[NumberedItem]],
     readers: int,
     seconds: StageSeconds,
+    progress: Progress,
 ) -> Generator[EncodedItems]:
     """Encode items batch by batch, `BATCHES_AHEAD` of the one that the caller is at.
 
@@ -115,6 +117,7 @@ def encoded_batches(
         readers: Number of threads that read and decode while as many as the network allows encode.
         seconds: Receives the time that the caller waits here, split between the stages "read",
             "decode" and "encode" in proportion to the time that the threads spend on each.
+        progress: Progress, advanced by the items as they are encoded: a batch may take minutes.
 
     Yields:
         The batches in order.
@@ -155,9 +158,9 @@ def encoded_batches(
                 ]
             )
             if len(ahead) > most_ahead:
-                yield _joined(ahead.popleft(), seconds, threads)
+                yield _joined(ahead.popleft(), seconds, threads, progress)
         while ahead:
-            yield _joined(ahead.popleft(), seconds, threads)
+            yield _joined(ahead.popleft(), seconds, threads, progress)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -171,10 +174,17 @@ def _reason(item: SourceItem, error: InputError) -> str:
 
 
 def _joined(
-    futures: Sequence[Future[EncodedItems]], seconds: StageSeconds, threads: StageSeconds
+    futures: Sequence[Future[EncodedItems]],
+    seconds: StageSeconds,
+    threads: StageSeconds,
+    progress: Progress,
 ) -> EncodedItems:
-    with seconds.waiting_for(threads):
-        parts = [future.result() for future in futures]
+    parts: list[EncodedItems] = []
+    for future in futures:
+        with seconds.waiting_for(threads):
+            parts.append(future.result())
+        progress.advance(len(parts[-1].items))
+    progress.note(**seconds.notes())
     encodings = [part.encoding for part in parts if part.encoding is not None]
     return EncodedItems(
         items=[item for part in parts for item in part.items],

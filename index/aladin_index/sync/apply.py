@@ -149,12 +149,10 @@ def apply_plan(
         most_batches = None if most_encoded is None else math.ceil(most_encoded / size)
         ahead = islice(_batches(numbered, size), most_batches)
         rest = iter(encoded)
-        for batch in encoded_batches(encoder, ahead, settings.readers, seconds):
+        for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
             changes = list(islice(rest, len(batch.items)))
             _apply(writer, generation, encoder.digests, changes, batch, report)
             report.remaining -= len(batch.items)
-            progress.advance(len(batch.items))
-            progress.note(**seconds.notes())
             if is_stopped():
                 return
 
