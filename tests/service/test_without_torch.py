@@ -80,9 +80,7 @@ def built(
 ) -> Path:
     """An index whose model has graphs."""
     out = tmp_path_factory.mktemp("graphs") / "index"
-    build_index(
-        exported_checkpoint, out, image_items(data_file, None), text_items(data_file, None)
-    )
+    build_index(exported_checkpoint, out, image_items(data_file, None), text_items(data_file, None))
     return out
 
 
