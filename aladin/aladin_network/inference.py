@@ -92,6 +92,11 @@ class Network(Protocol):
         ...
 
     @property
+    def zero_tokens(self) -> int:
+        """Number of zero tokens behind an image's own tokens: 1 or 0."""
+        ...
+
+    @property
     def text_only(self) -> bool:
         """Whether the network is one for texts alone, whose documents take the place of photos."""
         ...

@@ -208,6 +208,7 @@ class AladinModel(nn.Module):
         self.alignment = AlignmentHead(config.alignment, *widths)
         self.matching = MatchingHead(config.matching, *widths)
         self.embedding_dim, self.token_dim = self.matching.dim, self.alignment.dim
+        self.zero_tokens = self.alignment.zero_tokens
         if config.attention is not None and not config.alignment.normalize:
             raise ConfigError("attention: it compares unit vectors; set alignment.normalize")
         if config.attention is not None and self.alignment.zero_tokens:

@@ -96,6 +96,7 @@ class GraphNetwork:
         text: Tokenizer of texts.
         embedding_dim: Size of an embedding.
         token_dim: Size of a token.
+        zero_tokens: Number of zero tokens behind an image's own tokens: 1 or 0.
         text_only: False: networks for texts alone have no graphs.
     """
 
@@ -126,6 +127,7 @@ class GraphNetwork:
         width = image.dim if trunk is None else trunk.width
         self.embedding_dim = width if config.matching.dim is None else config.matching.dim
         self.token_dim = width if config.alignment.dim is None else config.alignment.dim
+        self.zero_tokens = int(config.alignment.empty_fill == "zero")
         self._graphs = graphs
         self._precision: QueryPrecision = precision
         self._threads = threads or compute_threads()

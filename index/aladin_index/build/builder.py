@@ -273,7 +273,7 @@ class _Build:
         if count is None:
             return None
         boxes_of = partial(region_boxes, network)
-        return KeptRegions(count, SampleTexts.of(texts), boxes_of, network.alignment.zero_tokens)
+        return KeptRegions(count, SampleTexts.of(texts), boxes_of, network.zero_tokens)
 
     def _encode(self, target: Target) -> list[Shard]:
         """Encode the shards that are not on the disk yet; return all shards."""

@@ -226,8 +226,7 @@ def region_boxes(
     else:
         boxes = encoder.region_boxes(*size_px).tolist()
     # The tower may use the first regions for the aggregate.
-    zero_tokens = int(model.config.alignment.empty_fill == "zero")
-    kept = boxes[len(boxes) - (regions - zero_tokens) :]
+    kept = boxes[len(boxes) - (regions - model.zero_tokens) :]
     return [(x0, y0, x1, y1) for x0, y0, x1, y1 in kept]
 
 

@@ -50,9 +50,7 @@ def network(reads: str, zero_tokens: int) -> Any:
     edges = np.arange(5) / 4
     columns = np.stack([edges[:-1], np.zeros(4), edges[1:], np.ones(4)], axis=1)
     encoder = SimpleNamespace(region_boxes=lambda *_: columns, reads=reads)
-    head = SimpleNamespace(empty_fill="zero" if zero_tokens else None)
-    config = SimpleNamespace(alignment=head)
-    return SimpleNamespace(image=SimpleNamespace(encoder=encoder), config=config)
+    return SimpleNamespace(image=SimpleNamespace(encoder=encoder), zero_tokens=zero_tokens)
 
 
 @pytest.mark.parametrize("zero_tokens", [0, 1])
