@@ -229,7 +229,7 @@ def _steps_ms(model: Network, images: Sequence[ImageItem]) -> dict[str, float]:
             decoding.stop()
             with timed("resize"):
                 value = reader.preprocess(photo.picture)
-            height, width = np.shape(cast(Any, value))[1:]  # of photos, as graphs are exported for
+            height, width = np.shape(value)[1:]  # of photos, as graphs are exported for
             small = photo.picture.resize((width, height))
             # The same again without resizing: of it and of the resizing, only one part is this.
             with timed("resize", -1), timed("normalise"):
