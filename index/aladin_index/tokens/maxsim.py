@@ -21,7 +21,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.kernel import Kernel, KernelError, Queries, load_kernel
+from aladin_index.kernel import Kernel, KernelError, Queries, blocks_read, load_kernel
 from aladin_index.tokens.store import TokenBlock, TokenStore
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import Modality, NullProgress, Progress
@@ -137,6 +137,10 @@ def alignment_of_queries(
     together = rows[0] if len(rows) == 1 else np.concatenate(rows)
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
+    blocks_before = blocks_read()
+    if store.is_cold:
+        store.warm_rows(together)
+
     def score(start: int, end: int) -> NDArray[np.float32]:
         ends = offsets.clip(start, end) - start
         return kernel.score_rows(store.native, packed, together[start:end], ends)
@@ -148,6 +152,7 @@ def alignment_of_queries(
             scores = np.concatenate(in_threads(score, len(together)))
     except KernelError as error:
         raise _known_problem(error, store) from error
+    store.is_cold = blocks_read() > blocks_before
     return [scores[start:end] for start, end in pairwise(offsets.tolist())]
 
 
