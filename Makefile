@@ -78,6 +78,7 @@ lock: ## write the lock files anew, with the sha256 of every file (needs uv; UPG
 	$(COMPILE) pyproject.toml --extra cpu $(IMAGE_EXTRAS) --universal --fork-strategy fewest --output-file requirements.lock
 	sed -n 's/^\(torch==[0-9.]*\).*/\1+cpu/p' requirements.lock | $(COMPILE) pyproject.toml - --extra cpu $(IMAGE_EXTRAS) \
 		$(IMAGE_PLATFORM) --find-links $(TORCH_FOR_CPUS) --output-file docker/lock-cpu.txt
+	$(COMPILE) pyproject.toml --extra serve $(IMAGE_EXTRAS) $(IMAGE_PLATFORM) --output-file docker/lock-serve.txt
 	$(COMPILE) pyproject.toml --extra gpu $(IMAGE_EXTRAS) $(IMAGE_PLATFORM) --output-file docker/lock-gpu.txt
 	$(COMPILE) docker/lock-build.in $(IMAGE_PLATFORM) --output-file docker/lock-build.txt
 

@@ -7,7 +7,8 @@
     python -m benchmarks.house --check      only the rules of the sources; exit status 1: broken
 
 Everything outside the tests counts. The requests go through the real application, in one process,
-to a small index of random photos; a warm request is counted, on all threads.
+to a small index of random photos, whose network is computed by graphs; a warm request is counted,
+on all threads.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Budget(NamedTuple):
 
 
 # Functions and files of ours that a request runs through; a change that needs more says why.
-QUERY_BUDGET = Budget(functions=120, files=36)
+QUERY_BUDGET = Budget(functions=119, files=37)
 PHOTO_BUDGET = Budget(functions=131, files=40)
 
 

@@ -45,8 +45,9 @@ from aladin_network.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin_network.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
-from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.encoders.registry import IMAGE_ENCODERS, TEXT_ENCODERS, text_encoder_class
+from aladin_network.graphs.threads import compute_threads, set_compute_threads
+from aladin_network.model import AladinModel
 from aladin_network.types import RUNTIMES
 
 CAPTIONS = [
@@ -286,11 +287,11 @@ def command_trees() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
     """Keep tiny computations on one thread: on a busy machine, waiting for a second costs more."""
-    import faiss  # after torch: on GPU machines both bring CUDA, and torch's has to come first
+    import faiss
 
-    before = torch.get_num_threads(), faiss.omp_get_max_threads()
-    torch.set_num_threads(1)
+    before = compute_threads(), faiss.omp_get_max_threads()
+    set_compute_threads(1)
     faiss.omp_set_num_threads(1)
     yield
-    torch.set_num_threads(before[0])
+    set_compute_threads(before[0])
     faiss.omp_set_num_threads(before[1])

@@ -1,9 +1,6 @@
-"""Checkpoints: folders that contain everything that indexing and serving require.
+"""Checkpoints with their weights: writing them, and loading them to be computed by torch.
 
-config.json         schema version, network, fusion, provenance
-model.safetensors   all weights, frozen encoders included
-tokenizer.json      the text encoder's tokenizer
-calibration.json    the calibration, once fitted (`aladin_network.calibration.calibration`)
+What a checkpoint consists of is described in `aladin_network.checkpoint_files`.
 
 The safetensors library creates files with mode 0600 whatever the umask, and reports every failure
 to open one as "No such file or directory"; the functions below set the permissions by the umask,
@@ -13,31 +10,38 @@ and report the system's error.
 from __future__ import annotations
 
 import dataclasses
-import json
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import torch
-from pydantic import ConfigDict
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
 from torch import Tensor
 
-from aladin_network.config import STRICT, ModelConfig, dump_config, parse_config, with_frozen
+from aladin_network.checkpoint_files import (
+    CONFIG,
+    SCHEMA_VERSION,
+    TOKENIZER,
+    WEIGHTS,
+    Checkpoint,
+    ConfigFile,
+    Provenance,
+    as_checkpoint,
+    read_config,
+    read_tokenizer,
+    reason_of,
+)
+from aladin_network.config import dump_config, with_frozen
 from aladin_network.encoders.bert_text import BertTextEncoder
 from aladin_network.encoders.clip_text import ClipTextEncoder
+from aladin_network.encoders.registry import image_encoder_class, text_encoder_class
 from aladin_network.encoders.text_only import AbsentImageEncoder
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.files import atomic_folder, recover_folder, sha256_of, write_json
-from aladin_network.heads.trained import alignment_trained as is_alignment_trained
-from aladin_network.model import AladinModel, image_encoder_class, text_encoder_class
+from aladin_network.files import atomic_folder, write_json
+from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import Fusion
-
-SCHEMA_VERSION = 1
 
 
 def write_tensors(
@@ -87,64 +91,9 @@ def check_readable(path: Path) -> None:
         pass
 
 
-_CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 # Weights of the image encoder itself, without the layers behind it.
 _IMAGE_ENCODER = "image.encoder."
 _TEXT_ONLY = (BertTextEncoder, ClipTextEncoder)
-# Required files of a checkpoint; copying a checkpoint means copying these.
-CHECKPOINT_FILES = (_CONFIG, _WEIGHTS, _TOKENIZER)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Provenance:
-    """Origin of a checkpoint.
-
-    Attributes:
-        commit: Commit of the code that trained it, "unknown" outside a repository.
-        recipe: Text of the recipe.
-        stage: Stage of the recipe.
-        step: Optimizer steps of that stage.
-        validation: Metrics by which this checkpoint was chosen.
-    """
-
-    commit: str = "unknown"
-    recipe: str = ""
-    stage: str = ""
-    step: int = 0
-    validation: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ConfigFile:
-    """Content of config.json."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    schema_version: int
-    model: ModelConfig
-    fusion: Fusion
-    provenance: Provenance
-    alignment_trained: bool | None = None
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A loaded checkpoint.
-
-    Attributes:
-        model: Network in evaluation mode.
-        fusion: Fitted fusion, or the papers' rule if there was no validation split to fit it on.
-        provenance: Origin of the checkpoint.
-        model_id: SHA-256 of the weights file.
-        alignment_trained: Whether the alignment was trained; otherwise searches leave the order to
-            the embeddings, and there is no evidence.
-    """
-
-    model: AladinModel
-    fusion: Fusion
-    provenance: Provenance
-    model_id: str
-    alignment_trained: bool = True
 
 
 def save_checkpoint(
@@ -190,16 +139,16 @@ def write_checkpoint(
     if alignment_trained is None:
         del content["alignment_trained"]  # earlier versions refuse a key that they do not know
     weights = {name: _compact(value) for name, value in model.state_dict().items()}
-    write_json(folder / _CONFIG, content)
-    write_tensors(folder / _WEIGHTS, weights)
-    model.text.encoder.tokenizer.save(str(folder / _TOKENIZER))
+    write_json(folder / CONFIG, content)
+    write_tensors(folder / WEIGHTS, weights)
+    model.text.encoder.tokenizer.save(str(folder / TOKENIZER))
 
 
 def load_checkpoint(
     folder: Path,
     device: torch.device | str = "cpu",
     frozen: Mapping[Literal["image_encoder", "text_encoder"], bool] | None = None,
-) -> Checkpoint:
+) -> Checkpoint[AladinModel]:
     """Load a checkpoint.
 
     Args:
@@ -216,21 +165,21 @@ def load_checkpoint(
         config = dataclasses.replace(config, model=with_frozen(config.model, frozen))
     tokenizer = read_tokenizer(folder)
     try:
-        weights = read_tensors(folder / _WEIGHTS)
+        weights = read_tensors(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{folder / _WEIGHTS}: cannot be read ({_reason(error)})") from error
+        raise CheckpointError(f"{folder / WEIGHTS}: cannot be read ({reason_of(error)})") from error
     try:
         text_encoder = text_encoder_class(config.model)(config.model.text_encoder, tokenizer)
         image_encoder_type = image_encoder_class(config.model)
         image_encoder = image_encoder_type(config.model.image_encoder, text_encoder)
         model = AladinModel(config.model, image_encoder, text_encoder)
     except ConfigError as error:
-        raise CheckpointError(f"{folder / _CONFIG}: {error}") from error
-    _fill(model, weights, folder / _WEIGHTS)
+        raise CheckpointError(f"{folder / CONFIG}: {error}") from error
+    _fill(model, weights, folder / WEIGHTS)
     return as_checkpoint(config, model.eval().to(device), folder)
 
 
-def load_text_checkpoint(folder: Path) -> Checkpoint:
+def load_text_checkpoint(folder: Path) -> Checkpoint[AladinModel]:
     """Load a checkpoint in order to encode texts, as quickly as it can be.
 
     A network whose texts are read by a BERT or by CLIP's text tower is loaded without the
@@ -253,75 +202,15 @@ def load_text_checkpoint(folder: Path) -> Checkpoint:
         return load_checkpoint(folder)
     try:
         tokenizer = read_tokenizer(folder)
-        with safe_open(folder / _WEIGHTS, "pt") as file:
+        with safe_open(folder / WEIGHTS, "pt") as file:
             names = [name for name in file.keys() if not name.startswith(_IMAGE_ENCODER)]  # noqa: SIM118
             weights = {name: file.get_tensor(name).float() for name in names}
         image_encoder = AbsentImageEncoder.beside(weights, config.model.image_encoder)
         model = AladinModel(config.model, image_encoder, quick(text, tokenizer))
-        _fill(model, weights, folder / _WEIGHTS, assign=True)
+        _fill(model, weights, folder / WEIGHTS, assign=True)
     except Exception:  # whatever is wrong or unknown: the other way tells, or manages
         return load_checkpoint(folder)
     return as_checkpoint(config, model.eval(), folder)
-
-
-def as_checkpoint(config: ConfigFile, model: AladinModel, folder: Path) -> Checkpoint:
-    """Return a loaded network as the checkpoint of its folder."""
-    trained = is_alignment_trained(dump_config(config))
-    return Checkpoint(model, config.fusion, config.provenance, read_model_id(folder), trained)
-
-
-def read_model_id(folder: Path) -> str:
-    """Return the `model_id` of a checkpoint without loading its network.
-
-    Raises:
-        CheckpointError: If the weights cannot be read.
-    """
-    recover_folder(folder)
-    path = folder / _WEIGHTS
-    try:
-        return sha256_of(path)
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({_reason(error)})") from error
-
-
-def read_config(folder: Path) -> ConfigFile:
-    """Read config.json.
-
-    Raises:
-        CheckpointError: If the folder is no checkpoint, or the file cannot be read.
-    """
-    recover_folder(folder)
-    path = folder / _CONFIG
-    try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{folder}: not a checkpoint, it has no {_CONFIG}") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({_reason(error)})") from error
-    version = data.get("schema_version") if isinstance(data, dict) else None
-    if version != SCHEMA_VERSION:
-        raise CheckpointError(f"{path}: schema version {version}, expected {SCHEMA_VERSION}")
-    try:
-        return parse_config(ConfigFile, data, str(path))
-    except ConfigError as error:
-        raise CheckpointError(str(error)) from error
-
-
-def read_tokenizer(folder: Path) -> Tokenizer:
-    """Read tokenizer.json.
-
-    Raises:
-        CheckpointError: If it is missing or cannot be read.
-    """
-    try:
-        return Tokenizer.from_file(str(folder / _TOKENIZER))
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise CheckpointError(f"{folder / _TOKENIZER}: cannot be read ({error})") from error
-
-
-def _reason(error: Exception) -> str:
-    """Return the system's own message, such as "Permission denied"; the path is named already."""
-    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def _fill(

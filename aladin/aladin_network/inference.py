@@ -1,39 +1,30 @@
-"""Encoding of photos and texts for indexing and serving: no gradients, float32 results.
+"""Encoding of photos and texts for indexing and serving, whatever computes the network.
 
-Queries may be encoded in bfloat16; indexes are always built in float32.
-
-The outputs of frozen encoders are cached on disk, and memory-mapped by training:
-
-    ROOT/ENCODER/            one folder per encoder, named by the digest of its configuration
-      PART.json              keys and token counts; written last, so a part is complete if it exists
-      PART.states.npy        (tokens of all items, dim) float16
-      PART.content.npy       (tokens of all items,) bool
-
-Items are keyed by the digest of their content, so data sets and splits share common items, and
-interrupted work resumes where it stopped.
+Queries may be encoded in bfloat16; indexes are always built in float32. Torch is not imported here:
+a network may be one of torch (`aladin_network.model`) or of graphs (`aladin_network.graphs`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Protocol, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
-import torch
 from PIL import Image
 
-from aladin_network.encoders.base import Features, ImageInput, TextBatch, to_device
-from aladin_network.encoders.documents import DocumentRoleEncoder
-from aladin_network.errors import InputError, ShapeError
-from aladin_network.files import atomic_file, write_json
-from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.config import ModelConfig
+from aladin_network.encoders.readers import (
+    DocumentReader,
+    PhotoInput,
+    PhotoReader,
+    TextReader,
+    TokenizedTexts,
+)
+from aladin_network.errors import InputError
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import QueryPrecision, QueryPrecisionSetting
 
 # Early maps of a convolutional network are large: above some MiB the allocator returns their memory
@@ -48,13 +39,82 @@ _TOKENS_OF_A_CALL = 16
 _MOST_TOKENS = 2048
 
 # Instructions that multiply bfloat16; without them it is emulated and slower than float32.
-_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
-
-FORMAT_VERSION = 1
+_BFLOAT16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16"})
 
 
-@torch.inference_mode()
-def encode_photos(model: AladinModel, photos: Sequence[Image.Image]) -> Encoding:
+@runtime_checkable
+class PhotoSide(Protocol):
+    """The image half of a network."""
+
+    @property
+    def encoder(self) -> PhotoReader:
+        """Its encoder, as far as inputs are concerned."""
+        ...
+
+
+@runtime_checkable
+class TextSide(Protocol):
+    """The text half of a network."""
+
+    @property
+    def encoder(self) -> TextReader:
+        """Its encoder, as far as inputs are concerned."""
+        ...
+
+
+@runtime_checkable
+class Network(Protocol):
+    """A network that encodes; what indexing and serving need of it."""
+
+    @property
+    def config(self) -> ModelConfig:
+        """Complete configuration."""
+        ...
+
+    @property
+    def image(self) -> PhotoSide:
+        """Image half."""
+        ...
+
+    @property
+    def text(self) -> TextSide:
+        """Text half."""
+        ...
+
+    @property
+    def embedding_dim(self) -> int:
+        """Size of an embedding."""
+        ...
+
+    @property
+    def token_dim(self) -> int:
+        """Size of a token."""
+        ...
+
+    @property
+    def zero_tokens(self) -> int:
+        """Number of zero tokens behind an image's own tokens: 1 or 0."""
+        ...
+
+    @property
+    def text_only(self) -> bool:
+        """Whether the network is one for texts alone, whose documents take the place of photos."""
+        ...
+
+    def infer_images(self, batch: Any) -> Encoding:
+        """Encode a batch of the image encoder's `collate`, without gradients."""
+        ...
+
+    def infer_texts(self, batch: TokenizedTexts) -> Encoding:
+        """Encode tokenised texts, without gradients."""
+        ...
+
+    def with_texts_in_bfloat16(self) -> Network:
+        """Return a network that encodes texts in bfloat16, and photos as this one."""
+        ...
+
+
+def encode_photos(model: Network, photos: Sequence[Image.Image]) -> Encoding:
     """Encode decoded RGB photos.
 
     Args:
@@ -64,8 +124,7 @@ def encode_photos(model: AladinModel, photos: Sequence[Image.Image]) -> Encoding
     return encode_images(model, [model.image.encoder.preprocess(photo) for photo in photos])
 
 
-@torch.inference_mode()
-def encode_images(model: AladinModel, inputs: Sequence[ImageInput]) -> Encoding:
+def encode_images(model: Network, inputs: Sequence[PhotoInput]) -> Encoding:
     """Encode results of the image encoder's `preprocess`, `PHOTOS_AT_A_TIME`.
 
     Args:
@@ -75,12 +134,11 @@ def encode_images(model: AladinModel, inputs: Sequence[ImageInput]) -> Encoding:
     parts: list[Encoding] = []
     for start in range(0, len(inputs), PHOTOS_AT_A_TIME):
         batch = model.image.encoder.collate(inputs[start : start + PHOTOS_AT_A_TIME])
-        parts.append(model.encode_images(to_device(batch, next(model.parameters()).device)))
-    return concatenate(parts)
+        parts.append(model.infer_images(batch))
+    return Encoding.concatenate(parts)
 
 
-@torch.inference_mode()
-def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = False) -> Encoding:
+def encode_texts(model: Network, texts: Sequence[str], *, truncate: bool = False) -> Encoding:
     """Encode texts in one batch.
 
     Args:
@@ -92,15 +150,10 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
         InputError: If a text is blank, or has no word that the tokenizer keeps.
         TextTooLongError: If a text has more tokens than the network takes, and `truncate` is off.
     """
-    batch = tokenize(model, texts, truncate=truncate)
-    device = next(model.parameters()).device
-    encoding = model.encode_texts(TextBatch(*(part.to(device) for part in batch)))
-    # The network may have a lower precision, for queries.
-    return encoding._replace(embedding=encoding.embedding.float(), tokens=encoding.tokens.float())
+    return model.infer_texts(tokenize(model, texts, truncate=truncate))
 
 
-@torch.inference_mode()
-def encode_documents(model: AladinModel, texts: Sequence[str]) -> Encoding:
+def encode_documents(model: Network, texts: Sequence[str]) -> Encoding:
     """Encode texts that are to be found, those of similar length together.
 
     A network for texts alone encodes them in the role of documents, and does not read the end of a
@@ -114,29 +167,28 @@ def encode_documents(model: AladinModel, texts: Sequence[str]) -> Encoding:
         InputError: If a text is blank, or has no word that the tokenizer keeps.
         TextTooLongError: If the network is for photos as well, and a text has too many tokens.
     """
-    device = next(model.parameters()).device
-    encoder = model.image.encoder
     parts: list[Encoding] = []
-    if isinstance(encoder, DocumentRoleEncoder):
+    if model.text_only:
+        encoder = document_reader(model)
         for text in texts:
             check_document(model, text)
         inputs = [encoder.preprocess(text) for text in texts]
         groups = similar_lengths([len(each.ids) for each in inputs])
         for rows in groups:
-            some = encoder.collate([inputs[row] for row in rows])
-            parts.append(model.encode_images(to_device(some, device)))
+            parts.append(model.infer_images(encoder.collate([inputs[row] for row in rows])))
     else:
         batch = tokenize(model, texts)
         # A network that pads to a number of tokens of its own takes nothing shorter.
         pad_to = model.text.encoder.config.pad_to
-        lengths = [pad_to or int(length) for length in batch.mask.sum(dim=1)]
+        lengths = [pad_to or int(length) for length in batch.mask.sum(axis=1)]
         groups = similar_lengths(lengths)
         for rows in groups:
             width = lengths[rows[-1]]
-            some = TextBatch(*(part[rows, :width].to(device) for part in batch))
-            parts.append(model.encode_texts(some))
+            kept = np.ix_(rows, range(width))
+            some = TokenizedTexts(batch.ids[kept], batch.mask[kept], batch.content[kept])
+            parts.append(model.infer_texts(some))
     places = [row for rows in groups for row in rows]
-    return concatenate(parts).rows(torch.tensor(places).argsort())
+    return Encoding.concatenate(parts).rows(np.argsort(places))
 
 
 def similar_lengths(lengths: Sequence[int]) -> list[list[int]]:
@@ -160,26 +212,31 @@ def similar_lengths(lengths: Sequence[int]) -> list[list[int]]:
     return groups
 
 
-def check_document(model: AladinModel, text: str) -> None:
+def document_reader(model: Network) -> DocumentReader:
+    """Return what prepares the documents of a network for texts alone."""
+    return cast(DocumentReader, model.image.encoder)
+
+
+def check_document(model: Network, text: str) -> None:
     """Refuse a text that `encode_documents` cannot encode."""
-    if not isinstance(model.image.encoder, DocumentRoleEncoder):
+    if not model.text_only:
         tokenize(model, [text])
     elif not text.strip():
         raise InputError("the text is empty")
 
 
-def tokenize(model: AladinModel, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
+def tokenize(model: Network, texts: Sequence[str], *, truncate: bool = False) -> TokenizedTexts:
     """Tokenise texts; refuse those that cannot be encoded; see `encode_texts`."""
     for text in texts:
         if not text.strip():
             raise InputError("the text is empty")
-    batch = model.text.encoder.preprocess(texts, truncate=truncate)
-    if not bool(batch.content.any(dim=1).all()):
+    batch = model.text.encoder.tokenize(texts, truncate=truncate)
+    if not bool(batch.content.any(axis=1).all()):
         raise InputError("the text has no word that the tokenizer knows how to keep")
     return batch
 
 
-def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> QueryPrecision:
+def choose_precision(name: QueryPrecisionSetting, device: str) -> QueryPrecision:
     """Return the precision for a setting.
 
     "auto" takes bfloat16 where the processor multiplies it. On one with AVX512-BF16 (EPYC, one
@@ -190,15 +247,21 @@ def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> Query
 
     Args:
         name: Name of a precision, or "auto".
-        device: Device of the network; on a GPU, "auto" is float32.
+        device: Name of the network's device; on a GPU, "auto" is float32.
     """
     if name != "auto":
         return name
-    # torch 2.6 does not tell, so with it "auto" is float32.
-    read = getattr(torch.cpu, "get_capabilities", dict[str, bool])
-    capabilities: dict[str, bool] = read()
-    native = any(capabilities.get(each, False) for each in _BFLOAT16_INSTRUCTIONS)
-    return "bfloat16" if native and device.type == "cpu" else "float32"
+    native = not _BFLOAT16_INSTRUCTIONS.isdisjoint(_processor_flags())
+    return "bfloat16" if native and device == "cpu" else "float32"
+
+
+def _processor_flags() -> list[str]:
+    """Return the names of the processor's instructions; none where the system has no such list."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    return next((line.split() for line in lines if line.startswith("flags")), [])
 
 
 class QueryModels:
@@ -214,10 +277,10 @@ class QueryModels:
             precision: Precision of the queries; float32 needs no copy.
         """
         self._precision: QueryPrecision = precision
-        self._copies: WeakKeyDictionary[AladinModel, AladinModel] = WeakKeyDictionary()
+        self._copies: WeakKeyDictionary[Network, Network] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def for_texts(self, model: AladinModel) -> AladinModel:
+    def for_texts(self, model: Network) -> Network:
         """Return the network that encodes texts in place of another, copied at the first call.
 
         Args:
@@ -229,97 +292,3 @@ class QueryModels:
             if model not in self._copies:
                 self._copies[model] = model.with_texts_in_bfloat16()
             return self._copies[model]
-
-
-class _Place(NamedTuple):
-    """Location of an item's tokens."""
-
-    part: str
-    start: int
-    stop: int
-
-
-class FeatureCache:
-    """The cached outputs of one frozen encoder."""
-
-    def __init__(self, root: Path, encoder_digest: str) -> None:
-        """Open or create the cache.
-
-        Args:
-            root: Folder shared by all encoders.
-            encoder_digest: Digest of the weights, the architecture and the preprocessing.
-        """
-        version = f"{FORMAT_VERSION}:{encoder_digest}"
-        self.folder = root / hashlib.sha256(version.encode()).hexdigest()[:16]
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._places: dict[str, _Place] = {}
-        self._states: dict[str, npt.NDArray[np.float16]] = {}
-        self._content: dict[str, npt.NDArray[np.bool_]] = {}
-        for part in sorted(self.folder.glob("*.json")):
-            self._open(part.stem)
-
-    def __contains__(self, key: str) -> bool:
-        """Tell whether an item is cached."""
-        return key in self._places
-
-    def add(self, keys: Sequence[str], features: Features) -> None:
-        """Write one part.
-
-        Args:
-            keys: Digests of the items' content.
-            features: Encoder output of the items; padding is not stored.
-
-        Raises:
-            ShapeError: If the number of keys differs from the number of items.
-        """
-        if len(keys) != features.states.shape[0]:
-            raise ShapeError(f"({len(keys)}, tokens, dim)", tuple(features.states.shape))
-        part = hashlib.sha256("".join(keys).encode()).hexdigest()[:16]
-        states = features.states[features.mask].to(torch.float16).cpu().numpy()
-        content = features.content[features.mask].cpu().numpy()
-        for name, values in (("states", states), ("content", content)):
-            with (
-                atomic_file(self.folder / f"{part}.{name}.npy") as partial,
-                partial.open("wb") as file,
-            ):
-                np.save(file, values)
-        lengths = features.mask.sum(dim=1).tolist()
-        write_json(self.folder / f"{part}.json", {"keys": list(keys), "lengths": lengths})
-        self._open(part)
-
-    def get(self, keys: Sequence[str]) -> Features:
-        """Read items, padded to the longest.
-
-        Args:
-            keys: Keys of cached items.
-
-        Returns:
-            Float32 features.
-        """
-        places = [self._places[key] for key in keys]
-        longest = max(place.stop - place.start for place in places)
-        dim = self._states[places[0].part].shape[1]
-        states = np.zeros((len(keys), longest, dim), dtype=np.float16)
-        content = np.zeros((len(keys), longest), dtype=np.bool_)
-        mask = np.zeros((len(keys), longest), dtype=np.bool_)
-        for row, (part, start, stop) in enumerate(places):
-            states[row, : stop - start] = self._states[part][start:stop]
-            content[row, : stop - start] = self._content[part][start:stop]
-            mask[row, : stop - start] = True
-        return Features(
-            torch.from_numpy(states).float(), torch.from_numpy(mask), torch.from_numpy(content)
-        )
-
-    def _open(self, part: str) -> None:
-        index = json.loads((self.folder / f"{part}.json").read_text(encoding="utf-8"))
-        self._states[part] = np.load(self.folder / f"{part}.states.npy", mmap_mode="r")
-        self._content[part] = np.load(self.folder / f"{part}.content.npy")
-        start = 0
-        for key, length in zip(index["keys"], index["lengths"], strict=True):
-            self._places[key] = _Place(part, start, start + length)
-            start += length
-
-
-def content_digest(content: bytes, variant: str = "") -> str:
-    """Return the key of an item: a digest of its bytes and its preprocessing variant."""
-    return hashlib.sha256(variant.encode() + b":" + content).hexdigest()

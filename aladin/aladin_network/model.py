@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
 from typing import Generic, Literal, TypeVar, assert_never, cast
 
 import torch
@@ -18,24 +17,28 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aladin_network.config import ModelConfig, TowerConfig, TrunkConfig
-from aladin_network.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from aladin_network.encoders.base import (
     Features,
     ImageBatch,
     ImageEncoder,
     TextBatch,
     TextEncoder,
+    to_device,
     with_front,
 )
+from aladin_network.encoders.readers import TokenizedTexts
+from aladin_network.encoders.registry import image_encoder_class, text_encoder_class
 from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 from aladin_network.errors import ConfigError
 from aladin_network.heads.alignment import AlignmentHead
 from aladin_network.heads.attention import AttentionHead
+from aladin_network.heads.layers import ChannelDropout, TokenDropout, TransformerStack
 from aladin_network.heads.matching import MatchingHead
 from aladin_network.heads.tower_start import fit_to_towers, start_as
-from aladin_network.layers import ChannelDropout, TokenDropout, TransformerStack, masked_mean
+from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.masking import masked_mean
 from aladin_network.scoring.scores import (
-    Encoding,
+    EncodedBatch,
     alignment_scores,
     matching_scores,
     paired_alignment_scores,
@@ -204,6 +207,8 @@ class AladinModel(nn.Module):
             )
         self.alignment = AlignmentHead(config.alignment, *widths)
         self.matching = MatchingHead(config.matching, *widths)
+        self.embedding_dim, self.token_dim = self.matching.dim, self.alignment.dim
+        self.zero_tokens = self.alignment.zero_tokens
         if config.attention is not None and not config.alignment.normalize:
             raise ConfigError("attention: it compares unit vectors; set alignment.normalize")
         if config.attention is not None and self.alignment.zero_tokens:
@@ -253,13 +258,25 @@ class AladinModel(nn.Module):
             start_as(model.alignment.projections, projections)
         return model
 
-    def encode_images(self, batch: ImageBatch | Features) -> Encoding:
+    def encode_images(self, batch: ImageBatch | Features) -> EncodedBatch:
         """Encode collated photos, or the image encoder's cached output."""
         return self._heads(self.image(batch), "image")
 
-    def encode_texts(self, batch: TextBatch | Features) -> Encoding:
+    def encode_texts(self, batch: TextBatch | Features) -> EncodedBatch:
         """Encode tokenised texts, or the text encoder's cached output."""
         return self._heads(self.text(batch), "text")
+
+    @torch.inference_mode()
+    def infer_images(self, batch: ImageBatch) -> Encoding:
+        """Encode collated photos on the network's device, without gradients."""
+        return self.encode_images(to_device(batch, next(self.parameters()).device)).arrays()
+
+    @torch.inference_mode()
+    def infer_texts(self, batch: TokenizedTexts) -> Encoding:
+        """Encode tokenised texts on the network's device, without gradients."""
+        device = next(self.parameters()).device
+        parts = (torch.from_numpy(part).to(device) for part in batch)
+        return self.encode_texts(TextBatch(*parts)).arrays()
 
     def with_texts_in_bfloat16(self) -> AladinModel:
         """Copy everything but the image tower, to encode texts in bfloat16."""
@@ -281,7 +298,7 @@ class AladinModel(nn.Module):
         return own if self.attention is None else (*own, "attention")
 
     def scores(
-        self, name: ScoreName, images: Encoding, texts: Encoding
+        self, name: ScoreName, images: EncodedBatch, texts: EncodedBatch
     ) -> Float[Tensor, "images texts"]:
         """Score all pairs of two batches by one head, chunked to the memory budget.
 
@@ -299,7 +316,7 @@ class AladinModel(nn.Module):
                 assert_never(name)
 
     def paired_scores(
-        self, name: ScoreName, images: Encoding, texts: Encoding
+        self, name: ScoreName, images: EncodedBatch, texts: EncodedBatch
     ) -> Float[Tensor, " pairs"]:
         """Score each image with the text of its row: the diagonal of `scores`.
 
@@ -322,22 +339,6 @@ class AladinModel(nn.Module):
             raise ConfigError("attention: this network has no such head")
         return self.attention
 
-    def _heads(self, features: Features, modality: Modality) -> Encoding:
+    def _heads(self, features: Features, modality: Modality) -> EncodedBatch:
         tokens, mask = self.alignment(features, modality)
-        return Encoding(self.matching(features, modality), tokens, mask)
-
-
-def image_encoder_class(config: ModelConfig) -> type[ImageEncoder]:
-    """Look an image encoder up by its configured name."""
-    return _look_up(IMAGE_ENCODERS, config.image_encoder.name, "image_encoder")
-
-
-def text_encoder_class(config: ModelConfig) -> type[TokenizedTextEncoder]:
-    """Look a text encoder up by its configured name."""
-    return _look_up(TEXT_ENCODERS, config.text_encoder.name, "text_encoder")
-
-
-def _look_up(registry: Mapping[str, type[T]], name: str, where: str) -> type[T]:
-    if name not in registry:
-        raise ConfigError(f"{where}.name: unknown {name!r}, known are {sorted(registry)}")
-    return registry[name]
+        return EncodedBatch(self.matching(features, modality), tokens, mask)

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.push import PushSettings, push_index
@@ -45,6 +44,7 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
+from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.types import OTHER_TARGET_OF, TARGET_OF, Modality, Target
 from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.output import figures_parser, print_figures
@@ -282,7 +282,7 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", choices=NAMES, default=list(NAMES))
     options = parser.parse_args()
     queries = 50 if options.quick else options.queries
-    torch.set_num_threads(1)
+    set_compute_threads(1)
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

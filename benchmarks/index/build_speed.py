@@ -16,7 +16,7 @@ build     items a second of a whole build by the default runtime, its start (of 
           in seconds) excluded
 ratio     build over the fastest of the engines
 steps_ms  processor time of one thread for a photo: reading, decoding, resizing, normalising,
-          encoding, rounding and writing; `rest` is what a build on one core takes besides
+          encoding, rounding and writing; only measured on one core
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ import torch
 from aladin_index.build.builder import build_index
 from aladin_index.build.shards import ShardFormat, write_shard
 from aladin_index.encode.item_encoders import PhotoEncoder, item_encoder
-from aladin_index.encode.read_ahead import EncodedBatch, StageSeconds
+from aladin_index.encode.read_ahead import EncodedItems, StageSeconds
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.graphs.loading import load_graphs
 from aladin_network.graphs.network import for_throughput
+from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.inference import encode_images, tokenize
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.memory import DecodingMemory
-from aladin_network.scoring.scores import Encoding, concatenate
-from aladin_network.types import RUNTIMES, GraphRuntime, NullProgress
+from aladin_network.scoring.encoding import Encoding
+from aladin_network.types import RUNTIMES, GraphRuntime
 from aladin_service.item_sources import images_of_all, texts_of_all
 from benchmarks.lib.measuring import quiet_time
 from benchmarks.lib.output import figures_parser, print_json, print_rows
@@ -100,7 +101,7 @@ def measure(options: Options, cores: int) -> Report:
         cores: Number of cores.
     """
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))
-    torch.set_num_threads(cores)
+    set_compute_threads(cores)
     images = _first(images_of_all([options.source], None, None), ImageItem, options.photos)
     has_texts = options.source.is_file()
     lines = texts_of_all([options.source], None, ()) if has_texts else ()
@@ -120,12 +121,12 @@ def measure(options: Options, cores: int) -> Report:
         _build(options.checkpoint, images, None, found)
         if texts:
             _build(options.checkpoint, None, texts, found)
-    photos = _speed("photos", on_photos, found)
-    steps = None
-    if cores == 1:
-        steps = _steps_ms(networks[_installed()[0]], images)
-        steps["rest"] = 1000 / photos.build - sum(steps.values())
-    return Report(cores, photos, _speed("texts", on_texts, found) if texts else None, steps)
+    return Report(
+        cores,
+        _speed("photos", on_photos, found),
+        _speed("texts", on_texts, found) if texts else None,
+        _steps_ms(networks[_installed()[0]], images) if cores == 1 else None,
+    )
 
 
 def _installed() -> list[GraphRuntime]:
@@ -139,7 +140,7 @@ def _first(items: Iterable[object], kind: type[T], count: int) -> list[T]:
 class Calls(NamedTuple):
     """Calls of an engine, to be made again and again; each encodes some items."""
 
-    runs: list[Callable[[], Encoding]]
+    runs: Sequence[Callable[[], object]]
     items: int
 
 
@@ -169,7 +170,7 @@ def _rate(calls: Calls, callers: int, seconds: float) -> float:
     """Return items a second if some threads make the calls."""
 
     @torch.inference_mode()
-    def call(run: Callable[[], Encoding]) -> None:
+    def call(run: Callable[[], object]) -> None:
         run()
 
     with ThreadPoolExecutor(callers) as pool:
@@ -223,7 +224,7 @@ def _steps_ms(model: AladinModel, images: Sequence[ImageItem]) -> dict[str, floa
     def timed(step: str, sign: int = 1) -> _Timed:
         return _Timed(spent, step, sign)
 
-    batches: list[EncodedBatch] = []
+    batches: list[EncodedItems] = []
     for row, item in enumerate(images):
         with timed("read"):
             data = item.photo.read(DEFAULT_LIMITS.max_bytes)
@@ -240,10 +241,10 @@ def _steps_ms(model: AladinModel, images: Sequence[ImageItem]) -> dict[str, floa
         prepared = encoder.decode(row, item, data)
         with timed("encode"):
             encoding = encoder.encode([prepared])
-        batches.append(EncodedBatch([prepared._replace(data=None)], encoding))
+        batches.append(EncodedItems([prepared._replace(data=None)], encoding))
     with tempfile.TemporaryDirectory() as folder, timed("round and write"):
         joined = list(_joined(batches))
-        write_shard(Path(folder) / "shard", form, joined, NullProgress(), StageSeconds())
+        write_shard(Path(folder) / "shard", form, joined, StageSeconds())
     return {step: 1000 * seconds / len(images) for step, seconds in spent.items()}
 
 
@@ -270,14 +271,14 @@ class _Timed:
         self._started = None
 
 
-def _joined(batches: Sequence[EncodedBatch]) -> Iterator[EncodedBatch]:
+def _joined(batches: Sequence[EncodedItems]) -> Iterator[EncodedItems]:
     """Yield batches of as many items as a build writes at a time."""
     size = BuildSettings().batch_size
     for start in range(0, len(batches), size):
         some = batches[start : start + size]
         items = [item for batch in some for item in batch.items]
         parts = [batch.encoding for batch in some if batch.encoding is not None]
-        yield EncodedBatch(items, concatenate(parts))
+        yield EncodedItems(items, Encoding.concatenate(parts))
 
 
 def main(words: Sequence[str] | None = None) -> None:

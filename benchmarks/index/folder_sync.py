@@ -241,7 +241,7 @@ def _difference(index: Path, fresh: Path) -> tuple[float, str | None]:
             ):
                 if mine.shape != built.shape:
                     return worst, f"{item_id}: tokens {mine.shape}, expected {built.shape}"
-                worst = max(worst, float((mine - built).abs().max()))
+                worst = max(worst, float(np.abs(mine - built).max()))
     return worst, None if worst <= _TOLERANCE else f"vectors differ by {worst}"
 
 

@@ -29,7 +29,7 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from benchmarks.lib.processes import forked
 from benchmarks.lib.small_collection import (
     new_index,
@@ -126,8 +126,8 @@ def read_groups(index: SearchIndex) -> dict[str, Content]:
         tokens = made.tokens[place * _TOKENS : (place + 1) * _TOKENS].astype(np.float16)
         photo = photo_of(index.path, item)
         right = (
-            np.array_equal(side.embedding(item.row).numpy(), made.embeddings[place])
-            and np.array_equal(side.tokens(item.row).numpy(), tokens.astype(np.float32))
+            np.array_equal(side.embedding(item.row), made.embeddings[place])
+            and np.array_equal(side.tokens(item.row), tokens.astype(np.float32))
             and photo is not None
             and photo.path.exists()
             and photo.read() == made.photos[place].data

@@ -40,13 +40,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import torch
-
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
+from aladin_network.graphs.threads import set_compute_threads
 from benchmarks.index.live_groups import (
     MOST_GROUPS,
     Content,
@@ -108,7 +107,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50, help="writers to kill")
     parser.add_argument("--seed", type=int, default=0, help="seed of the changes and of the kills")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # threads do not outlive a fork
+    set_compute_threads(1)  # threads do not outlive a fork
     with tempfile.TemporaryDirectory() as folder:
         kills = QUICK_KILLS if options.quick else options.kills
         figures = kill_writers(Path(folder) / "index", kills, options.seed)

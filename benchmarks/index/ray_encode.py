@@ -28,8 +28,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import torch
-
 from aladin_index.build.builder import build_index
 from aladin_index.cluster.pool import WorkerSettings
 from aladin_index.cluster.ray_encoding import connected, ray_encoding
@@ -46,6 +44,7 @@ from aladin_network.config import (
     TowerConfig,
     TrunkConfig,
 )
+from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.model import AladinModel
 from aladin_network.types import NullProgress
 from benchmarks.lib.output import figures_parser, print_json, print_rows
@@ -131,7 +130,7 @@ def main() -> None:
 
 def measure(photos: int, cpus: int) -> list[Row]:
     """Build four times, and compare."""
-    torch.set_num_threads(cpus)
+    set_compute_threads(cpus)
     folder = Path(tempfile.mkdtemp(prefix="aladin-ray-"))
     try:
         save_checkpoint(folder / "model", medium_model())

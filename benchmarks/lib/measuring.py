@@ -13,10 +13,10 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
+from aladin_network.graphs.threads import compute_threads, set_compute_threads
 
 _WARM_UP, _ROUNDS = 3, 5
 
@@ -106,18 +106,18 @@ def quiet_median_s(run: Callable[[int], object], repetitions: int) -> float:
 
 
 def use_one_thread() -> None:
-    """Limit torch and FAISS to one thread in this process, as the service does for a query."""
-    torch.set_num_threads(1)
+    """Limit this process to one thread a computation, as the service does for a query."""
+    set_compute_threads(1)
     faiss.omp_set_num_threads(1)
 
 
 @contextmanager
 def one_thread() -> Generator[None]:
-    """Limit torch and FAISS to one thread inside the block."""
-    before = torch.get_num_threads(), faiss.omp_get_max_threads()
+    """Limit this process to one thread a computation inside the block."""
+    before = compute_threads(), faiss.omp_get_max_threads()
     use_one_thread()
     try:
         yield
     finally:
-        torch.set_num_threads(before[0])
+        set_compute_threads(before[0])
         faiss.omp_set_num_threads(before[1])

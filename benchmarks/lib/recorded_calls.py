@@ -16,6 +16,7 @@ import httpx
 import numpy as np
 
 from aladin_index.build.builder import build_index
+from aladin_network.graphs.export import export_graphs
 from aladin_service.http.app import create_app
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
@@ -139,6 +140,7 @@ def record_requests(root: Path) -> RequestCalls:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         save_small_network(folder / "model")
+        export_graphs(folder / "model")  # as every finished model is
         photos = write_photos(folder / "photos", _ITEMS)
         build_index(folder / "model", folder / "index", photos, make_texts(_ITEMS))
         return asyncio.run(_record(folder / "index", CallRecorder(root, tuple(PACKAGES))))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import open_index
@@ -211,21 +211,21 @@ def _text_side(
     captions = [
         (place, caption) for place, line in enumerate(lines) for caption in line["captions"]
     ]
-    embeddings: list[torch.Tensor] = []
-    words: list[torch.Tensor] = []
+    embeddings: list[NDArray[np.float32]] = []
+    words: list[NDArray[np.float32]] = []
     for start in range(0, len(captions), _TEXT_BATCH):
         texts = [caption for _, caption in captions[start : start + _TEXT_BATCH]]
         encoding = encode_texts(model, texts)
         embeddings.append(encoding.embedding)
         words += [encoding.item_tokens(row) for row in range(encoding.size)]
-    tokens = torch.cat(words).numpy()
+    tokens = np.concatenate(words)
     codec = codec_for(settings.token_dtype, [tokens])
     items = [
         text_row(number, caption, f"photo-{place}", {"number": number})
         for number, (place, caption) in enumerate(captions)
     ]
     lengths = np.array([len(each) for each in words], dtype=np.int64)
-    part = EncodedPart(items, torch.cat(embeddings).numpy(), codec.pack(tokens), lengths)
+    part = EncodedPart(items, np.concatenate(embeddings), codec.pack(tokens), lengths)
     return CollectionSource(embedding_dim=EMBEDDING_DIM, codec=codec, parts=[part])
 
 

@@ -35,8 +35,9 @@ from aladin_network.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin_network.model import AladinModel, text_encoder_class
-from aladin_network.scoring.scores import Encoding
+from aladin_network.encoders.registry import text_encoder_class
+from aladin_network.model import AladinModel
+from aladin_network.scoring.encoding import Encoding
 
 _WORDS = ["a", "red", "green", "blue", "dog", "bird", "boat", "runs", "flies", "by", "the", "sea"]
 _PHOTO_PX = 64
@@ -222,11 +223,7 @@ def text_encoding(embedding: NDArray[np.float32], words: NDArray[np.float32]) ->
         embedding: (d_match,) L2-normalised.
         words: (words, d_align) L2-normalised.
     """
-    return Encoding(
-        torch.from_numpy(embedding).unsqueeze(0),
-        torch.from_numpy(words).unsqueeze(0),
-        torch.ones(1, len(words), dtype=torch.bool),
-    )
+    return Encoding.of_item(embedding, words)
 
 
 def unit_rows(vectors: NDArray[Any]) -> NDArray[np.float32]:

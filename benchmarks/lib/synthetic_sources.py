@@ -112,7 +112,7 @@ def index_source(path: Path) -> Source:
         rows = np.array([item.row for item in ids if item.id in captions_of], dtype=np.int64)
         if len(rows) == 0:
             raise ConfigError(f"{path}: expected texts that say whose captions they are, got none")
-        regions = images.tokens.read(rows).values.numpy().reshape(len(rows), -1, TOKEN_DIM)
+        regions = images.tokens.read(rows).values.reshape(len(rows), -1, TOKEN_DIM)
         return Source(
             name=str(path),
             photos=Photos(np.asarray(images.embeddings[rows]), _on_grid(regions)),
@@ -174,7 +174,7 @@ def stand_in_source() -> Source:
 def _captions_by_photo(texts: StoredCollection) -> dict[str, list[Caption]]:
     rows = np.arange(texts.entry.count, dtype=np.int64)
     block = texts.tokens.read(rows)
-    words = np.split(block.values.numpy(), np.cumsum(block.lengths)[:-1])
+    words = np.split(block.values, np.cumsum(block.lengths)[:-1])
     captions: dict[str, list[Caption]] = {}
     for item in texts.items.by_rows(range(texts.entry.count)):
         if item.image_id is not None:

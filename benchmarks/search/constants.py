@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from PIL import Image
 
 from aladin_index.ann import faiss
@@ -80,7 +79,7 @@ def measure_encoding(photos: int = _PHOTOS, texts: int = _TEXTS) -> EncodingCons
         texts: Number of texts to time.
     """
     model = real_size_model([_QUERY], SIZES["bert-base"])
-    precision = choose_precision("auto", torch.device("cpu"))
+    precision = choose_precision("auto", "cpu")
     asking = QueryModels(precision).for_texts(model)
     with one_thread():
         return EncodingConstants(

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.capacity.constants import (
@@ -136,7 +135,7 @@ def _scoring(dtype: TokenDtype, items: int) -> tuple[float, float]:
 def _candidate_s(store: TokenStore, words: int, items: int) -> float:
     """Return the seconds per additional candidate."""
     random = np.random.default_rng(0)
-    query = torch.from_numpy(unit_vectors(words, seed=2))
+    query = unit_vectors(words, seed=2)
 
     def seconds(count: int) -> float:
         rows = [random.choice(items, count, replace=False) for _ in range(_SETS)]

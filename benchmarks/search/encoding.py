@@ -32,12 +32,12 @@ import torch
 from PIL import Image
 
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
-from aladin_network.encoders.base import ImageInput, TextBatch
+from aladin_network.encoders.readers import TokenizedTexts
 from aladin_network.graphs.export import export_graphs
 from aladin_network.graphs.loading import load_graphs
-from aladin_network.inference import PHOTOS_AT_A_TIME
+from aladin_network.inference import PHOTOS_AT_A_TIME, Network
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import RUNTIMES
 from benchmarks.lib.measuring import one_thread, quiet_time
 from benchmarks.lib.output import figures_parser, print_json, print_rows
@@ -81,38 +81,37 @@ def measure(checkpoint: Path, seconds: float) -> list[EncodingTime]:
     photos = {"torch": model, "channels-last": last, **graphs}
     texts = {"torch": model, "torch, bfloat16": model.with_texts_in_bfloat16(), **graphs}
     texts["openvino, bfloat16"] = graphs["openvino"].with_texts_in_bfloat16()
-    inputs = _photos(model, max(PHOTOS_AT_A_TIME, 2))
+    inputs = _photos(max(PHOTOS_AT_A_TIME, 2))
     found: list[EncodingTime] = []
     for batch in (1, PHOTOS_AT_A_TIME):
-        pixels = model.image.encoder.collate(inputs[:batch])
-        runs = {name: _photo_run(name, each, pixels) for name, each in photos.items()}
+        runs = {name: _photo_run(name, each, inputs[:batch]) for name, each in photos.items()}
         found += _times("photos", batch, runs, seconds)
     for batch in (1, _TEXTS):
-        tokens = model.text.encoder.preprocess([_QUERY] * batch)
+        tokens = model.text.encoder.tokenize([_QUERY] * batch)
         runs = {name: _text_run(each, tokens) for name, each in texts.items()}
         found += _times("texts", batch, runs, seconds)
     return found
 
 
-def _photos(model: AladinModel, count: int) -> list[ImageInput]:
+def _photos(count: int) -> list[Image.Image]:
     random = np.random.default_rng(0)
     width, height = _PHOTO_PX
     small = random.integers(0, 256, (count, height // 8, width // 8, 3), dtype=np.uint8)
-    photos = [Image.fromarray(each).resize(_PHOTO_PX, Image.Resampling.BICUBIC) for each in small]
-    return [model.image.encoder.preprocess(photo) for photo in photos]
+    return [Image.fromarray(each).resize(_PHOTO_PX, Image.Resampling.BICUBIC) for each in small]
 
 
-def _photo_run(name: str, model: AladinModel, batch: Any) -> Callable[[], Encoding]:
+def _photo_run(name: str, model: Network, photos: Sequence[Image.Image]) -> Callable[[], Encoding]:
+    encoder = model.image.encoder
+    batch = encoder.collate([encoder.preprocess(photo) for photo in photos])
     if name == "channels-last":
         batch = batch.contiguous(memory_format=torch.channels_last)
-    return lambda: model.encode_images(batch)
+    return lambda: model.infer_images(batch)
 
 
-def _text_run(model: AladinModel, batch: TextBatch) -> Callable[[], Encoding]:
-    return lambda: model.encode_texts(batch)
+def _text_run(model: Network, batch: TokenizedTexts) -> Callable[[], Encoding]:
+    return lambda: model.infer_texts(batch)
 
 
-@torch.inference_mode()
 def _times(
     items: str, batch: int, runs: Mapping[str, Callable[[], Encoding]], seconds: float
 ) -> list[EncodingTime]:
@@ -138,7 +137,7 @@ def _difference(found: Encoding, expected: Encoding) -> float:
         (found.embedding, expected.embedding),
         (found.tokens[mask], expected.tokens[mask]),
     )
-    return max(float((ours - theirs).abs().max()) for ours, theirs in pairs)
+    return max(float(np.abs(ours - theirs).max()) for ours, theirs in pairs)
 
 
 def _exported(stack: ExitStack, texts: str) -> Path:

@@ -18,6 +18,8 @@ scored          photos scored in full: mean, median and largest number over the 
 bytes_all       bytes of tokens that `all_ms` reads
 bytes_bounded   bytes that `bounded_ms` reads: of the short tokens, and of the photos scored
 build_s         seconds in which the short tokens are computed, once an index
+open_s          seconds in which they are mapped where the index stores them, and the bounds of the
+                first text are computed
 
 The ten best of the 1,000 candidates that are nearest by their embeddings, which lie scattered:
 
@@ -40,6 +42,7 @@ import importlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -48,11 +51,12 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann.first_stage import largest
+from aladin_index.tokens.bound_files import open_bounds, write_bounds
 from aladin_index.tokens.bounds import TokenBounds, score_best
 from aladin_index.tokens.codec import PackedTokens
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
 from aladin_index.tokens.store import TokenStore, codec_for
-from aladin_network.types import TOKEN_DTYPES, TokenDtype
+from aladin_network.types import TOKEN_DTYPES, NullProgress, TokenDtype
 from benchmarks.lib.measuring import one_thread, ratio, time_in_turn
 from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.synthetic import SyntheticPhotos
@@ -90,12 +94,12 @@ class Exhaustive:
         """
         self.store = store
         self.bounds = bounds
-        self.texts = [torch.from_numpy(each) for each in words]
+        self.texts = words
         self.candidates = candidates
         photos = torch.from_numpy(store.stored.values.view(np.uint8).reshape(store.count, -1))
         self._photos, self._read = photos, torch.empty(CANDIDATES, photos.shape[1]).byte()
 
-    def text(self, turn: int) -> torch.Tensor:
+    def text(self, turn: int) -> NDArray[np.float32]:
         """Return a text by any number."""
         return self.texts[turn % len(self.texts)]
 
@@ -129,7 +133,7 @@ class Exhaustive:
         return torch.index_select(self._photos, 0, rows, out=read)
 
     def _by_bounds(
-        self, text: torch.Tensor, rows: Rows | None
+        self, text: NDArray[np.float32], rows: Rows | None
     ) -> tuple[Rows, NDArray[np.float32], int]:
         def score(places: Rows) -> NDArray[np.float32]:
             chosen = places if rows is None else rows[places]
@@ -185,11 +189,19 @@ def prepare(photos: SyntheticPhotos, items: int, dtype: TokenDtype, queries: int
     bounds = TokenBounds.build(store, np.concatenate(known), are_texts=False)
     built_s = time.perf_counter() - started
     texts = photos.queries(queries, items)
+    with TemporaryDirectory() as folder:
+        entry = write_bounds(
+            Path(folder), store, np.concatenate(known), NullProgress(), are_texts=False
+        )
+        started = time.perf_counter()
+        open_bounds(Path(folder), entry, store).upper(texts.words[0], "text")
+        opened_s = time.perf_counter() - started
     matching = np.concatenate(embeddings)
     candidates = [
         largest(matching @ each, CANDIDATES) for each in texts.embeddings[:_CANDIDATE_TEXTS]
     ]
-    return {"search": Exhaustive(store, bounds, texts.words, candidates), "build_s": built_s}
+    search = Exhaustive(store, bounds, texts.words, candidates)
+    return {"search": search, "build_s": built_s, "open_s": opened_s}
 
 
 def measure(prepared: dict[str, Any], queries: int, repetitions: int) -> dict[str, Any]:
@@ -235,6 +247,7 @@ def measure(prepared: dict[str, Any], queries: int, repetitions: int) -> dict[st
         "bytes_all": search.store.stored.count * token_bytes,
         "bytes_bounded": int(short_bytes + counts.mean() * REGIONS * token_bytes),
         "build_s": round(prepared["build_s"], 2),
+        "open_s": round(prepared["open_s"], 4),
         **_milliseconds(reranked),
         "rerank_over_read": round(ratio(reranked, "rerank", "read"), 2),
         "rerank_bounded_over_read": round(ratio(reranked, "rerank_bounded", "read"), 2),
@@ -254,14 +267,14 @@ def peers(prepared: dict[str, Any], queries: int, repetitions: int) -> dict[str,
         for alpha in (0.2, 1.0):
             index = colbandit.ColBandit(alpha_ef=alpha).index(photos)
             runs[f"colbandit_{alpha:g}"] = lambda turn, index=index: index.search(
-                search.text(turn).numpy(), k=TOP
+                search.text(turn), k=TOP
             )[0]
     if lateweave is not None:
         lengths = np.full(search.store.count, REGIONS)
         score = lateweave.maxsim_scores_packed
 
         def by_lateweave(turn: int) -> list[int]:
-            scores = score(search.text(turn).numpy(), tokens, lengths, threads=1)
+            scores = score(search.text(turn), tokens, lengths, threads=1)
             return largest(np.asarray(scores, dtype=np.float32), TOP).tolist()
 
         runs["lateweave"] = by_lateweave

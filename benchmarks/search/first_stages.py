@@ -145,14 +145,14 @@ def measure(
     alignment: list[NDArray[np.float32]] = []
     for batch in task.photos():
         tokens = TokenRows(
-            torch.from_numpy(batch.tokens).flatten(0, 1),
+            batch.tokens.reshape(-1, batch.tokens.shape[2]),
             np.full(len(batch.tokens), batch.tokens.shape[1], dtype=np.int64),
         )
         embeddings.append(batch.embeddings)
         alignment.append(_alignment(words, batch.tokens))
         for dim, stage in stages.items():
             with quiet_time() as taken:
-                vectors[dim].append(stage.photo_vectors(tokens).numpy())
+                vectors[dim].append(stage.photo_vectors(tokens))
             seconds[dim] += taken.seconds
     align = np.concatenate(alignment, axis=1)  # (queries, photos)
     asked = np.stack([each.embedding for each in task.asked])
@@ -163,8 +163,8 @@ def measure(
     lines = {"embedding": truth.line(asked, match_items)}
     for dim, stage in stages.items():
         items = np.concatenate(vectors.pop(dim))
-        queries = stage.query_vectors(words).numpy()
-        one = TokenRows(torch.from_numpy(task.asked[0].words), words.lengths[:1])
+        queries = stage.query_vectors(words)
+        one = TokenRows(task.asked[0].words, words.lengths[:1])
         made_s = quiet_median_s(lambda _, stage=stage, one=one: stage.query_vectors(one), 50)
         cost = {"query_ms": 1000 * made_s, "fit_s": seconds[dim]}
         lines[f"learned {dim}"] = truth.line(queries, items) | cost
@@ -231,7 +231,7 @@ def _quantile(ranks: list[NDArray[np.int64]]) -> int:
 def _fit(task: Task, dims: Sequence[int], bank: int) -> dict[int, LearnedStage]:
     sample = next(task.photos()).tokens
     photos = TokenRows(
-        torch.from_numpy(sample).flatten(0, 1),
+        sample.reshape(-1, sample.shape[2]),
         np.full(len(sample), sample.shape[1], dtype=np.int64),
     )
     texts = _rows([each.words for each in task.fitted_to])
@@ -240,7 +240,7 @@ def _fit(task: Task, dims: Sequence[int], bank: int) -> dict[int, LearnedStage]:
 
 def _rows(parts: Sequence[NDArray[np.float32]]) -> TokenRows:
     lengths = np.array([len(each) for each in parts], dtype=np.int64)
-    return TokenRows(torch.from_numpy(np.concatenate(parts)), lengths)
+    return TokenRows(np.concatenate(parts), lengths)
 
 
 def _batches(photos: Photos) -> Callable[[], Iterator[Photos]]:
@@ -258,7 +258,7 @@ def _alignment(words: TokenRows, tokens: NDArray[np.float32]) -> NDArray[np.floa
     starts = np.cumsum(words.lengths) - words.lengths
     best = [
         (part @ flat).view(len(part), *tokens.shape[:2]).amax(dim=2)
-        for part in words.values.split(256)
+        for part in torch.from_numpy(words.values).split(256)
     ]
     return np.add.reduceat(torch.cat(best).numpy(), starts, axis=0)
 

@@ -49,12 +49,12 @@ class Engine(NamedTuple):
 
     Attributes:
         name: Name to be printed.
-        device: Device of torch.
+        device: Name of the device in torch.
         first_stage: First stage; see `SearchDevice`.
     """
 
     name: str
-    device: torch.device
+    device: str
     first_stage: FirstStageName
 
 
@@ -84,15 +84,13 @@ def main() -> None:
 
 def engines() -> list[Engine]:
     """List the engines of this machine."""
-    processor = torch.device("cpu")
-    found = [Engine("processor", processor, "faiss")]
+    found = [Engine("processor", "cpu", "faiss")]
     if not torch.cuda.is_available():
-        return [*found, Engine("torch on the processor", processor, "torch")]
-    gpu = torch.device("cuda", 0)
+        return [*found, Engine("torch on the processor", "cpu", "torch")]
     return [
         *found,
-        Engine("faiss on the GPU", gpu, "faiss"),
-        Engine("torch on the GPU", gpu, "torch"),
+        Engine("faiss on the GPU", "cuda:0", "faiss"),
+        Engine("torch on the GPU", "cuda:0", "torch"),
     ]
 
 

@@ -18,7 +18,7 @@ maxsim_cpu  the same with the PyPI package maxsim-cpu; null if it is not install
 `ours_over_fastest` is `ours` divided by the fastest alternative.
 
 `more` contains the others: `torch_f32_medium` with PyTorch's reduced precision, `torch_int8` with
-int8 words and regions, ours on the other stored forms, our fallback in torch (`ours_torch`), two
+int8 words and regions, ours on the other stored forms, our fallback in numpy (`ours_numpy`), two
 queries with half of the candidates each (`ours_two_queries`), and as `..._gathered` the
 alternatives including the time to gather the candidates' tokens from a mapped store.
 """
@@ -43,7 +43,7 @@ from aladin_index.kernel import load_kernel
 from aladin_index.tokens.maxsim import (
     alignment_of_queries,
     alignment_with_candidates,
-    torch_alignment,
+    numpy_alignment,
 )
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
@@ -157,7 +157,7 @@ def measure(stores: Stores, items: int, repetitions: int) -> dict[str, Any]:
         "dim": TOKEN_DIM,
         "threads": torch.get_num_threads(),
         "repetitions": repetitions,
-        "path": kernel.paths[0] if kernel else "torch",
+        "path": kernel.paths[0] if kernel else "numpy",
         "candidates": {},
     }
     for count in CANDIDATES:
@@ -175,20 +175,21 @@ def all_runs(stores: Stores, items: int, count: int) -> dict[str, Run]:
     """Return the functions to time; each takes the number of the repetition."""
     random = np.random.default_rng(count)
     rows = [random.choice(items, count, replace=False) for _ in range(ROW_SETS)]
-    words = [torch.from_numpy(unit_vectors(WORDS, seed=10 + query)) for query in range(QUERIES)]
+    words = [unit_vectors(WORDS, seed=10 + query) for query in range(QUERIES)]
+    tensors = [torch.from_numpy(each) for each in words]
     int8 = stores.ours["int8"]
     runs: dict[str, Run] = {
         "ours": lambda turn: alignment_with_candidates(
             words[turn % QUERIES], "text", int8, rows[turn % ROW_SETS]
         )
     }
-    runs |= ready_runs(stores, rows, words) | gathering_runs(stores, rows, words)
+    runs |= ready_runs(stores, rows, tensors) | gathering_runs(stores, rows, tensors)
     for dtype in TOKEN_DTYPES:
         if dtype != "int8":
             runs[f"ours_{dtype}"] = score_by(
                 alignment_with_candidates, stores.ours[dtype], words, rows
             )
-    runs["ours_torch"] = score_by(torch_alignment, int8, words, rows)
+    runs["ours_numpy"] = score_by(numpy_alignment, int8, words, rows)
     half = count // 2
     runs["ours_two_queries"] = lambda turn: alignment_of_queries(
         [words[turn % QUERIES], words[(turn + 1) % QUERIES]],
@@ -202,7 +203,7 @@ def all_runs(stores: Stores, items: int, count: int) -> dict[str, Run]:
 def score_by(
     score: Callable[..., NDArray[np.float32]],
     store: TokenStore,
-    words: list[torch.Tensor],
+    words: list[NDArray[np.float32]],
     rows: list[NDArray[np.int64]],
 ) -> Run:
     """Return a run of a function like `alignment_with_candidates`."""

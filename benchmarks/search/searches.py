@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
@@ -25,7 +24,7 @@ from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
-from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
 from aladin_index.tokens.maxsim import alignment_with_all
 from benchmarks.lib.measuring import ratio, time_in_turn, use_one_thread
 from benchmarks.lib.processes import peak_rss_bytes
@@ -52,19 +51,20 @@ class TextSearches:
         """Create a search with `queries`."""
         self._searcher = searcher
         self.queries = queries
-        self.words = [torch.from_numpy(words) for words in queries.words]
+        self.words = queries.words
         self._encodings = [
             text_encoding(embedding, words)
             for embedding, words in zip(queries.embeddings, queries.words, strict=True)
         ]
 
+    def asked(self, turn: int, candidates: int) -> AskedSearch:
+        """Return the search with query number `turn`, starting over after the last query."""
+        query = EncodedQuery(self._encodings[turn % len(self._encodings)], "text")
+        return AskedSearch(query, "images", SearchOptions(k=TOP, candidates=candidates, fusion=1.0))
+
     def search(self, turn: int, candidates: int) -> SearchAnswer:
-        """Search with query number `turn`, starting over after the last query."""
-        return self._searcher.search(
-            EncodedQuery(self._encodings[turn % len(self._encodings)], "text"),
-            "images",
-            SearchOptions(k=TOP, candidates=candidates, fusion=1.0),
-        )
+        """Search with query number `turn`."""
+        return self._searcher.search(*self.asked(turn, candidates))
 
 
 def measure_recall(side: StoredCollection, queries: TextQueries, count: int) -> float:
@@ -170,7 +170,7 @@ def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str
         }
         figures |= _latency(asking, effort.searches)
         figures["queries_per_s"] = {
-            str(threads): _throughput(asking, threads, effort.throughput_s)
+            str(threads): throughput(asking, threads, effort.throughput_s)
             for threads in _THROUGHPUT_THREADS
         }
         # The following measurements read data that no search reads, or more at a time than a
@@ -205,7 +205,7 @@ def _latency(asking: TextSearches, searches: int) -> dict[str, float]:
     }
 
 
-def _throughput(asking: TextSearches, threads: int, seconds: float) -> float:
+def throughput(asking: TextSearches, threads: int, seconds: float) -> float:
     """Return the queries per second of several threads, each of which sends one at a time."""
     until = time.perf_counter() + seconds
 

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann.first_stage import largest
@@ -56,9 +55,9 @@ class SideData:
     lengths: NDArray[np.int64]
 
     @property
-    def queries(self) -> list[torch.Tensor]:
+    def queries(self) -> list[NDArray[np.float32]]:
         """The tokens of each item."""
-        return list(torch.from_numpy(self.tokens).split(self.lengths.tolist()))
+        return np.split(self.tokens, np.cumsum(self.lengths)[:-1])
 
     def stored(self, dtype: TokenDtype, queries: NDArray[np.float32]) -> TokenStore:
         """Pack the tokens into a form, with a codebook of their own for such queries."""
@@ -86,11 +85,9 @@ class Search:
 
     def two_stage_r1(self, align: NDArray[np.float32], fusion: Fusion, count: int) -> float:
         """Return the percentage of queries whose first hit is right."""
-        fused = fusion.of(self.direction).combine(
-            torch.from_numpy(align), torch.from_numpy(self.match)
-        )
+        fused = fusion.of(self.direction).combine(align, self.match)
         hits = 0
-        for scores, match, right in zip(fused.numpy(), self.match, self.right, strict=True):
+        for scores, match, right in zip(fused, self.match, self.right, strict=True):
             candidates = largest(match, count)
             hits += bool(right[candidates[np.argmax(scores[candidates])]])
         return 100 * hits / len(align)

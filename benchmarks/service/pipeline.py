@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import AladinError
+from aladin_network.graphs.threads import set_compute_threads
 from aladin_service.search.job import Answered, Query, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
@@ -37,7 +37,7 @@ _PARTS = ("decode", "encode", "retrieve", "rerank")
 
 def open_worker(index: Path, settings: ServiceSettings) -> Worker:
     """Open a worker that uses one thread for each call, as in the service."""
-    torch.set_num_threads(1)
+    set_compute_threads(1)
     worker = WorkerPlan(index=index, settings=settings).make()
     worker.live.open()
     return worker

@@ -21,7 +21,7 @@ from aladin_network.config import MatchingHeadConfig
 from aladin_network.encoders.base import Features
 from aladin_network.heads.matching import MatchingHead, start_as_mean
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, alignment_scores
+from aladin_network.scoring.scores import EncodedBatch, alignment_scores
 from aladin_network.types import Modality, NullProgress
 from aladin_training.data import read_records
 from aladin_training.evaluation import encode_records
@@ -32,7 +32,7 @@ _TOP = 10
 _CANDIDATES = (10, 20, 50, 100)
 _EVERY = 4  # epochs between two lines
 
-Pairs = tuple[Encoding, Encoding]
+Pairs = tuple[EncodedBatch, EncodedBatch]
 
 
 def encode(model: AladinModel, data: Path, split: str) -> Pairs:
@@ -43,7 +43,7 @@ def encode(model: AladinModel, data: Path, split: str) -> Pairs:
     return images, texts.rows(counts.cumsum(0) - counts)
 
 
-def embed(head: MatchingHead, of: Encoding, modality: Modality) -> torch.Tensor:
+def embed(head: MatchingHead, of: EncodedBatch, modality: Modality) -> torch.Tensor:
     """Pool the tokens of items."""
     return head(Features(of.tokens, of.mask, of.mask), modality)
 

@@ -17,7 +17,7 @@ from aladin_index.format.layout import (
 )
 from aladin_index.generations.reader import open_index
 from aladin_index.search.backend import SearchBackend
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError
 
 

@@ -58,7 +58,7 @@ class Index:
             )
             self._searcher = TwoStageSearcher(backend)
             encoder = backend.checkpoint.model.image.encoder
-            self._detector = detector_for(encoder, detector, str(place.device))
+            self._detector = detector_for(encoder, detector, place.device)
             self._limits = QueryLimits()
             self._encoder = QueryEncoder(self._limits, detector=self._detector)
             opened.callback(self._encoder.close)

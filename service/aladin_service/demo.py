@@ -19,8 +19,10 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import read_calibration
-from aladin_network.checkpoint import load_checkpoint, read_model_id
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.errors import IndexMismatchError, IndexNotReadyError, InputError
+from aladin_network.model import AladinModel
 from aladin_network.types import Progress, Target
 from aladin_service.item_sources import image_items, photo_places, text_items
 from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
@@ -80,9 +82,10 @@ def run_demo(
 def _run(out: Path, progress: Progress, scenes: int, overrides: Sequence[str]) -> DemoResult:
     data = draw_demo(out, scenes, progress)
     checkpoint = train_demo(out, data, progress, overrides)
-    with _index(out / "index", checkpoint, data, progress) as opened:
+    network = load_checkpoint(checkpoint)
+    with _index(out / "index", checkpoint, network, data, progress) as opened:
         _LOG.info("evaluating searches of the test scenes")
-        rows = _compare(opened, read_records(data, "test"), progress)
+        rows = _compare(network, opened, read_records(data, "test"), progress)
     return DemoResult(out / "index", rows)
 
 
@@ -157,8 +160,9 @@ def _right_by_scenes(texts: Sequence[str], records: Sequence[Record]) -> NDArray
     return right_scenes(texts, [read_scene(record.metadata) for record in records])
 
 
-def _index(out: Path, checkpoint: Path, data: Path, progress: Progress) -> SearchIndex:
-    network = load_checkpoint(checkpoint)
+def _index(
+    out: Path, checkpoint: Path, network: Checkpoint, data: Path, progress: Progress
+) -> SearchIndex:
     try:
         return open_index(out, checkpoint=network)
     except IndexNotReadyError:
@@ -170,10 +174,13 @@ def _index(out: Path, checkpoint: Path, data: Path, progress: Progress) -> Searc
 
 
 def _compare(
-    opened: SearchIndex, records: Sequence[Record], progress: Progress
+    network: Checkpoint[AladinModel],
+    opened: SearchIndex,
+    records: Sequence[Record],
+    progress: Progress,
 ) -> list[MetricsRow]:
     searcher = TwoStageSearcher(opened)
-    exhaustive = evaluate_checkpoint(opened.checkpoint, records, progress).metrics()
+    exhaustive = evaluate_checkpoint(network, records, progress).metrics()
     default = evaluate_served(searcher, records, progress).metrics
     papers = evaluate_served(searcher, records, progress, fusion=1.0).metrics
     everything = sum(len(record.captions) for record in records)

@@ -32,6 +32,16 @@ _MAX_MESSAGE_CHARS = 2000
 # Messages start with what was sent and end with what is expected: both ends are kept.
 _MESSAGE_END_CHARS = 500
 
+# Packages that an installation to search with (`serve`) lacks, and the extra that has them.
+_EXTRAS_OF = {
+    "torch": "cpu",
+    "transformers": "cpu",
+    "sklearn": "cpu",
+    "matplotlib": "cpu",
+    "tensorboard": "cpu",
+    "pyarrow": "parquet",
+}
+
 # Errors of the system that only an attempt to write can have.
 _WRITE_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EEXIST, errno.ENOTEMPTY, errno.EFBIG}
@@ -54,6 +64,7 @@ EXIT_CODES: dict[type[BaseException], int] = {
     NoAccessError: USER_MISTAKE,
     NotFoundError: USER_MISTAKE,
     ConflictError: USER_MISTAKE,
+    ModuleNotFoundError: USER_MISTAKE,
     FileNotFoundError: USER_MISTAKE,
     NotADirectoryError: USER_MISTAKE,
     Exception: JOB_FAILED,
@@ -73,6 +84,12 @@ def one_line(error: Exception) -> str:
     message = " ".join(_words(error).split())
     if isinstance(error, (AladinError, OSError)) and message:
         return message
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS_OF:
+        extra = _EXTRAS_OF[error.name]
+        return (
+            f"this needs the package {error.name}, which is not installed; "
+            f"`pip install 'aladin-search[{extra}]'` installs it"
+        )
     return f"{type(error).__name__}: {message} (use --debug for a traceback)"
 
 

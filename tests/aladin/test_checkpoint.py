@@ -16,13 +16,8 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from aladin_network.checkpoint import (
-    CHECKPOINT_FILES,
-    SCHEMA_VERSION,
-    Provenance,
-    load_checkpoint,
-    save_checkpoint,
-)
+from aladin_network.checkpoint import SCHEMA_VERSION, load_checkpoint, save_checkpoint
+from aladin_network.checkpoint_files import CHECKPOINT_FILES, Provenance
 from aladin_network.config import (
     AttentionHeadConfig,
     ImageEncoderConfig,
@@ -30,9 +25,9 @@ from aladin_network.config import (
     TextEncoderConfig,
 )
 from aladin_network.errors import CheckpointError
-from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
+from tests.tensors import encode_photos, encode_texts
 
 TEXTS = ["a red circle", "two dogs run on the green grass"]
 

@@ -19,15 +19,10 @@ from aladin_network.config import (
     TrunkConfig,
 )
 from aladin_network.errors import InputError, TextTooLongError
-from aladin_network.inference import (
-    encode_documents,
-    encode_images,
-    encode_photos,
-    encode_texts,
-    similar_lengths,
-)
+from aladin_network.inference import similar_lengths
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import concatenate
+from tests.tensors import encode_documents, encode_images, encode_photos, encode_texts
 
 TEXTS = [
     "a dog",

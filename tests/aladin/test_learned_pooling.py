@@ -15,8 +15,8 @@ from aladin_network.encoders.base import Features
 from aladin_network.errors import ConfigError
 from aladin_network.heads.matching import MatchingHead
 from aladin_network.heads.pooling import LearnedPooling
-from aladin_network.inference import encode_documents, encode_texts
 from tests.aladin.conversion.text_networks import DOCUMENTS, QUERIES, write_of_pylate
+from tests.tensors import encode_documents, encode_texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 

@@ -21,7 +21,7 @@ from aladin_network.config import (
 )
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, matching_scores
+from aladin_network.scoring.scores import EncodedBatch, matching_scores
 from aladin_network.types import ScoreName
 
 Build = Callable[..., AladinModel]
@@ -56,7 +56,7 @@ def photos(model: AladinModel) -> Tensor:
     return torch.randn(3, 3, side_px, side_px, generator=torch.Generator().manual_seed(1))
 
 
-def encode(model: AladinModel) -> tuple[Encoding, Encoding]:
+def encode(model: AladinModel) -> tuple[EncodedBatch, EncodedBatch]:
     with torch.no_grad():
         texts = model.encode_texts(model.text.encoder.preprocess(TEXTS))
         return model.encode_images(photos(model)), texts

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 from aladin_network.config import TextEncoderConfig
-from aladin_network.inference import QueryModels, choose_precision, encode_texts
+from aladin_network.inference import QueryModels, choose_precision
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
+from tests.tensors import encode_texts
 
 TEXTS = ["a dog", "two dogs run on the green grass", "the yellow star"]
-CPU = torch.device("cpu")
+CPU = "cpu"
 RECURRENT = TextEncoderConfig(name="gru", architecture={"embedding_size": 6, "hidden_size": 10})
 
 
-def assert_close(found: Encoding, exact: Encoding) -> None:
+def assert_close(found: EncodedBatch, exact: EncodedBatch) -> None:
     """Expect the same items with directions that differ by what 8 bits leave out."""
     assert found.embedding.dtype == found.tokens.dtype == torch.float32
     assert torch.equal(found.mask, exact.mask)
@@ -51,22 +53,23 @@ def test_float32_needs_no_copy(build_tiny: Callable[..., AladinModel]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "device", "expected"),
+    ("flags", "device", "expected"),
     [
-        ({"avx512_bf16": True}, "cpu", "bfloat16"),
-        ({"amx_bf16": True, "avx512_bf16": False}, "cpu", "bfloat16"),
-        ({"avx512_f": True, "avx512_bf16": False}, "cpu", "float32"),
-        ({}, "cpu", "float32"),
-        ({"avx512_bf16": True}, "cuda", "float32"),
+        ("fpu avx512_bf16 sse", "cpu", "bfloat16"),
+        ("amx_bf16", "cpu", "bfloat16"),
+        ("fpu avx512f", "cpu", "float32"),
+        ("", "cpu", "float32"),
+        ("avx512_bf16", "cuda", "float32"),
     ],
 )
 def test_auto_goes_by_the_processor(
-    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], device: str, expected: str
+    monkeypatch: pytest.MonkeyPatch, flags: str, device: str, expected: str
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
-    assert choose_precision("auto", torch.device(device)) == expected
+    info = f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: amx_bf16\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_args, **_kwargs: info)
+    assert choose_precision("auto", device) == expected
 
 
 def test_a_named_precision_is_taken_as_it_is() -> None:
-    assert choose_precision("float32", CPU) == "float32"
-    assert choose_precision("bfloat16", CPU) == "bfloat16"
+    assert choose_precision("float32", "cpu") == "float32"
+    assert choose_precision("bfloat16", "cpu") == "bfloat16"

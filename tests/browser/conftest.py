@@ -21,7 +21,7 @@ from aladin_network.calibration.calibration import (
     write_calibration,
 )
 from aladin_network.calibration.features import LogisticModel, Term
-from aladin_network.checkpoint import read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from aladin_service.http.app import create_app
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.observe.metrics import Metrics

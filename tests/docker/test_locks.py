@@ -18,6 +18,7 @@ from packaging.version import Version
 LOCKS = {
     "build": "docker/lock-build.txt",
     "cpu": "docker/lock-cpu.txt",
+    "serve": "docker/lock-serve.txt",
     "gpu": "docker/lock-gpu.txt",
     "anywhere": "requirements.lock",
 }
@@ -75,10 +76,24 @@ def wanted(root: Path, commands: dict[str, list[str]], name: str) -> list[str]:
     command = commands[name]
     assert "pyproject.toml" in command
     extras = [command[at + 1] for at, word in enumerate(command) if word == "--extra"]
-    own = "gpu" if name == "gpu" else "cpu"
+    own = "cpu" if name == "anywhere" else name
     assert set(extras) == {own, "otel", "milvus", "qdrant", "redis", "heic", "raw", "mcp"}
-    of_extras = [text for extra in extras for text in project["optional-dependencies"][extra]]
-    return [*project["dependencies"], *of_extras]
+    requirements = list[str](project["dependencies"])
+    for extra in extras:
+        requirements += of_extra(project["optional-dependencies"], extra)
+    return requirements
+
+
+def of_extra(extras: dict[str, list[str]], name: str) -> list[str]:
+    """The requirements of an extra, with those of the extras that it names."""
+    found: list[str] = []
+    for text in extras[name]:
+        requirement = Requirement(text)
+        if requirement.name != "aladin-search":
+            found.append(text)
+        for further in requirement.extras if requirement.name == "aladin-search" else ():
+            found += of_extra(extras, further)
+    return found
 
 
 @pytest.mark.parametrize("name", LOCKS)
@@ -95,7 +110,7 @@ def test_every_requirement_is_locked_to_a_version_that_it_allows(
         assert all(version in requirement.specifier for version in versions), text
 
 
-@pytest.mark.parametrize("name", ["cpu", "gpu", "anywhere"])
+@pytest.mark.parametrize("name", ["cpu", "gpu", "serve", "anywhere"])
 def test_every_declared_requirement_ends_before_the_next_major_version(
     root: Path,
     commands: dict[str, list[str]],
@@ -108,7 +123,7 @@ def test_every_declared_requirement_ends_before_the_next_major_version(
             assert Version(f"{version.major + 1}.0") not in requirement.specifier, text
 
 
-@pytest.mark.parametrize("name", ["cpu", "anywhere"])
+@pytest.mark.parametrize("name", ["cpu", "serve", "anywhere"])
 def test_what_the_declared_ones_require_is_locked_too(
     root: Path,
     commands: dict[str, list[str]],
@@ -159,11 +174,20 @@ def test_each_image_has_its_own_build_of_torch(
     assert "faiss-cpu" in locked["cpu"] and "faiss-gpu" not in locked["cpu"]
 
 
+def test_what_serves_needs_no_training_framework(
+    locked: dict[str, dict[str, set[Version]]],
+) -> None:
+    packages = locked["serve"].keys()
+    assert {"faiss-cpu", "onnxruntime", "tokenizers"} <= packages
+    of_training = {"torch", "transformers", "scikit-learn", "scipy", "matplotlib", "tensorboard"}
+    assert not of_training & packages
+
+
 def test_images_are_locked_for_their_own_python(root: Path, commands: dict[str, list[str]]) -> None:
     dockerfile = (root / "docker" / "Dockerfile").read_text(encoding="utf-8")
     found = re.search(r"^ARG PYTHON_IMAGE=python:(\d+\.\d+)\.\d+-", dockerfile, re.MULTILINE)
     assert found is not None
-    for name in ("build", "cpu", "gpu"):
+    for name in ("build", "cpu", "gpu", "serve"):
         assert option(commands[name], "--python-version") == found[1]
         assert option(commands[name], "--python-platform") == "x86_64-manylinux_2_28"
 

@@ -15,7 +15,7 @@ from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
 from aladin_index.open import open_writer
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import (
     DuplicateItemError,
     IndexMismatchError,

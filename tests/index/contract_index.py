@@ -14,8 +14,9 @@ from aladin_index.open import open_backend
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
-from aladin_network.scoring.scores import Encoding
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import DIRECTION_OF, Modality
 from tests.index.contract_items import (
     Expected,

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from aladin_index.changes.writer import NewItems
 from aladin_index.format.disk import only_builder
@@ -18,10 +17,10 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.inference import encode_texts
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion
-from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality, Target, TokenDtype
 
 EMBEDDING_DIM, TOKEN_DIM = 16, 8
@@ -176,8 +175,8 @@ def captions(checkpoint: Checkpoint, count: int) -> NewItems:
     return NewItems(
         items=items,
         embeddings=embeddings,
-        tokens=encoding.tokens[encoding.mask].float().numpy(),
-        lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
+        tokens=encoding.tokens[encoding.mask],
+        lengths=encoding.mask.sum(axis=1),
     )
 
 
@@ -228,8 +227,7 @@ def made_up_query(random: np.random.Generator, tokens: int = 3) -> Encoding:
     """Make a query of either modality up."""
     embedding = _normalised(random.standard_normal((1, EMBEDDING_DIM)))
     words = _normalised(random.standard_normal((tokens, TOKEN_DIM)))
-    mask = torch.ones(1, tokens, dtype=torch.bool)
-    return Encoding(torch.from_numpy(embedding), torch.from_numpy(words).unsqueeze(0), mask)
+    return Encoding.of_item(embedding[0], words)
 
 
 def slow_search(
@@ -244,8 +242,8 @@ def slow_search(
     """Return all items in the order of an answer that re-ranks, `block` candidates at a time."""
     found: list[Expected] = []
     for each in items:
-        match = float(each.embedding @ query.embedding[0].numpy())
-        similarity = query.item_tokens(0).numpy() @ each.tokens.T  # (query tokens, item tokens)
+        match = float(each.embedding @ query.embedding[0])
+        similarity = query.item_tokens(0) @ each.tokens.T  # (query tokens, item tokens)
         of_words = similarity if modality == "text" else similarity.T
         align = float(sum(max(regions) for regions in of_words.tolist()))
         score = align
@@ -261,7 +259,7 @@ def slow_search(
 
 def slow_match(items: Iterable[Known], query: Encoding) -> list[Expected]:
     """Return all items in the first stage's order."""
-    embedding = query.embedding[0].numpy()
+    embedding = query.embedding[0]
     cosines = [(each.item.id, float(each.embedding @ embedding)) for each in items]
     return [
         Expected(item_id, cosine, cosine, None)

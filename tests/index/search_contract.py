@@ -15,10 +15,10 @@ from aladin_index.items.filters import parse_filter
 from aladin_index.search.backend import SearchBackend, SecondStageQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.inference import encode_texts
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
 from tests.index.contract_index import ContractIndex, Publish, open_trusted
 from tests.index.contract_items import (
@@ -276,7 +276,7 @@ class SearchContract(ContractIndex):
         rows = found[[4, 0, 8, 2, 4]]
         stored = [items[target][item.id] for item in side.items.by_rows(rows.tolist())]
         assert side.lengths(rows).tolist() == [len(each.tokens) for each in stored]
-        expected = [tokens.numpy() @ each.tokens.T for each in stored]
+        expected = [tokens @ each.tokens.T for each in stored]
         for actual, wanted in zip(side.similarities(tokens, modality, rows), expected, strict=True):
             np.testing.assert_allclose(actual, wanted, atol=self.tolerance)
         best = [(each if modality == "text" else each.T).max(axis=1).sum() for each in expected]
@@ -284,9 +284,9 @@ class SearchContract(ContractIndex):
             side.align(tokens, modality, rows), best, atol=10 * self.tolerance
         )
         for row, each in zip(rows.tolist(), stored, strict=True):
-            np.testing.assert_array_equal(side.tokens(row).numpy(), each.tokens)
-            np.testing.assert_array_equal(side.embedding(row).numpy(), each.embedding)
-        together = side.embeddings(rows.tolist()).numpy()
+            np.testing.assert_array_equal(side.tokens(row), each.tokens)
+            np.testing.assert_array_equal(side.embedding(row), each.embedding)
+        together = side.embeddings(rows.tolist())
         np.testing.assert_array_equal(together, [each.embedding for each in stored])
         nothing = rows[:0]
         assert side.align(tokens, modality, nothing).shape == (0,)
@@ -315,7 +315,7 @@ class SearchContract(ContractIndex):
             )
             assert len(result.hits) == 9
             for hit in result.hits:
-                similarity = query.item_tokens(0).numpy() @ items[target][hit.id].tokens.T
+                similarity = query.item_tokens(0) @ items[target][hit.id].tokens.T
                 of_words = similarity if modality == "text" else similarity.T
                 assert hit.evidence is not None
                 best = of_words.max(axis=1)

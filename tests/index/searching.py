@@ -12,7 +12,7 @@ from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
 
 

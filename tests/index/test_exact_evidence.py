@@ -21,11 +21,12 @@ from aladin_index.search.evidence import score_pair, word_evidence
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
 from aladin_network.inference import QueryModels, encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import TOKEN_DTYPES
 from tests.index.searching import run_search
 

@@ -37,10 +37,10 @@ from aladin_network.config import (
     TowerConfig,
 )
 from aladin_network.errors import DataError, IndexMismatchError, InputError
-from aladin_network.inference import encode_images, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
 from tests.index.searching import run_search
+from tests.tensors import encode_images, encode_texts
 
 PHOTOS, DIM, MOST = 9, 5, 4
 SETTINGS = BuildSettings(shard_items=4, batch_size=2, token_dtype="float16")
@@ -155,7 +155,13 @@ def check_answers(index: Path, model: AladinModel, regions: Regions, count: int 
     with open_index(index) as opened, torch.inference_mode():
         query = encode_texts(model, [TEXT])
         result = run_search(
-            TwoStageSearcher(opened), query, "text", "images", k=PHOTOS, explain=True, text=TEXT
+            TwoStageSearcher(opened),
+            query.arrays(),
+            "text",
+            "images",
+            k=PHOTOS,
+            explain=True,
+            text=TEXT,
         )
         assert len(result.hits) == count
         for hit in result.hits:
@@ -209,7 +215,7 @@ def test_regions_find_texts_with_their_own_boxes(
     built: Path, model: AladinModel, regions: Regions
 ) -> None:
     photo = regions.sets["key 4"]
-    query = encode_images(model, [model.image.encoder.preprocess(photo)])
+    query = encode_images(model, [model.image.encoder.preprocess(photo)]).arrays()
     assert photo.boxes is not None
     with open_index(built) as opened:
         searcher = TwoStageSearcher(opened)

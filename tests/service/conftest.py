@@ -22,7 +22,7 @@ from aladin_index.build.builder import build_index
 from aladin_index.generations.info import describe
 from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration, write_calibration
-from aladin_network.checkpoint import read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.types import Progress
 from aladin_service.http.app import create_app
 from aladin_service.item_sources import image_items, text_items

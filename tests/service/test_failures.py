@@ -63,3 +63,12 @@ def test_an_error_of_the_system_names_the_place_and_the_reason(error: OSError, s
 def test_a_bug_names_its_class_and_how_to_see_more() -> None:
     assert one_line(KeyError("rows")) == "KeyError: 'rows' (use --debug for a traceback)"
     assert one_line(OSError()) == "OSError:  (use --debug for a traceback)"
+
+
+def test_a_missing_package_is_named_with_the_extra_that_has_it() -> None:
+    error = ModuleNotFoundError("No module named 'torch'", name="torch")
+    assert exit_code(error) == 2
+    assert "torch" in one_line(error)
+    assert "aladin-search[cpu]" in one_line(error)
+    unknown = ModuleNotFoundError("No module named 'nothing'", name="nothing")
+    assert one_line(unknown).startswith("ModuleNotFoundError")

@@ -26,7 +26,7 @@ from PIL import Image
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.verify import verify_index
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.inference import encode_photos, encode_texts
+from tests.tensors import encode_photos, encode_texts
 
 pytestmark = pytest.mark.anyio
 

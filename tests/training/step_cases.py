@@ -22,7 +22,8 @@ from aladin_network.config import (
     TrunkConfig,
 )
 from aladin_network.encoders.base import TextBatch
-from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.encoders.registry import text_encoder_class
+from aladin_network.model import AladinModel
 from aladin_training.batches.batch import Batch, OfflineBatch
 from aladin_training.batches.dataset import WHOLE
 from aladin_training.config.stage import (

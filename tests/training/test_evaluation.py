@@ -14,15 +14,16 @@ from aladin_network.config import AttentionHeadConfig
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
 from aladin_network.photos.files import PhotoFile
-from aladin_network.scoring.fusion import DirectionFusion, Fusion, two_stage_ranks
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.scoring.metrics import (
     mean_metrics,
     retrieval_metrics,
     retrieval_ranks,
     summarize,
 )
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.scoring.separation import cross_retrieval_ranks, mean_difference
+from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_training.data import Record
 from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint, evaluate_encodings
 
@@ -34,12 +35,12 @@ FUSION = Fusion(
 IMAGE_OF_TEXT = torch.tensor([0, 0, 0, 1, 3, 3, 4, 4, 4, 4])
 
 
-def random_encoding(items: int, tokens: int, seed: int) -> Encoding:
+def random_encoding(items: int, tokens: int, seed: int) -> EncodedBatch:
     """Unit vectors, every item with at least one real token."""
     generator = torch.Generator().manual_seed(seed)
     mask = torch.rand(items, tokens, generator=generator) < 0.7
     mask[:, 0] = True
-    return Encoding(
+    return EncodedBatch(
         normalize(torch.randn(items, 16, generator=generator), dim=-1),
         normalize(torch.randn(items, tokens, 8, generator=generator), dim=-1),
         mask,
@@ -47,26 +48,28 @@ def random_encoding(items: int, tokens: int, seed: int) -> Encoding:
 
 
 @pytest.fixture(scope="module")
-def images() -> Encoding:
+def images() -> EncodedBatch:
     """Five images."""
     return random_encoding(5, 6, seed=1)
 
 
 @pytest.fixture(scope="module")
-def texts() -> Encoding:
+def texts() -> EncodedBatch:
     """Ten texts."""
     return random_encoding(10, 4, seed=2)
 
 
 @pytest.fixture(scope="module")
-def evaluation(tiny_checkpoint: Path, images: Encoding, texts: Encoding) -> ExhaustiveEvaluation:
+def evaluation(
+    tiny_checkpoint: Path, images: EncodedBatch, texts: EncodedBatch
+) -> ExhaustiveEvaluation:
     """Of the random encodings."""
     model = load_checkpoint(tiny_checkpoint).model
     return evaluate_encodings(model, FUSION, images, texts, IMAGE_OF_TEXT)
 
 
 def test_scores_are_those_of_the_heads(
-    evaluation: ExhaustiveEvaluation, images: Encoding, texts: Encoding
+    evaluation: ExhaustiveEvaluation, images: EncodedBatch, texts: EncodedBatch
 ) -> None:
     assert list(evaluation.scores) == ["matching", "alignment"]
     cosines = images.embedding @ texts.embedding.T
@@ -96,7 +99,7 @@ def test_every_measure_of_every_score(evaluation: ExhaustiveEvaluation) -> None:
 
 
 def test_a_network_with_the_attention_head_is_measured_by_it_too(
-    build_tiny: Callable[..., AladinModel], images: Encoding, texts: Encoding
+    build_tiny: Callable[..., AladinModel], images: EncodedBatch, texts: EncodedBatch
 ) -> None:
     model = build_tiny(attention=AttentionHeadConfig())
     evaluation = evaluate_encodings(model, FUSION, images, texts, IMAGE_OF_TEXT)
@@ -123,7 +126,10 @@ def test_two_stages_see_a_hundred_candidates(tiny_checkpoint: Path) -> None:
 
 
 def test_folds_are_evaluations_of_their_own(
-    tiny_checkpoint: Path, evaluation: ExhaustiveEvaluation, images: Encoding, texts: Encoding
+    tiny_checkpoint: Path,
+    evaluation: ExhaustiveEvaluation,
+    images: EncodedBatch,
+    texts: EncodedBatch,
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
     blocks = [

@@ -14,8 +14,7 @@ from PIL import Image
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.conversion.multivector import convert_multivector
 from aladin_network.errors import ConfigError, DataError
-from aladin_network.inference import encode_documents, encode_photos, encode_texts
-from aladin_network.scoring.scores import Encoding, alignment_scores, matching_scores
+from aladin_network.scoring.scores import EncodedBatch, alignment_scores, matching_scores
 from aladin_training.config.recipe import load_recipe
 from aladin_training.config.shipped import find_recipe
 from aladin_training.data.beir import read_text_pairs
@@ -23,6 +22,7 @@ from aladin_training.losses.listnet import ListNetLoss
 from aladin_training.stages.run import run_recipe
 from tests.aladin.conversion.late_interaction import FAMILIES
 from tests.aladin.conversion.text_networks import WORDS, write_of_pylate
+from tests.tensors import encode_documents, encode_photos, encode_texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -57,7 +57,7 @@ def run_pooling(start: Path, data: Path, *more: str) -> Path:
     return run_recipe(recipe, start.parent / "run").checkpoint
 
 
-def distance(documents: Encoding, queries: Encoding) -> float:
+def distance(documents: EncodedBatch, queries: EncodedBatch) -> float:
     """The loss of the recipe."""
     loss = ListNetLoss(temperature=20.0)
     scores = matching_scores(documents, queries), alignment_scores(documents, queries)

@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 import aladin_training.loop
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, StaleNegativesError
 from aladin_network.types import NullProgress
 from aladin_training.batches.offline_negatives import OfflineNegatives

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.scores import matching_scores
 from aladin_training.config.recipe import load_recipe
@@ -17,6 +16,7 @@ from aladin_training.config.shipped import recipes_folder
 from aladin_training.data import read_records
 from aladin_training.evaluation import evaluate_checkpoint
 from aladin_training.stages.run import run_recipe
+from tests.tensors import encode_photos, encode_texts
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "data" / "flickr8k" / "captions.jsonl"

@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import ConfigError, InputError, RegionError
-from aladin_network.inference import encode_images
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import NullProgress
 from aladin_training.data import read_records
@@ -21,6 +20,7 @@ from aladin_training.evaluation import encode_records, evaluate_checkpoint
 from aladin_training.mining.miner import mine_file
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.run import RunResult, run_recipe
+from tests.tensors import encode_images
 from tests.training.region_data import recipe_of, write_regions
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from aladin_network.errors import ConfigError
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_training.config.stage import TASK_NAMES
 from aladin_training.parallel.numerics import RandomState, loss_scaler
 from aladin_training.step import (
@@ -59,7 +59,7 @@ def test_a_step_equals_backward_through_the_whole_batch(kind: str, chunk_size: i
 def test_chunks_are_encoded_again_with_the_same_dropout(kind: str) -> None:
     """The reference keeps the graph of every chunk."""
 
-    def in_chunks(encoder: Callable[[Inputs], Encoding], inputs: Inputs) -> Encoding:
+    def in_chunks(encoder: Callable[[Inputs], EncodedBatch], inputs: Inputs) -> EncodedBatch:
         if isinstance(inputs, Tensor):
             parts = list(inputs.split(4))
         else:

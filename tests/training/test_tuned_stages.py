@@ -15,7 +15,7 @@ from torch.optim import AdamW
 
 import aladin_training.loop
 import aladin_training.stage_files
-from aladin_network.checkpoint import Checkpoint, Provenance
+from aladin_network.checkpoint_files import Checkpoint, Provenance
 from aladin_network.encoders.base import Features, TextBatch
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import Fusion

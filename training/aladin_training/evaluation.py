@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
 from aladin_network.inference import (
     encode_documents,
@@ -20,7 +20,8 @@ from aladin_network.inference import (
 )
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
-from aladin_network.scoring.fusion import Fusion, two_stage_ranks
+from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.metrics import (
     Ranks,
     RetrievalMetrics,
@@ -29,8 +30,9 @@ from aladin_network.scoring.metrics import (
     retrieval_ranks,
     summarize,
 )
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.scoring.separation import cross_retrieval_ranks, mean_difference
+from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.items import check_regions, region_items
 from aladin_training.data import Record
@@ -96,8 +98,8 @@ class ExhaustiveEvaluation:
 def evaluate_encodings(
     model: AladinModel,
     fusion: Fusion,
-    images: Encoding,
-    texts: Encoding,
+    images: EncodedBatch,
+    texts: EncodedBatch,
     image_of_text: Int[Tensor, " texts"],
 ) -> ExhaustiveEvaluation:
     """Score all pairs by every head, and rank them; see `score_encodings`, `evaluate_scores`.
@@ -114,7 +116,7 @@ def evaluate_encodings(
 
 @torch.inference_mode()
 def score_encodings(
-    model: AladinModel, images: Encoding, texts: Encoding
+    model: AladinModel, images: EncodedBatch, texts: EncodedBatch
 ) -> dict[str, Float[Tensor, "images texts"]]:
     """Score all pairs by every head of a network.
 
@@ -159,7 +161,7 @@ def evaluate_scores(
 
 
 def evaluate_checkpoint(
-    checkpoint: Checkpoint,
+    checkpoint: Checkpoint[AladinModel],
     records: Sequence[Record],
     progress: Progress | None = None,
     regions: RegionStore | None = None,
@@ -190,7 +192,7 @@ def encode_records(
     records: Sequence[Record],
     progress: Progress,
     regions: RegionStore | None = None,
-) -> tuple[Encoding, Encoding]:
+) -> tuple[EncodedBatch, EncodedBatch]:
     """Encode photos and their captions as the service encodes them.
 
     Args:
@@ -231,7 +233,9 @@ def encode_records(
     return images, encode_captions(model, captions, progress)
 
 
-def encode_captions(model: AladinModel, captions: Sequence[str], progress: Progress) -> Encoding:
+def encode_captions(
+    model: AladinModel, captions: Sequence[str], progress: Progress
+) -> EncodedBatch:
     """Encode texts as the service encodes queries, but cut those that are too long.
 
     Args:
@@ -248,7 +252,7 @@ def encode_captions(model: AladinModel, captions: Sequence[str], progress: Progr
     )
 
 
-def encode_corpus(model: AladinModel, texts: Sequence[str], progress: Progress) -> Encoding:
+def encode_corpus(model: AladinModel, texts: Sequence[str], progress: Progress) -> EncodedBatch:
     """Encode texts as an index of texts does, but cut those that are too long.
 
     Args:
@@ -279,11 +283,11 @@ def _encode(
     unit: str,
     progress: Progress,
     encode: Callable[[Sequence[T]], Encoding],
-) -> Encoding:
+) -> EncodedBatch:
     progress.start(len(items), unit)
     parts: list[Encoding] = []
     for start in range(0, len(items), batch_size):
         batch = items[start : start + batch_size]
         parts.append(encode(batch))
         progress.advance(len(batch))
-    return concatenate(parts)
+    return EncodedBatch.of(Encoding.concatenate(parts))

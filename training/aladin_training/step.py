@@ -24,7 +24,7 @@ from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPriva
 
 from aladin_network.encoders.base import PromptedPhotos, to_device
 from aladin_network.errors import ConfigError
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_training.batches.batch import Batch
 from aladin_training.parallel.distributed import check_even_shares, sum_gradients
 from aladin_training.parallel.numerics import (
@@ -112,7 +112,7 @@ class DetachedEncodings:
         self._autocast = autocast
         self._cuts: list[_Detached] = []
 
-    def __call__(self, encoder: Callable[[Inputs], Encoding], inputs: Inputs) -> Encoding:
+    def __call__(self, encoder: Callable[[Inputs], EncodedBatch], inputs: Inputs) -> EncodedBatch:
         """Run an encoder; the returned encoding is detached from its graph.
 
         Args:
@@ -138,7 +138,7 @@ class DetachedEncodings:
 class _Detached(Protocol):
     """A detached encoding, and the way back to its encoder."""
 
-    leaf: Encoding
+    leaf: EncodedBatch
 
     def backward(self) -> None:
         """Propagate the leaf's gradient back."""
@@ -148,9 +148,9 @@ class _Detached(Protocol):
 class _KeptGraph:
     """A detached encoding whose encoder's graph is kept."""
 
-    def __init__(self, encoding: Encoding) -> None:
+    def __init__(self, encoding: EncodedBatch) -> None:
         self._encoding = encoding
-        self.leaf = Encoding(
+        self.leaf = EncodedBatch(
             embedding=_leaf(encoding.embedding, encoding.embedding.requires_grad),
             tokens=_leaf(encoding.tokens, encoding.tokens.requires_grad),
             mask=encoding.mask,
@@ -165,7 +165,7 @@ class _Recomputed(Generic[Inputs]):
 
     def __init__(
         self,
-        encoder: Callable[[Inputs], Encoding],
+        encoder: Callable[[Inputs], EncodedBatch],
         chunks: list[Inputs],
         device: torch.device,
         autocast: Autocast,
@@ -175,7 +175,7 @@ class _Recomputed(Generic[Inputs]):
         self._device = device
         self._autocast = autocast
         self._random_states: list[RandomState] = []
-        parts: list[Encoding] = []
+        parts: list[EncodedBatch] = []
         with torch.no_grad():
             for chunk in chunks:
                 self._random_states.append(RandomState.now(device))
@@ -185,7 +185,7 @@ class _Recomputed(Generic[Inputs]):
         embedding, tokens, mask = concatenate(parts)
         # Without a graph, frozen parts cannot be told apart: their gradient is computed but not
         # used.
-        self.leaf = Encoding(_leaf(embedding, True), _leaf(tokens, True), mask)
+        self.leaf = EncodedBatch(_leaf(embedding, True), _leaf(tokens, True), mask)
 
     def backward(self) -> None:
         embedding, tokens = _gradients(self.leaf)
@@ -229,11 +229,11 @@ def _leaf(values: Tensor, learns: bool) -> Tensor:
     return values.detach().requires_grad_(learns)
 
 
-def _gradients(leaf: Encoding) -> tuple[Tensor | None, Tensor | None]:
+def _gradients(leaf: EncodedBatch) -> tuple[Tensor | None, Tensor | None]:
     return leaf.embedding.grad, leaf.tokens.grad
 
 
-def _push_back(encoding: Encoding, gradients: tuple[Tensor | None, Tensor | None]) -> None:
+def _push_back(encoding: EncodedBatch, gradients: tuple[Tensor | None, Tensor | None]) -> None:
     """Continue the backward pass behind a detached encoding, if a loss has read it."""
     outputs = (encoding.embedding, encoding.tokens)
     reached = [

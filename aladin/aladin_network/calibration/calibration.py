@@ -21,7 +21,7 @@ from aladin_network.calibration.features import (
 )
 from aladin_network.calibration.fitted_on import FittedOn, TextLengths
 from aladin_network.calibration.measures import CalibrationFigures, DirectionFigures
-from aladin_network.checkpoint import read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import write_json

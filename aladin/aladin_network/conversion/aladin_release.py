@@ -40,8 +40,8 @@ from aladin_network.errors import CheckpointError
 _OSCAR = "img_txt_enc.oscar_model."
 
 # Names in a layer of torch's nn.TransformerEncoder and in one of
-# `aladin_network.layers.TransformerStack`: both stack query, key and value in this order, each with
-# its heads one after the other.
+# `aladin_network.heads.layers.TransformerStack`: both stack query, key and value in this order,
+# each with its heads one after the other.
 _LAYER = {
     r"query_key_value\.(weight|bias)": r"self_attn.in_proj_\2",
     r"output\.(weight|bias)": r"self_attn.out_proj.\2",

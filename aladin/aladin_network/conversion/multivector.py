@@ -17,7 +17,8 @@ import transformers
 from tokenizers import Tokenizer
 from transformers import AutoConfig
 
-from aladin_network.checkpoint import Provenance, save_checkpoint
+from aladin_network.checkpoint import save_checkpoint
+from aladin_network.checkpoint_files import Provenance
 from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,

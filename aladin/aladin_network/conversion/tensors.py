@@ -18,7 +18,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from aladin_network.checkpoint import Provenance, save_checkpoint
+from aladin_network.checkpoint import save_checkpoint
+from aladin_network.checkpoint_files import Provenance
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import check_folder_writable, sha256_of
 from aladin_network.model import AladinModel

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from aladin_network.checkpoint import Provenance, save_checkpoint
+from aladin_network.checkpoint import save_checkpoint
+from aladin_network.checkpoint_files import Provenance
 from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,

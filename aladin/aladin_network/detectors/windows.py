@@ -107,7 +107,7 @@ class WindowDetector:
         edges = [round(float(edge) * side) for edge, side in zip(box, sides, strict=True)]
         x0, y0 = min(edges[0], photo.width - 1), min(edges[1], photo.height - 1)
         window = photo.crop((x0, y0, max(edges[2], x0 + 1), max(edges[3], y0 + 1)))
-        return preprocess_photo(window, self._preprocessing)
+        return torch.from_numpy(preprocess_photo(window, self._preprocessing))
 
 
 def window_boxes(grid: int, overlap: float) -> Float[np.ndarray, "windows 4"]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from PIL import Image
@@ -14,11 +15,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 
 from aladin_network.config import ImageEncoderConfig
-from aladin_network.layers import lengthened
+from aladin_network.encoders.readers import Reads
 from aladin_network.photos.regions import RegionSet
-
-# What an image encoder reads: photos, regions of photos, or texts in the place of photos.
-Reads = Literal["photo", "regions", "text"]
+from aladin_network.scoring.masking import lengthened
 
 
 class Freezable(nn.Module):
@@ -288,7 +287,7 @@ class ImageEncoder(Freezable, ABC):
         """Encode a batch returned by this encoder's `collate`."""
 
     @abstractmethod
-    def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
+    def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
         """Return the box of each content token for a photo of this size.
 
         Returns:

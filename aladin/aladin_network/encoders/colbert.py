@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from PIL import Image
@@ -33,6 +34,7 @@ from aladin_network.encoders.colbert_roles import (
     shortened_text,
 )
 from aladin_network.encoders.documents import DocumentRoleEncoder
+from aladin_network.encoders.readers import TokenizedTexts
 from aladin_network.encoders.shared_network import OwningTextEncoder, SharingEncoder
 from aladin_network.encoders.transformers_model import build_tower
 from aladin_network.errors import InputError, TextTooLongError
@@ -74,7 +76,7 @@ class ColBERTTextEncoder(OwningTextEncoder):
         self._check_vocabulary(int(cast(Any, self.network).get_input_embeddings().num_embeddings))
         check_room(self.tokenizer, self.role.prefix, config.max_tokens, "text_encoder")
 
-    def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
+    def tokenize(self, texts: Sequence[str], *, truncate: bool = False) -> TokenizedTexts:
         """Tokenise queries, and extend short ones."""
         ids = [self._encode(text).ids for text in texts]
         longest = max(len(each) for each in ids)
@@ -85,18 +87,18 @@ class ColBERTTextEncoder(OwningTextEncoder):
         expansion = self.role.expansion
         floor = 0 if expansion is None else expansion.length
         width = max(floor, *(len(each) for each in ids))
-        batch = torch.full((len(ids), width), self.config.pad_id, dtype=torch.long)
-        mask = torch.zeros(batch.shape, dtype=torch.bool)
-        content = torch.zeros(batch.shape, dtype=torch.bool)
+        batch = np.full((len(ids), width), self.config.pad_id, dtype=np.int64)
+        mask = np.zeros(batch.shape, dtype=np.bool_)
+        content = np.zeros(batch.shape, dtype=np.bool_)
         for row, own in enumerate(ids):
-            batch[row, : len(own)] = torch.tensor(own)
+            batch[row, : len(own)] = own
             mask[row, : len(own)] = True
             content[row, : len(own)] = compared(batch[row, : len(own)], self.role.skipped)
             if expansion is not None:
                 batch[row, len(own) : floor] = expansion.token
                 mask[row, len(own) : floor] = expansion.attend
                 content[row, len(own) : floor] = expansion.token not in self.role.skipped
-        return TextBatch(batch, mask, content)
+        return TokenizedTexts(batch, mask, content)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the characters [start, end) of each compared token; those beside the text have
@@ -110,7 +112,7 @@ class ColBERTTextEncoder(OwningTextEncoder):
         expansion = self.role.expansion
         added = 0 if expansion is None else max(0, expansion.length - len(spans))
         spans += [(last, last)] * added
-        content = self.preprocess([text], truncate=True).content[0].tolist()
+        content = self.tokenize([text], truncate=True).content[0].tolist()
         return [span for span, counts in zip(spans, content, strict=True) if counts]
 
     def shortened(self, text: str, max_tokens: int) -> str:
@@ -186,7 +188,7 @@ class ColBERTDocumentEncoder(SharingEncoder[ColBERTTextEncoder], DocumentRoleEnc
         ids = [each.ids for each in inputs]
         pad_id = self.text_encoder.config.pad_id
         mask = [torch.ones_like(each, dtype=torch.bool) for each in ids]
-        content = [compared(each, self.role.skipped) for each in ids]
+        content = [torch.from_numpy(compared(each.numpy(), self.role.skipped)) for each in ids]
         return TextBatch(
             pad_sequence(ids, batch_first=True, padding_value=pad_id),
             pad_sequence(mask, batch_first=True),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+import numpy as np
 from jaxtyping import Bool, Float, Int
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -135,14 +135,16 @@ def _unbiased(in_dim: int, out_dim: int) -> nn.Linear:
     return nn.Linear(in_dim, out_dim, bias=False)
 
 
-def compared(ids: Int[Tensor, " tokens"], skipped: Sequence[int]) -> Bool[Tensor, " tokens"]:
+def compared(
+    ids: Int[np.ndarray, " tokens"], skipped: Sequence[int]
+) -> Bool[np.ndarray, " tokens"]:
     """Return which tokens of a text are compared.
 
     Args:
         ids: Ids of the tokens.
         skipped: Ids of tokens that are not compared.
     """
-    return torch.isin(ids, torch.tensor(skipped, dtype=ids.dtype), invert=True)
+    return np.isin(ids, np.array(skipped, dtype=ids.dtype), invert=True)
 
 
 def check_room(tokenizer: Tokenizer, prefix: str, max_tokens: int, where: str) -> None:

@@ -11,7 +11,8 @@ from typing import ClassVar
 
 from PIL import Image
 
-from aladin_network.encoders.base import DocumentInput, ImageEncoder, Reads
+from aladin_network.encoders.base import DocumentInput, ImageEncoder
+from aladin_network.encoders.readers import Reads
 from aladin_network.photos.regions import RegionSet
 
 

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from PIL import Image
@@ -95,7 +96,7 @@ class HFImageEncoder(VisionTowerEncoder):
         """Convert an RGB photo to the network's input."""
         if isinstance(photo, RegionSet):
             raise InputError("this network reads photos, not regions")
-        return preprocess_photo(photo, self.preprocessing)
+        return torch.from_numpy(preprocess_photo(photo, self.preprocessing))
 
     def collate(self, inputs: Sequence[Tensor]) -> Float[Tensor, "batch 3 height width"]:
         """Stack preprocessed photos."""
@@ -113,7 +114,7 @@ class HFImageEncoder(VisionTowerEncoder):
             front = torch.cat([output[:, 0] for output in outputs], dim=1)
         return features if front is None else with_front(features, front)
 
-    def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
+    def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
         """Return each region's (x0, y0, x1, y1) in fractions of a photo of this size."""
         size_px = (width_px, height_px)
         return grid_boxes(size_px, self.preprocessing, self.grid, self.levels, self.covered)

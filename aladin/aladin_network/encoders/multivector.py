@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 import transformers
 from jaxtyping import Float
@@ -37,11 +38,12 @@ from aladin_network.encoders.multivector_families import (
     network_arguments,
     text_arguments,
 )
+from aladin_network.encoders.readers import TokenizedTexts
 from aladin_network.encoders.shared_network import OwningTextEncoder, SharingEncoder
 from aladin_network.encoders.transformers_model import quiet
 from aladin_network.errors import ConfigError, InputError, TextTooLongError
-from aladin_network.layers import lengthened
 from aladin_network.photos.regions import RegionSet
+from aladin_network.scoring.masking import lengthened
 
 
 class MultiVectorTextEncoder(OwningTextEncoder):
@@ -85,7 +87,7 @@ class MultiVectorTextEncoder(OwningTextEncoder):
                 f"{config.max_tokens - room} tokens"
             )
 
-    def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
+    def tokenize(self, texts: Sequence[str], *, truncate: bool = False) -> TokenizedTexts:
         """Tokenise texts inside of their prompts; every token counts."""
         encodings = [self._encode(text) for text in texts]
         longest = max(len(encoding.ids) for encoding in encodings)
@@ -93,10 +95,13 @@ class MultiVectorTextEncoder(OwningTextEncoder):
             if not truncate:
                 raise TextTooLongError(longest, self.config.max_tokens)
             encodings = [self._encode(self._shortened(text)) for text in texts]
-        ids = [torch.tensor(encoding.ids) for encoding in encodings]
-        mask = pad_sequence([torch.ones_like(each, dtype=torch.bool) for each in ids], True)
-        padded = pad_sequence(ids, batch_first=True, padding_value=self.config.pad_id)
-        return TextBatch(padded, mask, mask)
+        shape = (len(encodings), max(len(encoding.ids) for encoding in encodings))
+        ids = np.full(shape, self.config.pad_id, dtype=np.int64)
+        mask = np.zeros(shape, dtype=np.bool_)
+        for row, encoding in enumerate(encodings):
+            ids[row, : len(encoding.ids)] = encoding.ids
+            mask[row, : len(encoding.ids)] = True
+        return TokenizedTexts(ids, mask, mask)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the characters [start, end) of each token; those of the prompt have none."""
@@ -190,9 +195,9 @@ class MultiVectorImageEncoder(SharingEncoder[MultiVectorTextEncoder]):
         content = pad_sequence(part, batch_first=True)
         return Features(pad_sequence(states, batch_first=True), mask, content)
 
-    def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
+    def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
         """Return each token's (x0, y0, x1, y1) in fractions; a word's is the whole photo."""
-        return torch.tensor(self._prompts.boxes(width_px, height_px))
+        return np.array(self._prompts.boxes(width_px, height_px), dtype=np.float32)
 
 
 def network_config(network: nn.Module) -> dict[str, Any]:

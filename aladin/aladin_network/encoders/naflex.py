@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import cast
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from PIL import Image
@@ -78,7 +79,8 @@ class NaFlexImageEncoder(VisionTowerEncoder):
         """Cut an RGB photo into patches."""
         if isinstance(photo, RegionSet):
             raise InputError("this network reads photos, not regions")
-        return preprocess_patches(photo, self.preprocessing, self._patch_px)
+        values, grid = preprocess_patches(photo, self.preprocessing, self._patch_px)
+        return PhotoPatches(torch.from_numpy(values), grid)
 
     def collate(self, inputs: Sequence[PhotoPatches]) -> PatchBatch:
         """Pad all photos to the largest number of patches among them."""
@@ -105,7 +107,7 @@ class NaFlexImageEncoder(VisionTowerEncoder):
         )
         return with_front(features, pooled) if self.config.pooled else features
 
-    def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
+    def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
         """Return each region's (x0, y0, x1, y1) in fractions of a photo of this size."""
         grid = patch_grid(width_px, height_px, self.preprocessing, self._patch_px)
         return pooled_boxes(grid, self._levels or [grid])

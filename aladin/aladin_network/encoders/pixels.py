@@ -1,22 +1,20 @@
 """Preprocessing of photos for vision towers, and the boxes of a grid's cells.
 
-The transformers library is not needed here: an exported network is fed without it.
+Neither torch nor the transformers library is needed here: an exported network is fed without them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from jaxtyping import Float
 from PIL import Image
-from torch import Tensor
 
 from aladin_network.config import ImagePreprocessing
-from aladin_network.encoders.base import PhotoPatches
 from aladin_network.errors import ConfigError
 
 _FILTERS = {
@@ -35,16 +33,26 @@ _LONGEST_STRIP = 16
 _SMALLEST_SCALE, _LARGEST_SCALE, _SCALE_STEP = 1e-6, 100.0, 1e-5
 
 
+class PatchArray(NamedTuple):
+    """A photo cut into square patches, row by row.
+
+    Attributes:
+        values: Normalised red, green and blue of each patch's pixels.
+        grid: Rows and columns of patches.
+    """
+
+    values: Float[np.ndarray, "patches numbers"]
+    grid: tuple[int, int]
+
+
 def preprocess_photo(
     photo: Image.Image, config: ImagePreprocessing
-) -> Float[Tensor, "3 height width"]:
+) -> Float[np.ndarray, "3 height width"]:
     """Resize, crop and normalise an RGB photo, to the numbers of its network's own processor."""
-    return torch.from_numpy(_normalised(_resize_and_crop(photo, config), config))
+    return _normalised(_resize_and_crop(photo, config), config)
 
 
-def preprocess_patches(
-    photo: Image.Image, config: ImagePreprocessing, patch_px: int
-) -> PhotoPatches:
+def preprocess_patches(photo: Image.Image, config: ImagePreprocessing, patch_px: int) -> PatchArray:
     """Scale an RGB photo to as many patches as `config` allows, and cut it (NaFlex).
 
     Args:
@@ -58,7 +66,7 @@ def preprocess_patches(
         photo = photo.resize(size, _FILTERS[config.resample])
     values = _normalised(photo, config).reshape(3, rows, patch_px, columns, patch_px)
     patches = values.transpose(1, 3, 2, 4, 0).reshape(rows * columns, -1)
-    return PhotoPatches(torch.from_numpy(np.ascontiguousarray(patches)), (rows, columns))
+    return PatchArray(np.ascontiguousarray(patches), (rows, columns))
 
 
 def patch_grid(
@@ -166,7 +174,7 @@ def grid_boxes(
     grid: Grid,
     levels: Sequence[Grid],
     covered: tuple[float, float],
-) -> Float[Tensor, "regions 4"]:
+) -> Float[np.ndarray, "regions 4"]:
     """Return each region's (x0, y0, x1, y1) in fractions of a photo that was resized and cropped.
 
     Args:
@@ -177,19 +185,21 @@ def grid_boxes(
         covered: Parts of the input's width and height that the cells cover.
     """
     x0, y0, x1, y1 = input_window(*size_px, config)
-    boxes = pooled_boxes(grid, levels) * torch.tensor([*covered] * 2)
-    return boxes * torch.tensor([x1 - x0, y1 - y0] * 2) + torch.tensor([x0, y0] * 2)
+    boxes = pooled_boxes(grid, levels) * np.array([*covered] * 2, dtype=np.float32)
+    size = np.array([x1 - x0, y1 - y0] * 2, dtype=np.float32)
+    return boxes * size + np.array([x0, y0] * 2, dtype=np.float32)
 
 
-def pooled_boxes(grid: Grid, levels: Sequence[Grid]) -> Float[Tensor, "regions 4"]:
+def pooled_boxes(grid: Grid, levels: Sequence[Grid]) -> Float[np.ndarray, "regions 4"]:
     """Return the (x0, y0, x1, y1) of the regions of `pooled_cells`, in fractions of the grid."""
-    return torch.tensor(
+    return np.array(
         [
             (left, top, right, bottom)
             for rows, columns in levels
             for top, bottom in _windows(grid[0], rows)
             for left, right in _windows(grid[1], columns)
-        ]
+        ],
+        dtype=np.float32,
     )
 
 

@@ -175,7 +175,7 @@ class RegionsImageEncoder(ImageEncoder):
             torch.cat([~one, batch.region_mask], dim=1),
         )
 
-    def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
+    def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
         """Raise an error: the boxes come with the regions."""
         raise InputError(
             f"a photo of {width_px} x {height_px} px alone does not tell where its regions are"

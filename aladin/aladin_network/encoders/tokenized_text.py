@@ -1,4 +1,4 @@
-"""Base of the text encoders: tokenisation, and vocabularies learnt from captions."""
+"""Base of the text encoders, and vocabularies learnt from captions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import torch
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 from tokenizers.models import WordLevel, WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -16,30 +16,24 @@ from tokenizers.processors import TemplateProcessing
 
 from aladin_network.config import TextEncoderConfig
 from aladin_network.encoders.base import Features, Freezable, Projection, TextBatch
-from aladin_network.errors import ConfigError, TextTooLongError
-
-# Characters that sentence pieces and byte-level pieces use for the space before a word; alone, such
-# a mark is a token without a character of its own, and not a word.
-_SPACE_MARKS = "▁Ġ"
+from aladin_network.encoders.tokenization import Tokenization
+from aladin_network.errors import ConfigError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 WORD_SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 
 
-class TokenizedTextEncoder(Freezable, ABC):
+class TokenizedTextEncoder(Tokenization, Freezable, ABC):
     """Base of the text encoders; it owns the tokenizer, a subclass owns the network.
 
     Attributes:
         config: Complete configuration, from which a checkpoint rebuilds the same encoder.
-        tokenizer: Tokenizer that neither pads nor truncates.
         dim: Width of the states; set by the subclass.
-        special_tokens_are_words: Whether the tokens before and after a text are content, too.
         projection: Projection of the source's tower, or None if it has none or there was no source.
     """
 
     config: TextEncoderConfig
     dim: int
-    special_tokens_are_words: bool = False
     projection: Projection | None = None
 
     def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
@@ -49,13 +43,8 @@ class TokenizedTextEncoder(Freezable, ABC):
             config: Configuration that sets the maximum text length.
             tokenizer: Tokenizer that adds its own special tokens.
         """
-        super().__init__(config.frozen)
-        self.config = config
-        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
-        self.tokenizer.no_padding()
-        self.tokenizer.no_truncation()
-        self._truncating = Tokenizer.from_str(self.tokenizer.to_str())
-        self._truncating.enable_truncation(config.max_tokens)
+        Freezable.__init__(self, config.frozen)
+        Tokenization.__init__(self, config, tokenizer)
 
     @classmethod
     @abstractmethod
@@ -89,63 +78,9 @@ class TokenizedTextEncoder(Freezable, ABC):
         """Encode tokenised texts."""
 
     def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
-        """Tokenise and pad to the longest text, or to `pad_to` tokens if that is set.
-
-        Args:
-            texts: Texts, at least one.
-            truncate: Whether to truncate long texts instead of rejecting them.
-
-        Raises:
-            TextTooLongError: If a text has more than ``max_tokens`` tokens and `truncate` is off.
-        """
-        tokenizer = self._truncating if truncate else self.tokenizer
-        encodings = tokenizer.encode_batch(list(texts))
-        longest = max(len(encoding.ids) for encoding in encodings)
-        if longest > self.config.max_tokens:
-            raise TextTooLongError(longest, self.config.max_tokens)
-        shape = (len(encodings), self.config.pad_to or longest)
-        ids = torch.full(shape, self.config.pad_id, dtype=torch.long)
-        mask = torch.zeros(shape, dtype=torch.bool)
-        content = torch.zeros(shape, dtype=torch.bool)
-        for row, encoding in enumerate(encodings):
-            length = len(encoding.ids)
-            ids[row, :length] = torch.tensor(encoding.ids)
-            mask[row, :length] = True
-            content[row, :length] = torch.tensor(_words(encoding))
-        return TextBatch(ids, mask, content)
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the characters [start, end) of each content token, without spaces around them.
-
-        Special tokens that count as words are empty places at the text's ends.
-        """
-        encoding = self._truncating.encode(text)
-        spans = [
-            _without_spaces(text, start, end)
-            for (start, end), word in zip(encoding.offsets, _words(encoding), strict=True)
-            if word
-        ]
-        return [(0, 0), *spans, (len(text), len(text))] if self.special_tokens_are_words else spans
-
-    def shortened(self, text: str, max_tokens: int) -> str:
-        """Return the beginning of a text that has no more than a number of tokens.
-
-        Args:
-            text: Text of any length.
-            max_tokens: Number of tokens with the special ones; at least one word piece is kept.
-        """
-        encoding = self.tokenizer.encode(text)
-        if len(encoding.ids) <= max_tokens:
-            return text
-        ends = [
-            end
-            for (_, end), special in zip(
-                encoding.offsets, encoding.special_tokens_mask, strict=True
-            )
-            if not special
-        ]
-        kept = max(1, max_tokens - (len(encoding.ids) - len(ends)))
-        return text[: ends[min(kept, len(ends)) - 1]] if ends else text
+        """Tokenise texts as tensors; see `tokenize`."""
+        tokenized = self.tokenize(texts, truncate=truncate)
+        return TextBatch(*(torch.from_numpy(part) for part in tokenized))
 
     def _check_vocabulary(self, rows: int) -> None:
         """Refuse a tokenizer with more entries than the network has embeddings."""
@@ -154,21 +89,6 @@ class TokenizedTextEncoder(Freezable, ABC):
                 f"text_encoder: the tokenizer has {self.tokenizer.get_vocab_size()} entries, "
                 f"the architecture's vocab_size is {rows}"
             )
-
-
-def _words(encoding: Encoding) -> list[bool]:
-    """Return for each token whether it is a word piece of the user's text."""
-    return [
-        not special and token.strip(_SPACE_MARKS) != ""
-        for token, special in zip(encoding.tokens, encoding.special_tokens_mask, strict=True)
-    ]
-
-
-def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
-    """Narrow a span to its characters: sentence pieces include the space before a word."""
-    piece = text[start:end]
-    left = start + len(piece) - len(piece.lstrip())
-    return left, max(left, end - len(piece) + len(piece.rstrip()))
 
 
 def random_start(

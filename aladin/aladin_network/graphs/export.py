@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.encoders.base import ImageBatch, TextBatch
 from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.encoders.multivector import MultiVectorTextEncoder
@@ -26,16 +27,16 @@ from aladin_network.files import atomic_folder
 from aladin_network.graphs.files import (
     GRAPHS,
     OUTPUTS,
+    PIXELS,
     SCHEMA_VERSION,
     GraphManifest,
     ImageFacts,
     describe_graphs,
     write_manifest,
 )
-from aladin_network.graphs.network import named_inputs
 from aladin_network.graphs.runtimes import installed_runtime, open_graph
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import RUNTIMES, Modality
 
 # Largest difference of a number of an embedding or a token, all of which are in [-1, 1].
@@ -82,7 +83,7 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
             _export(model, modality, samples[0], path)
             graph = open_graph(path, runtime, torch.get_num_threads())
             for sample, encoding in zip(samples, expected, strict=True):
-                _compare(modality, graph.run(named_inputs(sample)), encoding)
+                _compare(modality, graph.run(_named_inputs(sample)), encoding)
         manifest = _manifest(loaded, facts, partial)
         write_manifest(partial, manifest)
     return manifest
@@ -104,7 +105,7 @@ def _image_facts(model: AladinModel) -> ImageFacts:
     )
 
 
-def _manifest(loaded: Checkpoint, facts: ImageFacts, folder: Path) -> GraphManifest:
+def _manifest(loaded: Checkpoint[AladinModel], facts: ImageFacts, folder: Path) -> GraphManifest:
     return GraphManifest(
         schema_version=SCHEMA_VERSION,
         model_id=loaded.model_id,
@@ -137,7 +138,7 @@ def _samples(model: AladinModel) -> dict[Modality, list[ImageBatch | TextBatch]]
     }
 
 
-def _run(encode: Callable[[Any], Encoding], batch: object) -> Encoding:
+def _run(encode: Callable[[Any], EncodedBatch], batch: object) -> EncodedBatch:
     with torch.no_grad():
         return encode(batch)
 
@@ -161,7 +162,7 @@ class _Encode(nn.Module):
 def _export(
     model: AladinModel, modality: Modality, sample: ImageBatch | TextBatch, path: Path
 ) -> None:
-    names = list(named_inputs(sample))
+    names = list(_named_inputs(sample))
     parts = (sample,) if isinstance(sample, Tensor) else tuple(cast(Sequence[Tensor], sample))
     pads = isinstance(sample, TextBatch) and model.text.encoder.config.pad_to is None
     free = {0: torch.export.Dim.DYNAMIC} | ({1: torch.export.Dim.DYNAMIC} if pads else {})
@@ -200,7 +201,7 @@ def _quiet() -> Generator[None]:
             logger.setLevel(level)
 
 
-def _compare(modality: Modality, found: Sequence[NDArray[Any]], expected: Encoding) -> None:
+def _compare(modality: Modality, found: Sequence[NDArray[Any]], expected: EncodedBatch) -> None:
     embedding, tokens, mask = (torch.from_numpy(np.array(each)) for each in found)
     real = mask[:, : expected.mask.shape[1]]
     if not torch.equal(real, expected.mask) or int(mask.sum()) != int(real.sum()):
@@ -215,3 +216,11 @@ def _compare(modality: Modality, found: Sequence[NDArray[Any]], expected: Encodi
             f"export: expected the {modality} tower's numbers to {TOLERANCE}, they differ by "
             f"{worst:.2g}"
         )
+
+
+def _named_inputs(batch: object) -> dict[str, NDArray[Any]]:
+    """Return a batch as the inputs of a graph, by the names of its parts."""
+    if isinstance(batch, Tensor):
+        return {PIXELS: batch.numpy()}
+    parts = cast(Any, batch)._asdict()
+    return {name: part.numpy() for name, part in parts.items()}

@@ -7,7 +7,7 @@ CHECKPOINT/onnx/
 
 The folder is written completely or not at all. Each graph has the inputs of its encoder's batches,
 by the names of their parts, and the outputs `item_embedding`, `item_tokens` and `item_mask`, as in
-`aladin_network.scoring.scores.Encoding`.
+`aladin_network.scoring.scores.EncodedBatch`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Loading of a checkpoint to encode with: by its graphs if it has some, else by torch."""
+"""Loading of a checkpoint to encode with: by its graphs if it has some, else by torch.
+
+Torch is imported only where it computes.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,28 @@ import os
 from pathlib import Path
 from typing import cast, get_args
 
-import torch
-
-from aladin_network.checkpoint import (
+from aladin_network.checkpoint_files import (
     Checkpoint,
     as_checkpoint,
-    load_checkpoint,
-    load_text_checkpoint,
     read_config,
     read_model_id,
     read_tokenizer,
 )
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.graphs.files import GRAPHS, graph_path, read_graphs
-from aladin_network.graphs.network import GraphModel
-from aladin_network.graphs.runtimes import Graph, check_installed, installed_runtime, open_graph
-from aladin_network.types import GraphRuntime, Modality, QueryPrecision, RuntimeSetting
+from aladin_network.graphs.files import GRAPHS, read_graphs
+from aladin_network.graphs.network import GraphNetwork
+from aladin_network.graphs.runtimes import GraphSource, check_installed, installed_runtime
+from aladin_network.types import GraphRuntime, RuntimeSetting
 
 # Variable that names what computes the network, a `RuntimeSetting`.
 RUNTIME_VARIABLE = "ALADIN_RUNTIME"
 
+# What the network needs where it has no graphs.
+_FRAMEWORK = ("torch", "transformers")
+
 
 def load_for_inference(
-    folder: Path, device: torch.device | str = "cpu", *, texts_only: bool = False
+    folder: Path, device: str = "cpu", *, texts_only: bool = False
 ) -> Checkpoint:
     """Load a checkpoint to encode with, not to train.
 
@@ -38,7 +40,7 @@ def load_for_inference(
 
     Args:
         folder: Folder of the checkpoint.
-        device: Device of the network; graphs are for the CPU.
+        device: Device of the network, as torch names it; graphs are for the CPU.
         texts_only: Whether only texts will be encoded, which torch may load in less time.
 
     Returns:
@@ -48,10 +50,10 @@ def load_for_inference(
         CheckpointError: If the checkpoint or its graphs cannot be read, or there are none although
             the variable asks for them.
         ConfigError: If the variable has another value, asks for graphs on another device, or names
-            a package that is not installed.
+            a package that is not installed; or if torch is needed and not installed.
     """
     wanted = _runtime_setting()
-    is_cpu = torch.device(device).type == "cpu"
+    is_cpu = device.split(":")[0] == "cpu"
     if wanted not in ("auto", "torch"):
         check_installed(wanted)
         if not is_cpu:
@@ -61,9 +63,7 @@ def load_for_inference(
         runtime = installed_runtime()
     if runtime is not None:
         return load_graphs(folder, runtime)
-    if texts_only and is_cpu:
-        return load_text_checkpoint(folder)
-    return load_checkpoint(folder, device)
+    return _load_by_torch(folder, device, texts_only=texts_only and is_cpu)
 
 
 def _runtime_setting() -> RuntimeSetting:
@@ -74,7 +74,23 @@ def _runtime_setting() -> RuntimeSetting:
     return cast(RuntimeSetting, value)
 
 
-def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint:
+def _load_by_torch(folder: Path, device: str, *, texts_only: bool) -> Checkpoint:
+    read_config(folder)  # a folder that is no checkpoint is reported with or without torch
+    try:
+        from aladin_network.checkpoint import load_checkpoint, load_text_checkpoint
+
+        return load_text_checkpoint(folder) if texts_only else load_checkpoint(folder, device)
+    except ModuleNotFoundError as error:
+        if error.name not in _FRAMEWORK:
+            raise
+        raise ConfigError(
+            f"{folder}: this checkpoint has no graphs that can be computed here, and the package "
+            f"{error.name} is not installed; run `aladin export onnx CHECKPOINT` where it is, or "
+            "`pip install 'aladin-search[cpu]'`"
+        ) from error
+
+
+def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint[GraphNetwork]:
     """Load a checkpoint whose graphs encode.
 
     Args:
@@ -88,10 +104,6 @@ def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint:
     manifest = read_graphs(folder, read_model_id(folder))
     if manifest is None:
         raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
-    tokenizer = read_tokenizer(folder)
-
-    def opened(modality: Modality, precision: QueryPrecision, threads: int) -> Graph:
-        return open_graph(graph_path(folder, modality), runtime, threads, precision)
-
-    model = GraphModel.of(config.model, manifest, tokenizer, opened)
-    return as_checkpoint(config, model.eval(), folder)
+    graphs = GraphSource(folder, runtime)
+    model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), graphs)
+    return as_checkpoint(config, model, folder)

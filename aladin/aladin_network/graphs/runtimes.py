@@ -7,14 +7,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.graphs.files import OUTPUTS
-from aladin_network.types import RUNTIMES, GraphRuntime, QueryPrecision
+from aladin_network.graphs.files import OUTPUTS, graph_path
+from aladin_network.types import RUNTIMES, GraphRuntime, Modality, QueryPrecision
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -29,7 +29,13 @@ class Graph(Protocol):
 
 
 class OnnxRuntimeGraph:
-    """A graph computed by ONNX Runtime, always in float32."""
+    """A graph computed by ONNX Runtime.
+
+    Attributes:
+        PRECISIONS: What it computes in; another precision is replaced by the first of these.
+    """
+
+    PRECISIONS: ClassVar[tuple[QueryPrecision, ...]] = ("float32",)
 
     def __init__(self, path: Path, threads: int, precision: QueryPrecision) -> None:  # noqa: ARG002
         """Load a graph; see `open_graph`."""
@@ -49,7 +55,13 @@ class OnnxRuntimeGraph:
 
 
 class OpenVinoGraph:
-    """A graph computed by OpenVINO."""
+    """A graph computed by OpenVINO.
+
+    Attributes:
+        PRECISIONS: What it computes in.
+    """
+
+    PRECISIONS: ClassVar[tuple[QueryPrecision, ...]] = ("float32", "bfloat16")
 
     def __init__(self, path: Path, threads: int, precision: QueryPrecision) -> None:
         """Load and compile a graph; see `open_graph`."""
@@ -123,3 +135,42 @@ def open_graph(
     except Exception as error:  # each package has its own exceptions
         reason = " ".join(str(error).split())
         raise CheckpointError(f"{path}: {runtime} cannot load it ({reason})") from error
+
+
+class GraphSource:
+    """The graphs of a checkpoint, each loaded when it is first asked for; thread-safe."""
+
+    def __init__(self, checkpoint: Path, runtime: GraphRuntime) -> None:
+        """Load nothing yet.
+
+        Args:
+            checkpoint: Folder of the checkpoint.
+            runtime: Package that computes the graphs, which is installed.
+        """
+        self._checkpoint = checkpoint
+        self._runtime: GraphRuntime = runtime
+        self._opened: dict[tuple[Modality, QueryPrecision, int], Graph] = {}
+        self._lock = threading.Lock()
+
+    def get(self, modality: Modality, precision: QueryPrecision, threads: int) -> Graph:
+        """Return a graph.
+
+        Args:
+            modality: Tower.
+            precision: Precision; float32 in its place where the runtime lacks it.
+            threads: Number of threads that compute a batch.
+
+        Raises:
+            CheckpointError: If the package cannot load the graph.
+        """
+        has_it = precision in _KINDS[self._runtime].PRECISIONS
+        own: QueryPrecision = precision if has_it else "float32"
+        key = modality, own, threads
+        graph = self._opened.get(key)
+        if graph is not None:
+            return graph
+        with self._lock:
+            if key not in self._opened:
+                path = graph_path(self._checkpoint, modality)
+                self._opened[key] = open_graph(path, self._runtime, threads, own)
+            return self._opened[key]

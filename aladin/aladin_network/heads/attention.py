@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from aladin_network.config import AttentionHeadConfig
-from aladin_network.layers import fill_padding
-from aladin_network.scoring.scores import MEMORY_BUDGET_BYTES, Encoding, check_paired
+from aladin_network.scoring.masking import fill_padding
+from aladin_network.scoring.scores import MEMORY_BUDGET_BYTES, EncodedBatch, check_paired
 
 # Lower bound of every norm, as in the official code.
 _EPSILON = 1e-8
@@ -91,7 +91,10 @@ class AttentionHead(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(
-        self, images: Encoding, texts: Encoding, memory_budget_bytes: int = MEMORY_BUDGET_BYTES
+        self,
+        images: EncodedBatch,
+        texts: EncodedBatch,
+        memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
     ) -> Float[Tensor, "images texts"]:
         """Score all pairs of two batches.
 
@@ -119,7 +122,7 @@ class AttentionHead(nn.Module):
             rows.append(torch.cat(columns, dim=1))
         return torch.cat(rows)
 
-    def paired(self, images: Encoding, texts: Encoding) -> Float[Tensor, " pairs"]:
+    def paired(self, images: EncodedBatch, texts: EncodedBatch) -> Float[Tensor, " pairs"]:
         """Score each image with the text of its row: the diagonal of `forward`.
 
         Raises:
@@ -131,7 +134,7 @@ class AttentionHead(nn.Module):
         attended = weights @ images.tokens  # (pairs, words, dim)
         return self._compare(attended.flatten(0, 1).index_select(0, _real_words(texts)), texts)
 
-    def _recomputed_block(self, images: Encoding, texts: Encoding) -> Tensor:
+    def _recomputed_block(self, images: EncodedBatch, texts: EncodedBatch) -> Tensor:
         """Score all pairs as `_block` does, recomputing in the backward pass to save memory."""
         scores = checkpoint(
             self._block, images, texts, use_reentrant=False, preserve_rng_state=False
@@ -139,7 +142,7 @@ class AttentionHead(nn.Module):
         assert isinstance(scores, Tensor)
         return scores
 
-    def _block(self, images: Encoding, texts: Encoding) -> Tensor:
+    def _block(self, images: EncodedBatch, texts: EncodedBatch) -> Tensor:
         """Score all pairs at once."""
         similarity = torch.einsum("tld,ikd->itlk", texts.tokens, images.tokens)
         weights = self._weights(similarity, texts.mask, images.mask.unsqueeze(1))
@@ -154,7 +157,7 @@ class AttentionHead(nn.Module):
             _at_least_float32(similarity), word_mask, region_mask, temperature, form
         )
 
-    def _compare(self, attended: Tensor, texts: Encoding) -> Tensor:
+    def _compare(self, attended: Tensor, texts: EncodedBatch) -> Tensor:
         """Map the (..., N, dim) attended vectors of the real words to (..., texts) scores."""
         official = self.config.form == "official"
         attended = _at_least_float32(attended)
@@ -175,13 +178,13 @@ class AttentionHead(nn.Module):
             return torch.tanh(self.output(pooled)).squeeze(-1)
 
 
-def _split(items: Encoding, size: int) -> list[Encoding]:
+def _split(items: EncodedBatch, size: int) -> list[EncodedBatch]:
     """Split a batch into batches of at most `size`; an empty one is not split."""
     starts = range(0, max(1, items.size), size)
     return [items.rows(slice(start, start + size)) for start in starts]
 
 
-def _real_words(texts: Encoding) -> Tensor:
+def _real_words(texts: EncodedBatch) -> Tensor:
     """Return the positions of the real words among all texts' words."""
     return texts.mask.flatten().nonzero().squeeze(1)
 

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from aladin_network.config import MatchingHeadConfig
 from aladin_network.encoders.base import Features
 from aladin_network.errors import ConfigError
+from aladin_network.heads.layers import TransformerStack
 from aladin_network.heads.pooling import LearnedPooling
-from aladin_network.layers import TransformerStack, masked_max, masked_mean
+from aladin_network.scoring.masking import masked_max, masked_mean
 from aladin_network.types import Modality
 
 

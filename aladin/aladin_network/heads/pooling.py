@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aladin_network.layers import fill_padding
+from aladin_network.scoring.masking import fill_padding
 
 
 class LearnedPooling(nn.Module):

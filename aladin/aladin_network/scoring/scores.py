@@ -1,4 +1,4 @@
-"""Encodings, and the scores of pairs: cosines, and late interaction (ALADIN eqs 1-2).
+"""Encoded batches, and the scores of pairs: cosines, and late interaction (ALADIN eqs 1-2).
 
 The functions are pure functions of tensors; tokens must be normalised by the caller.
 """
@@ -13,14 +13,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aladin_network.errors import ShapeError
-from aladin_network.layers import fill_padding, lengthened
+from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.masking import fill_padding, lengthened
 
 # Upper limit in bytes of the similarity block (words x images x regions) of one chunk.
 MEMORY_BUDGET_BYTES = 256 * 2**20
 
 
-class Encoding(NamedTuple):
-    """A batch of encoded images or texts.
+class EncodedBatch(NamedTuple):
+    """A batch of encoded images or texts, as the network computes it.
 
     Attributes:
         embedding: L2-normalised; the vector of the first stage.
@@ -37,20 +38,32 @@ class Encoding(NamedTuple):
         """Number of items."""
         return self.embedding.shape[0]
 
-    def rows(self, rows: slice | Tensor) -> Encoding:
+    def rows(self, rows: slice | Tensor) -> EncodedBatch:
         """Take some items."""
-        return Encoding(self.embedding[rows], self.tokens[rows], self.mask[rows])
+        return EncodedBatch(self.embedding[rows], self.tokens[rows], self.mask[rows])
 
-    def to(self, device: torch.device | str) -> Encoding:
+    def to(self, device: torch.device | str) -> EncodedBatch:
         """Move to a device."""
-        return Encoding(*(part.to(device) for part in self))
+        return EncodedBatch(*(part.to(device) for part in self))
 
     def item_tokens(self, row: int) -> Float[Tensor, "real d_align"]:
         """Return the real tokens of one item."""
         return self.tokens[row][self.mask[row]]
 
+    @classmethod
+    def of(cls, encoding: Encoding) -> EncodedBatch:
+        """Convert arrays, whose memory the tensors share."""
+        return cls(*(torch.from_numpy(part) for part in encoding))
 
-def concatenate(parts: Sequence[Encoding]) -> Encoding:
+    def arrays(self) -> Encoding:
+        """Convert to arrays in float32, in the processor's memory, without gradients."""
+        embedding, tokens = (
+            part.detach().float().cpu().numpy() for part in (self.embedding, self.tokens)
+        )
+        return Encoding(embedding, tokens, self.mask.cpu().numpy())
+
+
+def concatenate(parts: Sequence[EncodedBatch]) -> EncodedBatch:
     """Join batches of different token counts; shorter ones are padded.
 
     Args:
@@ -60,7 +73,7 @@ def concatenate(parts: Sequence[Encoding]) -> Encoding:
         One batch of all items, in order.
     """
     longest = max(part.mask.shape[1] for part in parts)
-    return Encoding(
+    return EncodedBatch(
         embedding=torch.cat([part.embedding for part in parts]),
         tokens=torch.cat([lengthened(part.tokens, longest) for part in parts]),
         mask=torch.cat([lengthened(part.mask, longest) for part in parts]),
@@ -110,8 +123,8 @@ def maxsim(
 
 
 def alignment_scores(
-    images: Encoding,
-    texts: Encoding,
+    images: EncodedBatch,
+    texts: EncodedBatch,
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
 ) -> Float[Tensor, "images texts"]:
     """Score all pairs of two batches; see `maxsim`.
@@ -134,7 +147,7 @@ def alignment_scores(
     return torch.cat(columns).T  # (images, texts)
 
 
-def matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, "images texts"]:
+def matching_scores(images: EncodedBatch, texts: EncodedBatch) -> Float[Tensor, "images texts"]:
     """Return the cosine of every image's embedding with every text's (ALADIN, matching head).
 
     Always in the embeddings' own number format: bfloat16 would round cosines to steps of 0.004,
@@ -171,7 +184,7 @@ def paired_maxsim(
     return best.masked_fill(~scored, 0).sum(dim=1)
 
 
-def paired_alignment_scores(images: Encoding, texts: Encoding) -> Float[Tensor, " pairs"]:
+def paired_alignment_scores(images: EncodedBatch, texts: EncodedBatch) -> Float[Tensor, " pairs"]:
     """Score the pairs of two equally long batches, row by row; see `paired_maxsim`.
 
     Raises:
@@ -181,7 +194,7 @@ def paired_alignment_scores(images: Encoding, texts: Encoding) -> Float[Tensor, 
     return paired_maxsim(texts.tokens, images.tokens, texts.mask, images.mask)
 
 
-def paired_matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, " pairs"]:
+def paired_matching_scores(images: EncodedBatch, texts: EncodedBatch) -> Float[Tensor, " pairs"]:
     """Return the cosine of each image's and its row's text's embedding; see `matching_scores`.
 
     Raises:
@@ -191,7 +204,7 @@ def paired_matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, "
     return (images.embedding * texts.embedding).sum(dim=1)
 
 
-def check_paired(images: Encoding, texts: Encoding) -> None:
+def check_paired(images: EncodedBatch, texts: EncodedBatch) -> None:
     """Check that batches can be scored row by row.
 
     Raises:

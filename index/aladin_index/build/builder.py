@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from aladin_index.ann.first_stage_build import check_first_stages
 from aladin_index.build.catalogue import Catalogue, collection_source, listed
+from aladin_index.build.kept_regions import KeptRegions, SampleTexts
 from aladin_index.build.resume import (
     BuildPlan,
     begin,
@@ -36,11 +38,13 @@ from aladin_index.format.manifest import ModelEntry, read_manifest
 from aladin_index.format.records import SkippedItem, read_skipped
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import describe_model, install_model, write_generation
+from aladin_index.search.evidence import region_boxes
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration, read_calibration
-from aladin_network.errors import IndexNotReadyError, InputError
+from aladin_network.errors import ConfigError, IndexNotReadyError, InputError
 from aladin_network.graphs.loading import load_for_inference
-from aladin_network.types import NullProgress, Progress, Target
+from aladin_network.inference import Network
+from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 
@@ -97,8 +101,8 @@ def build_index(
         InputError: If there is nothing to index, regions for a network that reads photos or none
             for one that reads regions, a repeated id, metadata over a limit, or no usable item in a
             collection.
-        ConfigError: If the requested ANN cannot be built, or `out` holds something else than an
-            index.
+        ConfigError: If the requested ANN cannot be built, `out` holds something else than an
+            index, or regions are to be chosen without texts.
         CheckpointError: If the checkpoint cannot be loaded.
         IndexMismatchError: If the index was built with another model, or the build to be resumed
             is another one.
@@ -107,20 +111,21 @@ def build_index(
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
-    sources = _sources(images, texts)
+    sources = _sources(images, texts, settings)
     check_folder(out)
     # If others encode, this machine may lack their device; it only needs the network's properties.
     checkpoint = load_for_inference(
         checkpoint_folder, settings.device if encoding is None else "cpu"
     )
+    network = checkpoint.model
     if images is not None:
-        check_regions(checkpoint.model, regions)
+        check_regions(network, regions)
     seconds = StageSeconds()
     with disk_errors(out), only_builder(out), ExitStack() as stack:
         if not settings.resume:
             discard(out)
         catalogues = stack.enter_context(listed(out, sources, settings, progress, seconds))
-        rows = _rows_to_build(catalogues, settings, checkpoint.model.matching.dim)
+        rows = _rows_to_build(catalogues, settings, network.embedding_dim)
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
         with seconds.measure("list"):
@@ -132,9 +137,8 @@ def build_index(
             discard(out)
             return _report(out, live_generation(out), seconds.seconds)
         plan = _begin(out, fingerprint, rows, settings)
-        encoding = encoding or LocalEncoding(checkpoint.model, settings, regions)
-        form = ShardFormat.of(checkpoint.model)
-        build = _Build(out, plan, catalogues, rows, encoding, form, settings, progress, seconds)
+        encoding = encoding or LocalEncoding(network, settings, regions)
+        build = _Build(out, network, plan, catalogues, rows, encoding, settings, progress, seconds)
         generation = build.run(model, calibration)
         discard(out)
     return _report(out, generation, seconds.seconds)
@@ -163,6 +167,7 @@ def _rows_to_build(
 def _sources(
     images: Iterable[ImageItem | SkippedItem] | None,
     texts: Iterable[TextItem | SkippedItem] | None,
+    settings: BuildSettings,
 ) -> dict[Target, Iterable[SourceItem | SkippedItem]]:
     given: dict[Target, Iterable[SourceItem | SkippedItem] | None] = {
         "images": images,
@@ -173,6 +178,8 @@ def _sources(
     }
     if not sources:
         raise InputError("expected images, texts or both to index, got neither")
+    if settings.keep_regions is not None and len(sources) < len(TARGETS):
+        raise ConfigError("keep_regions: expected photos and texts, by which regions are chosen")
     return sources
 
 
@@ -208,21 +215,22 @@ class _Build:
     def __init__(
         self,
         root: Path,
+        network: Network,
         plan: BuildPlan,
         catalogues: Mapping[Target, Catalogue],
         rows: Mapping[Target, range],
         encoding: ShardEncoding,
-        form: ShardFormat,
         settings: BuildSettings,
         progress: Progress,
         seconds: StageSeconds,
     ) -> None:
         self._root = root
+        self._network = network
         self._plan = plan
         self._catalogues = catalogues
         self._rows = rows
         self._encoding = encoding
-        self._form = form
+        self._form = ShardFormat.of(network)
         self._settings = settings
         self._progress = progress
         self._seconds = seconds
@@ -239,7 +247,12 @@ class _Build:
         for target, catalogue in self._catalogues.items():
             asking = [shard for other in shards if other != target for shard in shards[other]]
             side = collection_source(
-                shards[target], asking, catalogue, settings.token_dtype, settings.batch_size
+                shards[target],
+                asking,
+                catalogue,
+                settings.token_dtype,
+                settings.batch_size,
+                self._kept_regions(asking) if target == "images" else None,
             )
             left_out = [*catalogue.left_out(self._rows[target]), *side.left_out]
             sides[target] = replace(side, left_out=left_out)
@@ -253,6 +266,14 @@ class _Build:
             self._seconds,
             calibration=calibration,
         )
+
+    def _kept_regions(self, texts: Sequence[Shard]) -> KeptRegions | None:
+        """Return what chooses the regions that are stored, or None to store all."""
+        count, network = self._settings.keep_regions, self._network
+        if count is None:
+            return None
+        boxes_of = partial(region_boxes, network)
+        return KeptRegions(count, SampleTexts.of(texts), boxes_of, network.zero_tokens)
 
     def _encode(self, target: Target) -> list[Shard]:
         """Encode the shards that are not on the disk yet; return all shards."""

@@ -29,12 +29,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import DTypeLike, NDArray
 
 from aladin_index.encode.item_encoders import Prepared, item_encoder
 from aladin_index.encode.read_ahead import (
-    EncodedBatch,
+    EncodedItems,
     NumberedItem,
     StageSeconds,
     encoded_batches,
@@ -48,8 +47,8 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import FILE_OF
 from aladin_network.files import atomic_folder
-from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.inference import Network
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Progress, Target
 
 ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
@@ -72,15 +71,15 @@ class ShardFormat:
     has_boxes: bool = False
 
     @classmethod
-    def of(cls, model: AladinModel) -> ShardFormat:
+    def of(cls, model: Network) -> ShardFormat:
         """Return the format of a network's encodings.
 
         Tokens are float16 until all shards are there: a codebook is made from all of them, and
         they are rounded with what the other side's tokens are like.
         """
-        codec = TokenCodec("float16", model.alignment.dim)
+        codec = TokenCodec("float16", model.token_dim)
         has_boxes = model.image.encoder.reads == "regions"
-        return cls(embedding_dim=model.matching.dim, codec=codec, has_boxes=has_boxes)
+        return cls(embedding_dim=model.embedding_dim, codec=codec, has_boxes=has_boxes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +136,7 @@ def read_shard(folder: Path, format: ShardFormat) -> Shard | None:
 def write_shard(
     folder: Path,
     format: ShardFormat,
-    batches: Iterable[EncodedBatch],
-    progress: Progress,
+    batches: Iterable[EncodedItems],
     seconds: StageSeconds,
 ) -> Shard:
     """Write some items as they are encoded.
@@ -147,7 +145,6 @@ def write_shard(
         folder: Folder to be written; it appears once the whole shard is on the disk.
         format: Format of the arrays.
         batches: Batches of encoded items.
-        progress: Progress, advanced batch by batch.
         seconds: Times by stage, to which that of the stage "write" is added.
 
     Raises:
@@ -164,8 +161,6 @@ def write_shard(
                 if batch.encoding is not None:
                     with seconds.measure("write"):
                         files.append(usable, batch.encoding)
-                progress.advance(len(batch.items))
-                progress.note(**seconds.notes())
         if metadata:
             (partial / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
         (partial / SKIPPED).write_text(json.dumps(left_out), encoding="utf-8")
@@ -226,10 +221,9 @@ class _ShardFiles(ExitStack):
             boxes = [none if prepared.boxes is None else prepared.boxes for prepared in batch]
             self._boxes.append(np.concatenate(boxes))
             self._box_counts.append(np.array([len(each) for each in boxes]))
-        self._embeddings.append(encoding.embedding.numpy())
-        self._lengths.append(encoding.mask.sum(dim=1).numpy())
-        real = encoding.tokens[encoding.mask].to(torch.float32).numpy()  # (tokens, d_align)
-        packed = self._codec.pack(real)
+        self._embeddings.append(encoding.embedding)
+        self._lengths.append(encoding.mask.sum(axis=1))
+        packed = self._codec.pack(encoding.tokens[encoding.mask])
         for field, file in self._tokens.items():
             file.append(getattr(packed, field))
 
@@ -275,7 +269,7 @@ class LocalEncoding:
     """Encodes in this process: threads read, decode and encode ahead of the files."""
 
     def __init__(
-        self, network: AladinModel, settings: BuildSettings, regions: RegionSource | None = None
+        self, network: Network, settings: BuildSettings, regions: RegionSource | None = None
     ) -> None:
         """Set up encoding with `network`.
 
@@ -296,10 +290,11 @@ class LocalEncoding:
         )
         batches = _batches(work.shards.values(), work.items, settings.batch_size)
         # One stream for all shards: its threads encode the next one while this one is written.
-        with closing(encoded_batches(encoder, batches, settings.readers, seconds)) as stream:
+        encoded = encoded_batches(encoder, batches, settings.readers, seconds, progress)
+        with closing(encoded) as stream:
             for folder, rows in work.shards.items():
                 of_this = islice(stream, ceil(len(rows) / settings.batch_size))
-                write_shard(folder, work.form, of_this, progress, seconds)
+                write_shard(folder, work.form, of_this, seconds)
 
 
 def _batches(

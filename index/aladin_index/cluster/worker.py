@@ -17,7 +17,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.build.shards import LocalEncoding, ShardFormat, ShardWork, read_shard, shard_files
@@ -25,7 +24,8 @@ from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint
+from aladin_network.checkpoint_files import CHECKPOINT_FILES
+from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.types import NullProgress, Target
 
 _REMOVALS, _REMOVAL_PAUSE_S = 10, 0.2
@@ -116,10 +116,13 @@ class ShardWorker:
             DataError: If the regions cannot be opened.
         """
         recipe = self._recipe
-        torch.set_num_threads(recipe.threads)
+        set_compute_threads(recipe.threads)
         with TemporaryDirectory(prefix=_folder_prefix(recipe.build)) as folder:
             for name, content in recipe.checkpoint.items():
                 (Path(folder) / name).write_bytes(content.data)
+            # Graphs are not sent to workers. Imported now: a build on one machine needs no torch.
+            from aladin_network.checkpoint import load_checkpoint
+
             model = load_checkpoint(Path(folder), recipe.settings.device).model
         regions = None if recipe.open_regions is None else recipe.open_regions()
         encoding = LocalEncoding(model, recipe.settings, regions)

@@ -10,22 +10,19 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin_index.ann import faiss
 from aladin_index.ann.first_stage import FirstStage, best_of
-from aladin_index.devices.first_stages import FaissCard, GpuAnn, TorchExact
+from aladin_index.devices.faiss_card import FaissCard, GpuAnn
 from aladin_index.items.selection import Selection
 from aladin_index.search.live_collection import StoredCollection
-from aladin_index.tokens.maxsim import SecondStage, split_items
-from aladin_index.tokens.store import TokenStore
-from aladin_network.scoring.scores import maxsim
+from aladin_index.tokens.maxsim import SecondStage
 from aladin_network.types import DeviceName, FirstStageName, Modality
 
 T = TypeVar("T")
@@ -35,11 +32,6 @@ _LOG = logging.getLogger(__name__)
 # Half precision and ties may make the end of the two lists differ, but no more.
 _PROOF_SHARE = 0.9
 _PROOF_QUERIES, _PROOF_COUNT = 4, 100
-# Share of the free GPU memory that the tokens of a collection may take; the rest is for the other
-# collection, a next generation loaded beside this one, and the network.
-_TOKEN_SHARE = 0.25
-# Rows of an array that are copied to the device at a time.
-_ROWS_AT_A_TIME = 2**20
 
 
 class DeviceHealth:
@@ -102,7 +94,7 @@ class GuardedSecondStage:
 
     def align(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
@@ -114,7 +106,7 @@ class GuardedSecondStage:
 
     def similarities(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
@@ -125,106 +117,6 @@ class GuardedSecondStage:
         )
 
 
-class TorchAlignment:
-    """Scores candidates on the device, in float32.
-
-    The whole store is kept there if it fits; else the candidates' tokens are copied, query by
-    query.
-    """
-
-    def __init__(self, tokens: TokenStore, device: torch.device, budget_bytes: int) -> None:
-        """Copy the tokens to the device if they fit.
-
-        Args:
-            tokens: Tokens of the collection.
-            device: Device that scores.
-            budget_bytes: Maximum device memory of the tokens. Tokens of 4 and 2 bits are always
-                copied, unpacked.
-
-        Raises:
-            RuntimeError: If the device does not have enough memory for the tokens in spite of the
-                budget.
-        """
-        self._tokens = tokens
-        self._device = device
-        self._values: Tensor | None = None
-        self._scales: Tensor | None = None
-        stored = tokens.stored
-        size = stored.count * tokens.codec.token_bytes
-        if tokens.codec.centroids is None and size <= budget_bytes:
-            self._values = _copied(stored.values, device)
-            self._scales = None if stored.scales is None else _copied(stored.scales, device)
-
-    @property
-    def is_resident(self) -> bool:
-        """Whether all tokens are on the device."""
-        return self._values is not None
-
-    def align(
-        self,
-        query: Float[Tensor, "query_tokens dim"],
-        modality: Modality,
-        rows: NDArray[np.int64],
-    ) -> NDArray[np.float32]:
-        """Score items by late interaction, see `aladin_index.tokens.maxsim.SecondStage`.
-
-        Raises:
-            RuntimeError: If the device has failed.
-        """
-        if len(rows) == 0 or len(query) == 0:
-            return np.zeros(len(rows), dtype=np.float32)
-        with torch.inference_mode():
-            tokens, mask = self._padded(rows)
-            asked = query.to(self._device, torch.float32).unsqueeze(0)
-            asked_mask = torch.ones(asked.shape[:2], dtype=torch.bool, device=self._device)
-            if modality == "text":
-                scores = maxsim(asked, tokens, asked_mask, mask)[0]
-            else:
-                scores = maxsim(tokens, asked, mask, asked_mask)[:, 0]
-        return scores.cpu().numpy()
-
-    def similarities(
-        self,
-        query: Float[Tensor, "query_tokens dim"],
-        modality: Modality,
-        rows: NDArray[np.int64],
-    ) -> list[NDArray[np.float32]]:
-        """Compare tokens on the CPU, see `aladin_index.tokens.maxsim.SecondStage`."""
-        del modality  # the product of float32 tokens is the same from either side
-        block = self._tokens.read(rows)
-        similarity = (query.float().cpu() @ block.values.T).numpy()
-        return split_items(similarity, block.lengths)
-
-    def _padded(
-        self, rows: NDArray[np.int64]
-    ) -> tuple[Float[Tensor, "items tokens dim"], Bool[Tensor, "items tokens"]]:
-        """Return padded tokens of some items on the device, and the mask of valid ones."""
-        lengths = self._tokens.lengths(rows)
-        place = np.arange(max(int(lengths.max()), 1))
-        real = place < lengths[:, None]  # (items, tokens)
-        mask = torch.from_numpy(real).to(self._device)
-        if self._values is not None:
-            starts = self._tokens.offsets[rows]
-            places = torch.from_numpy(np.where(real, starts[:, None] + place, 0)).to(self._device)
-            tokens = self._values[places].float()  # (items, tokens, dim)
-            if self._scales is not None:
-                tokens *= self._scales[places].unsqueeze(2)
-            return tokens, mask
-        flat = self._tokens.read(rows).values.to(self._device)
-        tokens = flat.new_zeros((*real.shape, flat.shape[1]))
-        tokens[mask] = flat
-        return tokens, mask
-
-
-def _copied(array: NDArray[np.generic], device: torch.device) -> Tensor:
-    """Copy a mapped array to a device, without a second full copy in memory."""
-    source = torch.from_numpy(array)
-    copy = torch.empty(source.shape, dtype=source.dtype, device=device)
-    for start in range(0, len(source), _ROWS_AT_A_TIME):
-        copy[start : start + _ROWS_AT_A_TIME] = source[start : start + _ROWS_AT_A_TIME]
-    return copy
-
-
 class SearchDevice:
     """Moves the collections of indexes to a device, or leaves them on the CPU.
 
@@ -233,14 +125,14 @@ class SearchDevice:
 
     def __init__(
         self,
-        device: torch.device,
+        device: str = "cpu",
         first_stage: FirstStageName = "faiss",
         library: Any = faiss,
     ) -> None:
-        """Search on a device of torch.
+        """Search on a device of torch, which is imported for the first of its stages.
 
         Args:
-            device: Device; it must exist.
+            device: Name of the device, such as "cpu" or "cuda:0"; it must exist.
             first_stage: "faiss" searches the ANN, or its copy on a card, and re-ranks on the
                 processor; "torch" compares with every embedding, and re-ranks on the card.
             library: FAISS.
@@ -261,12 +153,12 @@ class SearchDevice:
             first_stage: First stage to use, see `__init__`.
         """
         if name == "cpu":
-            return cls(torch.device("cpu"), first_stage)
-        if torch.cuda.is_available():
-            return cls(torch.device("cuda", 0), first_stage)
+            return cls("cpu", first_stage)
+        if has_cuda():
+            return cls("cuda:0", first_stage)
         if name == "cuda":
             _LOG.warning("searching on the CPU: torch finds no CUDA device")
-        return cls(torch.device("cpu"))
+        return cls()
 
     def place(self, side: StoredCollection) -> StoredCollection:
         """Return a collection whose stages run on the device, as far as they pass the test.
@@ -274,7 +166,7 @@ class SearchDevice:
         The device is asked for the neighbours of some items, and has to find the ones that the
         processor finds. If it cannot, one warning says why, and the side stays as it is.
         """
-        if self.device.type == "cpu" and self._first_stage == "faiss":
+        if self.device == "cpu" and self._first_stage == "faiss":
             return side
         if not self._health.is_good:
             return side
@@ -282,9 +174,11 @@ class SearchDevice:
             first_stage = self._first_stage_of(side)
             prove(first_stage, side)
             guarded = GuardedFirstStage(first_stage, side.first_stage, self._health)
-            if self._first_stage == "faiss" or self.device.type == "cpu":
+            if self._first_stage == "faiss" or self.device == "cpu":
                 return replace(side, first_stage=guarded)
-            alignment = TorchAlignment(side.tokens, self.device, self._token_budget_bytes())
+            from aladin_index.devices.torch_stages import alignment_on_card
+
+            alignment = alignment_on_card(side.tokens, self.device)
             where = "kept on the device" if alignment.is_resident else "copied query by query"
             _LOG.info("tokens of the %s: %s", side.target, where)
             second_stage = GuardedSecondStage(alignment, side.second_stage, self._health)
@@ -301,16 +195,21 @@ class SearchDevice:
 
     def _first_stage_of(self, side: StoredCollection) -> FirstStage:
         if self._first_stage == "torch":
-            on_card = self.device.type != "cpu"
-            dtype = torch.float16 if on_card else torch.float32
-            return TorchExact(side.embeddings, self.device, dtype)
+            from aladin_index.devices.torch_stages import exact_search_on
+
+            return exact_search_on(side.embeddings, self.device)
         if self._card is None:
             self._card = FaissCard(self._library)
         return GpuAnn(self._card, side.ann, side.embeddings)
 
-    def _token_budget_bytes(self) -> int:
-        free, _ = torch.cuda.mem_get_info(self.device)
-        return int(_TOKEN_SHARE * free)
+
+def has_cuda() -> bool:
+    """Whether torch is installed and finds a CUDA device."""
+    if find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def prove(engine: FirstStage, side: StoredCollection) -> None:

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-import numpy as np
-
 from aladin_index.changes.writer import AddReport, DeleteReport, ItemWriter, NewItems
 from aladin_index.encode.item_encoders import (
     ImageReader,
@@ -28,9 +26,9 @@ from aladin_index.encode.source_items import ImageItem, SourceItem, check_item, 
 from aladin_index.format.records import SkippedItem
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
 from aladin_network.errors import DuplicateItemError, InputError, TextTooLongError
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress, OnDuplicate, Progress, Target
 
 
@@ -116,7 +114,7 @@ class ItemChanger:
 
     def add(
         self,
-        model: AladinModel,
+        model: Network,
         target: Target,
         items: Sequence[SourceItem],
         on_duplicate: OnDuplicate,
@@ -223,7 +221,7 @@ def check_new(
 
 def add_items(
     writer: ItemWriter,
-    model: AladinModel,
+    model: Network,
     target: Target,
     items: Iterable[SourceItem | SkippedItem],
     settings: AddSettings,
@@ -258,7 +256,7 @@ def add_items(
     # Items of the batches that are being read; a few batches at a time.
     sources: dict[int, SourceItem] = {}
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
-    for batch in encoded_batches(encoder, ahead, settings.readers, seconds):
+    for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
         usable = batch.usable
         counts.left_out += batch.left_out
         if batch.encoding is not None:
@@ -270,8 +268,6 @@ def add_items(
             counts.skipped += len(report.skipped)
         for row in list(islice(sources, len(batch.items))):  # batches come in their order
             del sources[row]
-        progress.advance(len(batch.items))
-        progress.note(**seconds.notes())
     return counts
 
 
@@ -283,7 +279,7 @@ def new_items(
     Args:
         sources: The items; uploaded photos are kept in the index.
         prepared: The same items, in the same order, as the network took them.
-        encoding: Encoding of the items, in the same order, in the processor's memory.
+        encoding: Encoding of the items, in the same order.
     """
     uploads = [item.upload for item in sources if isinstance(item, ImageItem) and item.upload]
     return NewItems(
@@ -291,9 +287,9 @@ def new_items(
             stored_form(item, each.size_px, each.boxes, each.metadata)
             for item, each in zip(sources, prepared, strict=True)
         ],
-        embeddings=encoding.embedding.float().numpy(),
-        tokens=encoding.tokens[encoding.mask].float().numpy(),
-        lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
+        embeddings=encoding.embedding,
+        tokens=encoding.tokens[encoding.mask],
+        lengths=encoding.mask.sum(axis=1),
         photos=uploads,
     )
 

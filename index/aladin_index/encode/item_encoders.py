@@ -17,20 +17,15 @@ from numpy.typing import NDArray
 from aladin_index.encode.region_sources import RegionReader, RegionSource, check_regions
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_network.detectors.base import Detector
-from aladin_network.encoders.base import ImageEncoder, ImageInput, RegionInput
+from aladin_network.encoders.readers import PhotoInput, PhotoReader
 from aladin_network.errors import InputError
 from aladin_network.graphs.network import for_throughput
-from aladin_network.inference import (
-    check_document,
-    encode_documents,
-    encode_images,
-)
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network, check_document, encode_documents, encode_images
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits, decoded_image
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits, read_region_npz
 from aladin_network.photos.regions import RegionSet
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Target
 
 
@@ -49,7 +44,7 @@ class PreparedImage(NamedTuple):
         metadata: What the photo tells, see `aladin_network.photos.exif`.
     """
 
-    value: ImageInput
+    value: PhotoInput
     size_px: tuple[int, int] | None
     boxes: NDArray[np.float32] | None = None
     metadata: Mapping[str, str | float] = MappingProxyType({})
@@ -86,7 +81,7 @@ class ImageReader:
         self._region_limits = regions or RegionLimits()
         self._detector = detector
 
-    def read_photo(self, encoder: ImageEncoder, data: bytes, source: str) -> PreparedImage:
+    def read_photo(self, encoder: PhotoReader, data: bytes, source: str) -> PreparedImage:
         """Read a picture file.
 
         Args:
@@ -108,7 +103,7 @@ class ImageReader:
             return image._replace(metadata=photo.metadata if self._exif else {})
 
     def read_regions(
-        self, encoder: ImageEncoder, data: bytes, photo: bytes | None, source: str
+        self, encoder: PhotoReader, data: bytes, photo: bytes | None, source: str
     ) -> PreparedImage:
         """Read ready-made regions.
 
@@ -135,7 +130,7 @@ class ImageReader:
             image = prepare_regions(encoder, regions, decoded.size_px)
             return image._replace(metadata=decoded.metadata if self._exif else {})
 
-    def _detector_for(self, encoder: ImageEncoder) -> Detector:
+    def _detector_for(self, encoder: PhotoReader) -> Detector:
         needed = encoder.config.detector
         send = "send the regions of the photo instead (an npz file in `regions`)"
         if self._detector is None:
@@ -152,7 +147,7 @@ class ImageReader:
 
 
 def prepare_regions(
-    encoder: ImageEncoder, regions: RegionSet, size_px: tuple[int, int] | None
+    encoder: PhotoReader, regions: RegionSet, size_px: tuple[int, int] | None
 ) -> PreparedImage:
     """Bring the regions of a photo into the network's form.
 
@@ -162,7 +157,6 @@ def prepare_regions(
         size_px: Width and height of the photo, or None if they are not known.
     """
     value = encoder.preprocess(regions)
-    assert isinstance(value, RegionInput)  # the encoder reads regions
     boxes = None if regions.boxes is None else regions.boxes[: len(value.vectors)]
     return PreparedImage(value, size_px, boxes)
 
@@ -229,7 +223,7 @@ class PhotoEncoder:
         items_a_call: See `ItemEncoder`.
     """
 
-    model: AladinModel
+    model: Network
     images: ImageReader
     regions: RegionReader | None = None
     callers: int = 1
@@ -264,7 +258,7 @@ class PhotoEncoder:
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode photos."""
-        return encode_images(self.model, [prepared.data for prepared in batch]).to("cpu")
+        return encode_images(self.model, [prepared.data for prepared in batch])
 
 
 @dataclass(frozen=True)
@@ -277,7 +271,7 @@ class TextEncoder:
         items_a_call: None, as texts of similar length are found in a whole batch.
     """
 
-    model: AladinModel
+    model: Network
     callers: int = 1
     items_a_call: int | None = None
 
@@ -292,12 +286,12 @@ class TextEncoder:
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode texts."""
-        return encode_documents(self.model, [prepared.data for prepared in batch]).to("cpu")
+        return encode_documents(self.model, [prepared.data for prepared in batch])
 
 
 def item_encoder(
     target: Target,
-    model: AladinModel,
+    model: Network,
     limits: ImageLimits,
     regions: RegionSource | None = None,
     *,

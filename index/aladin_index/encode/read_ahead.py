@@ -19,7 +19,8 @@ from aladin_index.encode.item_encoders import ItemEncoder, Prepared
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.format.records import SkippedItem
 from aladin_network.errors import ImageError, InputError
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.encoding import Encoding
+from aladin_network.types import Progress
 
 # Batches that threads are at work on while one is being written. With one of them the threads would
 # have nothing to do while the last photo of a batch, a large one maybe, is decoded.
@@ -78,7 +79,7 @@ class StageSeconds:
 NumberedItem = tuple[int, SourceItem]
 
 
-class EncodedBatch(NamedTuple):
+class EncodedItems(NamedTuple):
     """Items of one batch.
 
     Attributes:
@@ -106,7 +107,8 @@ def encoded_batches(
     batches: Iterable[Sequence[NumberedItem]],
     readers: int,
     seconds: StageSeconds,
-) -> Generator[EncodedBatch]:
+    progress: Progress,
+) -> Generator[EncodedItems]:
     """Encode items batch by batch, `BATCHES_AHEAD` of the one that the caller is at.
 
     Args:
@@ -115,6 +117,7 @@ def encoded_batches(
         readers: Number of threads that read and decode while as many as the network allows encode.
         seconds: Receives the time that the caller waits here, split between the stages "read",
             "decode" and "encode" in proportion to the time that the threads spend on each.
+        progress: Progress, advanced by the items as they are encoded: a batch may take minutes.
 
     Yields:
         The batches in order.
@@ -130,8 +133,8 @@ def encoded_batches(
         except InputError as error:
             return SkippedItem(item.id, _reason(item, error))
 
-    def encode(items: Sequence[NumberedItem]) -> EncodedBatch:
-        prepared = EncodedBatch([prepare(row, item) for row, item in items], None)
+    def encode(items: Sequence[NumberedItem]) -> EncodedItems:
+        prepared = EncodedItems([prepare(row, item) for row, item in items], None)
         if not prepared.usable:
             return prepared
         with turns, threads.measure("encode"):
@@ -140,12 +143,12 @@ def encoded_batches(
             each._replace(data=None) if isinstance(each, Prepared) else each
             for each in prepared.items
         ]
-        return EncodedBatch(kept, encoding)
+        return EncodedItems(kept, encoding)
 
     pool = ThreadPoolExecutor(readers + encoder.callers, thread_name_prefix="encoder")
     most_ahead = max(BATCHES_AHEAD, encoder.callers)
     try:
-        ahead: deque[list[Future[EncodedBatch]]] = deque()
+        ahead: deque[list[Future[EncodedItems]]] = deque()
         for batch in batches:
             size = encoder.items_a_call or len(batch)
             ahead.append(
@@ -155,9 +158,9 @@ def encoded_batches(
                 ]
             )
             if len(ahead) > most_ahead:
-                yield _joined(ahead.popleft(), seconds, threads)
+                yield _joined(ahead.popleft(), seconds, threads, progress)
         while ahead:
-            yield _joined(ahead.popleft(), seconds, threads)
+            yield _joined(ahead.popleft(), seconds, threads, progress)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -171,12 +174,19 @@ def _reason(item: SourceItem, error: InputError) -> str:
 
 
 def _joined(
-    futures: Sequence[Future[EncodedBatch]], seconds: StageSeconds, threads: StageSeconds
-) -> EncodedBatch:
-    with seconds.waiting_for(threads):
-        parts = [future.result() for future in futures]
+    futures: Sequence[Future[EncodedItems]],
+    seconds: StageSeconds,
+    threads: StageSeconds,
+    progress: Progress,
+) -> EncodedItems:
+    parts: list[EncodedItems] = []
+    for future in futures:
+        with seconds.waiting_for(threads):
+            parts.append(future.result())
+        progress.advance(len(parts[-1].items))
+    progress.note(**seconds.notes())
     encodings = [part.encoding for part in parts if part.encoding is not None]
-    return EncodedBatch(
+    return EncodedItems(
         items=[item for part in parts for item in part.items],
-        encoding=concatenate(encodings) if encodings else None,
+        encoding=Encoding.concatenate(encodings) if encodings else None,
     )

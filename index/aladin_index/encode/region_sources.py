@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from aladin_network.detectors.base import Detector
-from aladin_network.encoders.base import ImageEncoder
+from aladin_network.encoders.readers import PhotoReader
 from aladin_network.errors import ConfigError, InputError
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.photos.regions import RegionSet
 
 
@@ -32,7 +32,7 @@ class RegionReader(Protocol):
 RegionSource = RegionReader | Detector  # where a network that reads regions takes them from
 
 
-def check_detector(encoder: ImageEncoder, detector: Detector | None) -> None:
+def check_detector(encoder: PhotoReader, detector: Detector | None) -> None:
     """Refuse a detector that is of no use for an index.
 
     Args:
@@ -53,7 +53,7 @@ def check_detector(encoder: ImageEncoder, detector: Detector | None) -> None:
         )
 
 
-def check_regions(model: AladinModel, regions: RegionSource | None) -> None:
+def check_regions(model: Network, regions: RegionSource | None) -> None:
     """Refuse regions for a network that reads photos, and the reverse; texts only read neither."""
     reads = model.image.encoder.reads
     if reads == "text":

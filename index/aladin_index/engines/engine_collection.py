@@ -7,10 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin_index.engines.client import EngineClient, EngineItem, EngineQuery, FoundItem
 from aladin_index.format.manifest import CollectionEntry
@@ -113,7 +111,7 @@ class EngineCollection:
             raise self._too_many("candidates", num_candidates)
         words = None
         if second_stage is not None and second_stage.modality == "text":
-            words = second_stage.tokens.numpy()
+            words = second_stage.tokens
             if not self._were_given(words):
                 self._words, self._aligned = words, {}
         search = partial(self._search, query, words=words, with_tokens=second_stage is not None)
@@ -140,7 +138,7 @@ class EngineCollection:
 
     def align(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
@@ -150,7 +148,7 @@ class EngineCollection:
         rounding.
         """
         scores = np.zeros(len(rows), dtype=np.float32)
-        aligned = self._aligned if self._were_given(query.numpy()) else {}
+        aligned = self._aligned if self._were_given(query) else {}
         known = np.array([row in aligned for row in rows.tolist()], dtype=np.bool_)
         scores[known] = [aligned[row] for row in rows[known].tolist()]
         if not known.all():
@@ -161,7 +159,7 @@ class EngineCollection:
 
     def similarities(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
@@ -173,16 +171,16 @@ class EngineCollection:
         """Return the number of tokens of some items."""
         return np.array([tokens.count for tokens in self._packed(rows)], dtype=np.int64)
 
-    def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
+    def tokens(self, row: int) -> Float[np.ndarray, "tokens dim"]:
         """Read the tokens of one item, in float32."""
         store = self._token_store(np.array([row], dtype=np.int64))
         return store.read(np.array([0], dtype=np.int64)).values
 
-    def embedding(self, row: int) -> Float[Tensor, " dim"]:
+    def embedding(self, row: int) -> Float[np.ndarray, " dim"]:
         """Read the embedding of one item, as `embeddings` does."""
         return self.embeddings([row])[0]
 
-    def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
+    def embeddings(self, rows: Sequence[int]) -> Float[np.ndarray, "rows dim"]:
         """Read the embeddings of some items; zeros for items removed meanwhile."""
         entries = [self._entries[row] for row in rows]
         unknown = [entry.item.id for entry in entries if entry.embedding is None]
@@ -197,7 +195,7 @@ class EngineCollection:
                 embedding = found.get((entry.item.id, entry.item.row))
             if embedding is not None:
                 embeddings[place] = embedding
-        return torch.from_numpy(embeddings)
+        return embeddings
 
     def stored_item(self, row: int) -> StoredItem:
         """Return an item that this search has found or fetched."""

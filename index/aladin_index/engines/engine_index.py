@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-import torch
-
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.client import EngineClient
 from aladin_index.engines.engine_collection import EngineCollection
@@ -16,7 +14,7 @@ from aladin_index.format.layout import MODEL, EngineLocation
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths
 from aladin_index.items.filters import Filter
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import (
     CheckpointError,
     IndexCorruptError,
@@ -142,7 +140,7 @@ def open_engine_index(
 
 def _load_checkpoint(folder: Path, device: SearchDevice | None) -> Checkpoint:
     try:
-        return load_for_inference(folder, torch.device("cpu") if device is None else device.device)
+        return load_for_inference(folder, "cpu" if device is None else device.device)
     except CheckpointError as error:
         raise IndexCorruptError(folder, str(error)) from error
 

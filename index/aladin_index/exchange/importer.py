@@ -246,7 +246,7 @@ def import_index(
     progress = progress or NullProgress()
     check_folder(out)
     checkpoint = load_checkpoint(checkpoint_folder)
-    dims = Dims(checkpoint.model.matching.dim, checkpoint.model.alignment.dim)
+    dims = Dims(checkpoint.model.embedding_dim, checkpoint.model.token_dim)
     manifest = _manifest_of(folder, checkpoint.model_id)
     calibration = None if manifest is None else manifest.calibration
     calibration = calibration or read_calibration(checkpoint_folder, checkpoint.model_id)

@@ -68,6 +68,7 @@ class CollectionSource:
         count: Number of items, if known; used only for the progress.
         tuning: Tuning of the second stage, kept from an earlier generation, or None if not tuned.
         learned: First stage of an earlier generation whose fit is kept, or None if there is none.
+        keep_regions: Number of regions that the build stored of each photo, or None for all.
     """
 
     embedding_dim: int
@@ -77,6 +78,7 @@ class CollectionSource:
     count: int | None = None
     tuning: Tuning | None = None
     learned: LearnedFirstStage | None = None
+    keep_regions: int | None = None
 
 
 class CollectionCounts(NamedTuple):

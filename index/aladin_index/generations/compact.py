@@ -176,6 +176,7 @@ class _Folding:
             parts=live_parts(self.live),
             tuning=entry.tuning,
             learned=self.live.base.learned,
+            keep_regions=entry.keep_regions,
         )
 
 

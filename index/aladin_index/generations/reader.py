@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
-import torch
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.exact_scan import ExactScan
@@ -34,7 +33,7 @@ from aladin_index.tokens.bound_files import open_bounds
 from aladin_index.tokens.lazy_bounds import LazyBounds
 from aladin_index.tokens.maxsim import TokenAlignment
 from aladin_index.tokens.store import TokenStore
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import (
     CheckpointError,
     IndexCorruptError,
@@ -181,7 +180,7 @@ def open_index(
             raise IndexMismatchError(f"{folder}: generation", generation, manifest.generation)
         check_lengths(folder, manifest.files)
         check_lengths(path / MODEL, manifest.model.files)
-        device = device or SearchDevice(torch.device("cpu"))
+        device = device or SearchDevice()
         checkpoint = checkpoint or _load_checkpoint(path / MODEL, device.device)
         if checkpoint.model_id != manifest.model.id:
             raise IndexMismatchError(f"{path}: model", manifest.model.id, checkpoint.model_id)
@@ -228,7 +227,7 @@ def _with_bounds(
     return replace(side, bounds=LazyBounds(side.tokens, tokens, stored, are_texts=are_texts))
 
 
-def _load_checkpoint(folder: Path, device: torch.device) -> Checkpoint:
+def _load_checkpoint(folder: Path, device: str) -> Checkpoint:
     try:
         return load_for_inference(folder, device)
     except CheckpointError as error:

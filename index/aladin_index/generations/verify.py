@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from aladin_index.changes.database import named_photos, open_to_read
 from aladin_index.format.layout import (
@@ -40,11 +39,11 @@ from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import AladinError, CheckpointError, IndexCorruptError
 from aladin_network.files import FileEntry
 from aladin_network.graphs.files import GRAPHS, read_graphs
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import NullProgress, Progress, Target
 
 _BYTES_AT_A_TIME = 2**22
@@ -239,12 +238,7 @@ def _probe_search(index: SearchIndex, target: Target, rows: list[int]) -> str | 
     modality = "text" if target == "images" else "image"
     expected = min(_HITS, side.count)
     for row in rows:
-        tokens = side.tokens(row)
-        query = Encoding(
-            embedding=side.embedding(row).unsqueeze(0),
-            tokens=tokens.unsqueeze(0),
-            mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
-        )
+        query = Encoding.of_item(side.embedding(row), side.tokens(row))
         hits = searcher.search(EncodedQuery(query, modality), target, SearchOptions(k=_HITS)).hits
         if len(hits) != expected:
             return f"a search for row {row}: expected {expected} hits, got {len(hits)}"

@@ -55,7 +55,7 @@ from aladin_index.tokens.bound_files import write_bounds
 from aladin_index.tokens.lazy_bounds import query_sample
 from aladin_index.tokens.store import TokenStore
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import CHECKPOINT_FILES
+from aladin_network.checkpoint_files import CHECKPOINT_FILES
 from aladin_network.errors import CheckpointError, IndexMismatchError, InputError
 from aladin_network.files import (
     FileEntry,
@@ -332,6 +332,7 @@ def _collection_entry(
         token_dim=side.codec.dim,
         token_count=counts.tokens,
         token_dtype=side.codec.dtype,
+        keep_regions=side.keep_regions,
         filter_fields=None if settings.filter_fields is None else list(settings.filter_fields),
         ann=ann,
         tuning=side.tuning,

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_void_p
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,7 @@ class Queries:
         self._tokens = np.ascontiguousarray(
             queries[0] if len(queries) == 1 else np.concatenate(queries), dtype=np.float32
         )
-        self._offsets = np.cumsum([0, *map(len, queries)], dtype=np.int64)
+        self._offsets = np.array([0, *accumulate(map(len, queries))], dtype=np.int64)
         self.native = NativeQueries(
             self._tokens.ctypes.data, self._offsets.ctypes.data, self.count, are_regions
         )
@@ -292,18 +293,18 @@ def load_kernel() -> Kernel | None:
             library = ctypes.CDLL(str(path))
             interface = library.maxsim_interface()
         except (OSError, AttributeError) as error:
-            logger.warning("re-ranking with torch: %s cannot be loaded (%s)", path.name, error)
+            logger.warning("re-ranking with numpy: %s cannot be loaded (%s)", path.name, error)
             return None
         if interface != INTERFACE:
             logger.warning(
-                "re-ranking with torch: %s has interface %d, expected %d; install again",
+                "re-ranking with numpy: %s has interface %d, expected %d; install again",
                 path.name, interface, INTERFACE,
             )  # fmt: skip
             return None
         kernel = Kernel(library)
         logger.debug("re-ranking with the native kernel, %s", kernel.paths[0])
         return kernel
-    logger.warning("re-ranking with torch: the native kernel was not compiled at installation")
+    logger.warning("re-ranking with numpy: the native kernel was not compiled at installation")
     return None
 
 

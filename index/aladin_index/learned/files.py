@@ -32,7 +32,7 @@ def fitted_vectors(
     """Yield the vectors of all photos of a store, some at a time."""
     for start in range(0, store.count, _PHOTOS_AT_A_TIME):
         rows = np.arange(start, min(start + _PHOTOS_AT_A_TIME, store.count), dtype=np.int64)
-        learned = fit.photo_vectors(TokenRows(*store.read(rows))).numpy()
+        learned = fit.photo_vectors(TokenRows(*store.read(rows)))
         yield weights.items(embeddings[rows], learned)
 
 

@@ -27,12 +27,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.numpy import load_file, save_file
 
 from aladin_network.errors import ConfigError, IndexCorruptError, ShapeError
 from aladin_network.types import NullProgress, Progress
@@ -61,15 +59,15 @@ class TokenRows(NamedTuple):
         lengths: (items,) number of tokens of each item.
     """
 
-    values: Float[Tensor, "tokens dim"]
+    values: Float[np.ndarray, "tokens dim"]
     lengths: NDArray[np.int64]
 
     def sample(self, count: int, seed: int) -> TokenRows:
         """Take some items at random, always the same ones; all if there are fewer."""
         total = len(self.lengths)
         chosen = np.random.default_rng(seed).permutation(total)[: min(count, total)]
-        parts = self.values.split(self.lengths.tolist())
-        return TokenRows(torch.cat([parts[item] for item in chosen]), self.lengths[chosen])
+        parts = np.split(self.values, np.cumsum(self.lengths)[:-1])
+        return TokenRows(np.concatenate([parts[item] for item in chosen]), self.lengths[chosen])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +84,12 @@ class LearnedStage:
             score of every photo.
     """
 
-    directions: Float[Tensor, "dim hidden"]
-    shift: Float[Tensor, " hidden"]
-    reduction: Float[Tensor, "features learned"]
-    words: Float[Tensor, "words dim"]
-    factors: Float[Tensor, "learned words"]
-    centre: Float[Tensor, " learned"]
+    directions: Float[np.ndarray, "dim hidden"]
+    shift: Float[np.ndarray, " hidden"]
+    reduction: Float[np.ndarray, "features learned"]
+    words: Float[np.ndarray, "words dim"]
+    factors: Float[np.ndarray, "learned words"]
+    centre: Float[np.ndarray, " learned"]
 
     @property
     def dim(self) -> int:
@@ -103,19 +101,19 @@ class LearnedStage:
         """Size of a token."""
         return self.directions.shape[0]
 
-    def query_vectors(self, texts: TokenRows) -> Float[Tensor, "texts learned"]:
+    def query_vectors(self, texts: TokenRows) -> Float[np.ndarray, "texts learned"]:
         """Return the vectors of texts: sums over their words."""
         return _text_features(self.directions, self.shift, texts) @ self.reduction
 
-    def photo_vectors(self, photos: TokenRows) -> Float[Tensor, "photos learned"]:
+    def photo_vectors(self, photos: TokenRows) -> Float[np.ndarray, "photos learned"]:
         """Fit the vectors of photos by least squares; see `fit_learned_stage`."""
         if len(photos.lengths) == 0:
-            return torch.zeros(0, self.dim)
+            return np.zeros((0, self.dim), dtype=np.float32)
         tokens_a_block = max(1, _BLOCK_BYTES // (4 * len(self.words)))
-        parts: list[Tensor] = []
+        parts: list[NDArray[np.float32]] = []
         for block in _blocks(photos, tokens_a_block):
             parts.append((self.factors @ _best_cosines(self.words, block)).T - self.centre)
-        return torch.cat(parts)
+        return np.concatenate(parts)
 
     def save(self, path: Path) -> None:
         """Write the parameters to a safetensors file.
@@ -123,7 +121,8 @@ class LearnedStage:
         Raises:
             OSError: If the disk is full or cannot be written.
         """
-        save_file({name: value.contiguous() for name, value in vars(self).items()}, path)
+        arrays = {name: np.ascontiguousarray(value) for name, value in vars(self).items()}
+        save_file(arrays, path)
 
     @classmethod
     def load(cls, path: Path, token_dim: int) -> LearnedStage:
@@ -183,49 +182,60 @@ def fit_learned_stage(
     features = _text_features(directions, shift, texts)
     scale = _spread(features)
     scores = _centred_scores(texts, photos, progress)
-    reduction = _reduce(features / scale, scores, dim) / scale.unsqueeze(1)
+    reduction = _reduce(features / scale, scores, dim)
+    reduction /= scale[:, None]
     words = TokenRows(texts.values, np.ones(len(texts.values), dtype=np.int64)).sample(bank, 2)
     reduced = _text_features(directions, shift, words) @ reduction
-    factors = torch.linalg.solve(_penalised(reduced, _WORD_RIDGE), reduced.double().T).float()
+    factors = np.linalg.solve(_penalised(reduced, _WORD_RIDGE), reduced.T.astype(np.float64))
     stage = LearnedStage(
         directions=directions,
         shift=shift,
         reduction=reduction,
-        words=words.values.clone(),
-        factors=factors,
-        centre=torch.zeros(dim),
+        words=words.values,
+        factors=factors.astype(np.float32),
+        centre=np.zeros(dim, dtype=np.float32),
     )
-    return replace(stage, centre=stage.photo_vectors(photos).mean(dim=0))
+    return replace(stage, centre=stage.photo_vectors(photos).mean(axis=0))
 
 
-def _hidden_layer(words: Float[Tensor, "words dim"]) -> tuple[Tensor, Tensor]:
+def _hidden_layer(
+    words: Float[np.ndarray, "words dim"],
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Draw the directions; words are standardised first."""
     dim = words.shape[1]
-    mean, spread = words.mean(dim=0), words.std(dim=0).clamp_min(1e-6)
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(dim, _HIDDEN, generator=generator) * (2 / dim**0.5)
-    directions = drawn / spread.unsqueeze(1)
+    mean, spread = words.mean(axis=0), words.std(axis=0).clip(1e-6)
+    drawn = np.random.default_rng(0).standard_normal((dim, _HIDDEN), dtype=np.float32)
+    directions = drawn * np.float32(2 / dim**0.5) / spread[:, None]
     return directions, mean @ directions
 
 
 def _text_features(
-    directions: Tensor, shift: Tensor, texts: TokenRows
-) -> Float[Tensor, "texts features"]:
+    directions: NDArray[np.float32], shift: NDArray[np.float32], texts: TokenRows
+) -> Float[np.ndarray, "texts features"]:
     """Return the sums of the features of each text's words."""
     values, lengths = texts
-    hidden = torch.relu(values @ directions - shift)
-    of_words = torch.cat([values, values.new_ones(len(values), 1), hidden], dim=1)
+    hidden = np.maximum(values @ directions - shift, 0)
+    ones = np.ones((len(values), 1), dtype=np.float32)
+    of_words = np.concatenate([values, ones, hidden], axis=1)
     if len(lengths) == len(values):  # single words
         return of_words
-    text_of_word = torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths))
-    sums = values.new_zeros(len(lengths), of_words.shape[1])
-    return sums.index_add_(0, text_of_word, of_words)
+    return _sums(of_words, lengths)
 
 
-def _spread(features: Float[Tensor, "texts features"]) -> Float[Tensor, " features"]:
+def _sums(values: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Add up so many rows for each item; an item without rows has zeros."""
+    sums = np.zeros((len(lengths), values.shape[1]), dtype=np.float32)
+    filled = lengths > 0
+    if filled.any():
+        # `reduceat` accepts no empty segments.
+        sums[filled] = np.add.reduceat(values, (np.cumsum(lengths) - lengths)[filled], axis=0)
+    return sums
+
+
+def _spread(features: Float[np.ndarray, "texts features"]) -> Float[np.ndarray, " features"]:
     """Return the standard deviations; of a constant feature its size, as of equally long texts."""
-    spread, size = features.std(dim=0), features.square().mean(dim=0).sqrt()
-    return torch.where(spread > 1e-3 * size, spread, size).clamp_min(1e-6)
+    spread, size = features.std(axis=0), np.sqrt(np.square(features).mean(axis=0))
+    return np.where(spread > 1e-3 * size, spread, size).clip(1e-6).astype(np.float32)
 
 
 def _blocks(items: TokenRows, most_tokens: int) -> list[TokenRows]:
@@ -242,57 +252,58 @@ def _blocks(items: TokenRows, most_tokens: int) -> list[TokenRows]:
     return blocks
 
 
-def _best_cosines(words: Tensor, photos: TokenRows) -> Float[Tensor, "words photos"]:
+def _best_cosines(
+    words: NDArray[np.float32], photos: TokenRows
+) -> Float[np.ndarray, "words photos"]:
     """Return for each word and photo the cosine with the best region, 0 without regions."""
     regions, lengths = photos
     cosines = words @ regions.T
-    if len(lengths) and (lengths == lengths[0]).all() and lengths[0] > 0:
-        return cosines.view(len(words), len(lengths), -1).amax(dim=2)
     best = np.zeros((len(words), len(lengths)), dtype=np.float32)
     filled = lengths > 0
     if filled.any():
         starts = (np.cumsum(lengths) - lengths)[filled]
-        best[:, filled] = np.maximum.reduceat(cosines.numpy(), starts, axis=1)
-    return torch.from_numpy(best)
+        best[:, filled] = np.maximum.reduceat(cosines, starts, axis=1)
+    return best
 
 
 def _centred_scores(
     texts: TokenRows, photos: TokenRows, progress: Progress
-) -> Float[Tensor, "texts photos"]:
+) -> Float[np.ndarray, "texts photos"]:
     """Score texts against photos, and subtract each text's mean."""
     words_a_block = max(1, _BLOCK_BYTES // (4 * max(1, len(photos.values))))
     progress.start(len(texts.lengths), "texts")
-    parts: list[Tensor] = []
+    parts: list[NDArray[np.float32]] = []
     for block in _blocks(texts, words_a_block):
         best = _best_cosines(block.values, photos)
-        text_of_word = torch.from_numpy(np.repeat(np.arange(len(block.lengths)), block.lengths))
-        scores = torch.zeros(len(block.lengths), len(photos.lengths))
-        parts.append(scores.index_add_(0, text_of_word, best))
+        parts.append(_sums(best, block.lengths))
         progress.advance(len(block.lengths))
-    joined = torch.cat(parts)
-    return joined - joined.mean(dim=1, keepdim=True)
+    joined = np.concatenate(parts)
+    return joined - joined.mean(axis=1, keepdims=True)
 
 
-def _penalised(features: Tensor, weight: float) -> Tensor:
+def _penalised(features: NDArray[np.float32], weight: float) -> NDArray[np.float64]:
     """Return the second moments with the ridge penalty on the diagonal, in double precision."""
-    doubled = features.double()
+    doubled = features.astype(np.float64)
     moments = doubled.T @ doubled
-    penalty = weight * moments.diagonal().mean()
-    return moments + penalty * torch.eye(len(moments), dtype=torch.float64)
+    return moments + weight * moments.diagonal().mean() * np.eye(len(moments))
 
 
 def _reduce(
-    features: Float[Tensor, "texts features"], scores: Float[Tensor, "texts photos"], dim: int
-) -> Float[Tensor, "features learned"]:
+    features: Float[np.ndarray, "texts features"],
+    scores: Float[np.ndarray, "texts photos"],
+    dim: int,
+) -> Float[np.ndarray, "features learned"]:
     """Regress the scores on the features, and keep the best `dim` directions.
 
     The columns of the result are uncorrelated and of unit variance over the texts, so that all
     directions of a query's vector count alike in the least squares that follow.
     """
     moments = _penalised(features, _RIDGE)
-    weights = torch.linalg.solve(moments, features.double().T @ scores.double())
-    variances, axes = torch.linalg.eigh(moments / len(features))
-    root = axes * variances.sqrt()
+    products = features.T.astype(np.float64) @ scores.astype(np.float64)
+    weights = np.linalg.solve(moments, products)
+    variances, axes = np.linalg.eigh(moments / len(features))
+    root = axes * np.sqrt(variances)
     explained = root.T @ weights  # (features, photos): the scores in uncorrelated coordinates
-    _, directions = torch.linalg.eigh(explained @ explained.T)
-    return ((axes / variances.sqrt()) @ directions.flip(1)[:, :dim]).float()
+    _, directions = np.linalg.eigh(explained @ explained.T)
+    reduced = (axes / np.sqrt(variances)) @ directions[:, ::-1][:, :dim]
+    return reduced.astype(np.float32)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
 from aladin_index.ann.first_stage import exact_search, largest, retrieve
@@ -76,7 +75,7 @@ class LearnedFirstStage:
     def query(
         self,
         embedding: NDArray[np.float32],
-        words: Float[Tensor, "words dim"],
+        words: Float[np.ndarray, "words dim"],
         fusion: float,
     ) -> NDArray[np.float32]:
         """Return the vector of a text.
@@ -87,7 +86,7 @@ class LearnedFirstStage:
             fusion: Weight of the alignment in the fusion.
         """
         learned = self.fit.query_vectors(TokenRows(words, np.array([len(words)])))
-        return self.weights.query(embedding, learned[0].numpy(), fusion)
+        return self.weights.query(embedding, learned[0], fusion)
 
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None

@@ -31,9 +31,9 @@ from aladin_index.search.candidates import Ranking
 from aladin_index.search.rerank import rank_in_blocks
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.scoring.metrics import Ranks
-from aladin_network.scoring.scores import Encoding
 from aladin_network.types import DIRECTION_OF, Modality, NullProgress, Progress, Target
 
 # Tolerance of a cosine: the ANN and the scores of items beyond its candidates are summed in
@@ -83,8 +83,8 @@ class ListedOrders:
         """
         self._side = side
         self._listed = listed
-        self._embedding = query.embedding[0].detach().float().cpu().numpy()
-        tokens = query.item_tokens(0).detach().float().cpu()
+        self._embedding = query.embedding[0]
+        tokens = query.item_tokens(0)
         everything = side.order(self._embedding, side.count, side.count).rows
         # Rows may be arbitrary numbers, see `SearchSide`.
         self._rows = np.sort(everything)

@@ -16,6 +16,7 @@ from aladin_index.measure.evaluate import Question
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.graphs.threads import compute_threads, set_compute_threads
 from aladin_network.types import Direction, Modality, Progress, Target
 
 _TOP = 10
@@ -132,8 +133,8 @@ def search_times(
     """
     random = np.random.default_rng(0)
     times_ms = np.empty((len(questions), len(numbers)))
-    threads = torch.get_num_threads(), faiss.omp_get_max_threads()
-    torch.set_num_threads(1)  # as the service does: a query is one thread's work
+    threads = compute_threads(), faiss.omp_get_max_threads()
+    set_compute_threads(1)  # as the service does: a query is one thread's work
     faiss.omp_set_num_threads(1)
     try:
         for row, (query, _) in enumerate(questions):
@@ -147,7 +148,7 @@ def search_times(
                 times_ms[row, column] = took_ms.retrieve + took_ms.rerank
             progress.advance()
     finally:
-        torch.set_num_threads(threads[0])
+        set_compute_threads(threads[0])
         faiss.omp_set_num_threads(threads[1])
     median, p95 = np.quantile(times_ms, (0.5, 0.95), axis=0)
     return [SearchTime(*pair) for pair in zip(median.tolist(), p95.tolist(), strict=True)]

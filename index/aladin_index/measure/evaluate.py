@@ -19,8 +19,8 @@ from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
 from aladin_network.inference import encode_texts
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
-from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Direction, Modality, NullProgress, Progress, Target
 
 _TEXTS_AT_A_TIME = 64
@@ -112,8 +112,7 @@ def evaluation_queries(
             searcher.index.checkpoint.model, [text.text for text in batch], truncate=True
         )
         for place, text in enumerate(batch):
-            query = encoded.rows(slice(place, place + 1))
-            of_texts.append(Question(query, {text.image_id}))
+            of_texts.append(Question(encoded.item(place), {text.image_id}))
         progress.advance(len(batch))
     of_images: list[Question] = []
     for image_id in asking:

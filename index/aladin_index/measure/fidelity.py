@@ -14,17 +14,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.first_stage import largest, retrieve
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.rerank import rank_in_blocks
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
+from aladin_network.graphs.threads import compute_threads, set_compute_threads
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion
-from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality, NullProgress, Progress
 
 # Scores of all items that are held in memory at a time, for both stages.
@@ -43,15 +42,15 @@ class TuneQueries(NamedTuple):
 
     modality: Modality
     embeddings: NDArray[np.float32]
-    tokens: list[Tensor]
+    tokens: list[NDArray[np.float32]]
 
 
 def queries_of_encoding(encoding: Encoding, modality: Modality) -> TuneQueries:
     """Convert the encoding of some texts or photos to queries."""
     return TuneQueries(
         modality,
-        encoding.embedding.detach().float().cpu().contiguous().numpy(),
-        [encoding.item_tokens(row).detach().float().cpu() for row in range(encoding.size)],
+        np.ascontiguousarray(encoding.embedding),
+        [encoding.item_tokens(row) for row in range(encoding.size)],
     )
 
 
@@ -65,9 +64,9 @@ def stored_queries(side: StoredCollection, count: int) -> TuneQueries:
     chosen = np.random.default_rng(0).permutation(side.entry.count)[:count]
     rows = np.sort(chosen).astype(np.int64)
     block = side.tokens.read(rows)
-    tokens = torch.split(block.values, block.lengths.tolist())
+    tokens = np.split(block.values, np.cumsum(block.lengths)[:-1])
     return TuneQueries(
-        "image" if side.target == "images" else "text", side.embeddings[rows], list(tokens)
+        "image" if side.target == "images" else "text", side.embeddings[rows], tokens
     )
 
 
@@ -114,7 +113,7 @@ def exhaustive_tops(
         )
         for place, aligned in enumerate(align, start=start):
             match = side.embeddings @ queries.embeddings[place]
-            fused = fusion.combine(torch.from_numpy(aligned), torch.from_numpy(match)).numpy()
+            fused = fusion.combine(aligned, match)
             top = largest(fused, at)
             rows.append(top)
             order = match if found_by is None else found_by[0] @ found_by[1][place]
@@ -177,8 +176,8 @@ def two_stage_ms(
 ) -> float:
     """Return the median time of retrieval and re-ranking for some of the queries."""
     times_ms: list[float] = []
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as the service does: a query is one thread's work
+    threads = compute_threads()
+    set_compute_threads(1)  # as the service does: a query is one thread's work
     try:
         for embedding, tokens in zip(
             queries.embeddings[:_TIMED_QUERIES], queries.tokens[:_TIMED_QUERIES], strict=True
@@ -189,5 +188,5 @@ def two_stage_ms(
             rank_in_blocks(rows, match, 1, align, fusion, fusion.weight, len(rows))
             times_ms.append(1000 * (time.perf_counter() - started))
     finally:
-        torch.set_num_threads(threads)
+        set_compute_threads(threads)
     return statistics.median(times_ms)

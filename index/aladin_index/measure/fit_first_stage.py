@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.format.disk import disk_errors, only_builder
@@ -24,7 +23,7 @@ from aladin_index.measure.fidelity import TuneQueries, stored_queries
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import InputError
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.types import Modality, NullProgress, Progress, Target
 
 # Texts that a fit uses; more are not better.
@@ -51,7 +50,7 @@ class FitReport(NamedTuple):
 def fit_first_stage(
     root: Path,
     dim: int,
-    make_queries: Callable[[AladinModel], Mapping[Modality, TuneQueries]] | None = None,
+    make_queries: Callable[[Network], Mapping[Modality, TuneQueries]] | None = None,
     progress: Progress | None = None,
 ) -> FitReport:
     """Fit the first stage, and publish a generation with it.
@@ -84,7 +83,7 @@ def fit_first_stage(
         sample = TokenRows(*photos.tokens.read(np.sort(rows)))
         words = _token_rows(texts)
         fit = fit_learned_stage(sample, words, dim, progress)
-        learned = fit.query_vectors(words).numpy()
+        learned = fit.query_vectors(words)
         queries = weights.query(texts.embeddings, learned, weights.fusion)[:_TUNED_WITH]
         written = _Written(photos, fit, weights, queries, index, progress)
         names = [f"images/{name}" for name in LEARNED_FILES]
@@ -144,7 +143,7 @@ class _Written:
 
 def _texts(
     index: SearchIndex,
-    make_queries: Callable[[AladinModel], Mapping[Modality, TuneQueries]] | None,
+    make_queries: Callable[[Network], Mapping[Modality, TuneQueries]] | None,
 ) -> TuneQueries:
     if make_queries is not None:
         found = make_queries(index.checkpoint.model).get("text")
@@ -162,4 +161,4 @@ def _texts(
 
 def _token_rows(texts: TuneQueries) -> TokenRows:
     lengths = np.array([len(words) for words in texts.tokens], dtype=np.int64)
-    return TokenRows(torch.cat(texts.tokens), lengths)
+    return TokenRows(np.concatenate(texts.tokens), lengths)

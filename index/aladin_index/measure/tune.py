@@ -28,7 +28,7 @@ from aladin_index.measure.fidelity import (
 from aladin_index.search.live_collection import StoredCollection
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import ConfigError
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Direction, Modality, NullProgress, Progress, Target
 
@@ -102,7 +102,7 @@ class TuneReport(NamedTuple):
 def tune_index(
     root: Path,
     options: TuneOptions,
-    make_queries: Callable[[AladinModel], Mapping[Modality, TuneQueries]] | None = None,
+    make_queries: Callable[[Network], Mapping[Modality, TuneQueries]] | None = None,
     progress: Progress | None = None,
 ) -> TuneReport:
     """Measure each collection, and publish a generation with the tuned search settings.

@@ -14,13 +14,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin_index.format.manifest import CollectionEntry, Manifest
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_network.checkpoint import Checkpoint
-from aladin_network.scoring.scores import Encoding
+from aladin_network.checkpoint_files import Checkpoint
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
 
 
@@ -103,7 +102,7 @@ class SecondStageQuery(NamedTuple):
             order them.
     """
 
-    tokens: Float[Tensor, "query_tokens dim"]
+    tokens: Float[np.ndarray, "query_tokens dim"]
     modality: Modality
     weight: float | None = None
 
@@ -198,7 +197,7 @@ class Collection(Protocol):
 
     def align(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
@@ -212,7 +211,7 @@ class Collection(Protocol):
 
     def similarities(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
@@ -231,15 +230,15 @@ class Collection(Protocol):
         """
         ...
 
-    def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
+    def tokens(self, row: int) -> Float[np.ndarray, "tokens dim"]:
         """Read the tokens of one item, in float32."""
         ...
 
-    def embedding(self, row: int) -> Float[Tensor, " dim"]:
+    def embedding(self, row: int) -> Float[np.ndarray, " dim"]:
         """Read the embedding of one item."""
         ...
 
-    def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
+    def embeddings(self, rows: Sequence[int]) -> Float[np.ndarray, "rows dim"]:
         """Read the embeddings of at least one item; one query of a vector database for all."""
         ...
 

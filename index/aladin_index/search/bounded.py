@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.search.backend import Everything
@@ -78,9 +77,7 @@ def best_items(
     """
 
     def fuse(align: NDArray[np.float32], match: NDArray[np.float32]) -> NDArray[np.float32]:
-        scores = torch.from_numpy(align), torch.from_numpy(match)
-        fused: NDArray[np.float32] = search.fusion.combine(*scores, search.weight).numpy()
-        return fused
+        return search.fusion.combine(align, match, search.weight)
 
     def score(places: NDArray[np.int64]) -> NDArray[np.float32]:
         return fuse(known.scores(places), every.match[places])

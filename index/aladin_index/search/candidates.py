@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin_index.items.filters import Exists, Filter, leaves
 from aladin_index.search.backend import (
@@ -70,7 +69,7 @@ class ValidSearch:
     filter: Filter | None
     collection: Collection
     embedding: NDArray[np.float32]
-    tokens: Float[Tensor, "query_tokens dim"]
+    tokens: Float[np.ndarray, "query_tokens dim"]
     second_stage: SecondStageQuery | None
     is_crossing: bool
     is_aligned: bool

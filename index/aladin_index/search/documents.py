@@ -13,10 +13,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery
@@ -25,13 +22,11 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.presenting import judge
 from aladin_index.search.rerank import RankedPage
 from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.tokens.maxsim import score_block
+from aladin_index.tokens.store import TokenBlock
 from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.fusion import DirectionFusion
-from aladin_network.scoring.scores import maxsim
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGET_OF, TARGETS, Modality, Target
-
-# Documents whose tokens are padded and scored at a time.
-_AT_A_TIME = 64
 
 # What the relevance of a document is: a calibrated probability, the fusion of both stages' scores,
 # or the cosine of the embeddings.
@@ -158,7 +153,7 @@ def _score_group(
     modality = query.modality or "text"
     is_asking = searcher.index.checkpoint.model.text_only and not query.is_stored
     is_crossing = modality != MODALITY_OF[group.target] or is_asking
-    embedding = query.encoding.embedding[0].detach().float().cpu().numpy()
+    embedding = query.encoding.embedding[0]
     match = _match(embedding, group)
     has_tokens = any(entry.token_count > 0 for entry in manifest.sides.values())
     if group.collection is not None:
@@ -169,10 +164,10 @@ def _score_group(
         relevance = _inside((1 + match.astype(np.float64)) / 2)
         ranking = _ranking(group, match, match, None)
         return _scores(searcher, query, group, ranking, relevance, "matching")
-    tokens = query.encoding.item_tokens(0).detach().float().cpu()
+    tokens = query.encoding.item_tokens(0)
     align = _align(tokens, modality, group)
     fusion = searcher.index.checkpoint.fusion.of(DIRECTION_OF[modality])
-    fused = fusion.combine(torch.from_numpy(align), torch.from_numpy(match)).numpy()
+    fused = fusion.combine(align, match)
     ranking = _ranking(group, fused, match, align)
     return _scores(searcher, query, group, ranking, _squashed(fused, fusion), "fusion")
 
@@ -181,29 +176,21 @@ def _match(embedding: NDArray[np.float32], group: _Group) -> NDArray[np.float32]
     """Return the cosine of each document."""
     parts: list[NDArray[np.float32]] = []
     if group.items and group.collection is not None:
-        parts.append(group.collection.embeddings(group.rows.tolist()).float().numpy())
+        parts.append(group.collection.embeddings(group.rows.tolist()))
     if group.given:
         parts.append(np.stack([each.embedding for each in group.given]))
     return np.concatenate(parts) @ embedding
 
 
-def _align(tokens: Tensor, modality: Modality, group: _Group) -> NDArray[np.float32]:
+def _align(tokens: NDArray[np.float32], modality: Modality, group: _Group) -> NDArray[np.float32]:
     """Return the alignment score of each document."""
     parts: list[NDArray[np.float32]] = []
     if group.items and group.collection is not None:
         parts.append(group.collection.align(tokens, modality, group.rows))
-    own = tokens.unsqueeze(0)
-    own_mask = torch.ones(own.shape[:2], dtype=torch.bool)
-    for start in range(0, len(group.given), _AT_A_TIME):
-        some = [torch.from_numpy(each.tokens) for each in group.given[start : start + _AT_A_TIME]]
-        padded = pad_sequence(some, batch_first=True)
-        lengths = torch.tensor([len(each) for each in some])
-        mask = torch.arange(padded.shape[1]) < lengths.unsqueeze(1)
-        if modality == "text":
-            scores = maxsim(own, padded, own_mask, mask)[0]
-        else:
-            scores = maxsim(padded, own, mask, own_mask)[:, 0]
-        parts.append(scores.numpy())
+    if group.given:
+        values = np.concatenate([each.tokens for each in group.given])
+        lengths = np.array([len(each.tokens) for each in group.given], dtype=np.int64)
+        parts.append(score_block(tokens, modality, TokenBlock(values, lengths)))
     return np.concatenate(parts)
 
 

@@ -18,12 +18,12 @@ from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.results import Box, Evidence
 from aladin_index.search.whole_words import whole_words
 from aladin_network.errors import EngineUnavailableError, InputError
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network
 from aladin_network.types import Modality
 
 
 def evidence_of_items(
-    model: AladinModel,
+    model: Network,
     query: EncodedQuery,
     modality: Modality,
     collection: Collection,
@@ -70,7 +70,7 @@ class ComparedPair(NamedTuple):
 
 
 def compare_with_items(
-    model: AladinModel,
+    model: Network,
     query: EncodedQuery,
     modality: Modality,
     collection: Collection,
@@ -82,7 +82,7 @@ def compare_with_items(
     boxes_of = cache(partial(region_boxes, model))
     rows = np.array([item.row for item in items], dtype=np.int64)
     # Values of the second stage itself: another matrix product would be rounded differently.
-    tokens = query.encoding.item_tokens(0).detach().float().cpu()
+    tokens = query.encoding.item_tokens(0)
     similarities = collection.similarities(tokens, modality, rows)
     found: list[ComparedPair] = []
     for item, similarity in zip(items, similarities, strict=True):
@@ -200,7 +200,7 @@ def _check_words(words: int, text: str, spans: Sequence[tuple[int, int]]) -> Non
 
 
 def region_boxes(
-    model: AladinModel,
+    model: Network,
     regions: int,
     size_px: tuple[int, int] | None,
     own: NDArray[np.float32] | None = None,
@@ -226,7 +226,7 @@ def region_boxes(
     else:
         boxes = encoder.region_boxes(*size_px).tolist()
     # The tower may use the first regions for the aggregate.
-    kept = boxes[len(boxes) - (regions - model.alignment.zero_tokens) :]
+    kept = boxes[len(boxes) - (regions - model.zero_tokens) :]
     return [(x0, y0, x1, y1) for x0, y0, x1, y1 in kept]
 
 
@@ -245,7 +245,7 @@ class PairScores(NamedTuple):
 
 
 def score_pair(
-    model: AladinModel,
+    model: Network,
     query: EncodedQuery,
     modality: Modality,
     collection: Collection,
@@ -267,11 +267,10 @@ def score_pair(
     if not collection.has_tokens:
         raise InputError("there is no evidence: the index was imported without tokens")
     [pair] = compare_with_items(model, query, modality, collection, [item])
-    embedding = query.encoding.embedding[0].detach().float().cpu()
-    tokens = query.encoding.item_tokens(0).detach().float().cpu()
+    tokens = query.encoding.item_tokens(0)
     row = np.array([item.row], dtype=np.int64)
     return PairScores(
-        match=float(embedding @ collection.embedding(item.row).float()),
+        match=float(query.encoding.embedding[0] @ collection.embedding(item.row)),
         align=float(collection.align(tokens, modality, row)[0]),
         pair=pair,
     )

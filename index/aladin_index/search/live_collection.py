@@ -8,11 +8,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from pyroaring import BitMap
-from torch import Tensor
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
 from aladin_index.ann.exact_scan import ExactScan
@@ -108,7 +106,7 @@ class StoredCollection:
         few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
         if few or count >= total:
             return [exact_search(self.embeddings, query, count, allowed) for query in queries]
-        together = np.stack(queries)
+        together = queries[0][None] if len(queries) == 1 else np.stack(queries)
         return retrieve_all(self.first_stage, self.embeddings, together, count, allowed)
 
     def order(
@@ -275,7 +273,7 @@ class LiveCollection:
 
     def align(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
@@ -284,7 +282,7 @@ class LiveCollection:
 
     def align_all(
         self,
-        queries: Sequence[Float[Tensor, "query_tokens dim"]],
+        queries: Sequence[Float[np.ndarray, "query_tokens dim"]],
         modality: Modality,
         rows: Sequence[NDArray[np.int64]],
     ) -> list[NDArray[np.float32]]:
@@ -313,7 +311,7 @@ class LiveCollection:
 
     def similarities(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
@@ -329,20 +327,20 @@ class LiveCollection:
         parts = iter(of_built), iter(of_added)
         return [next(parts[row >= self.base.entry.count]) for row in rows.tolist()]
 
-    def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
+    def tokens(self, row: int) -> Float[np.ndarray, "tokens dim"]:
         """Read the tokens of one item, in float32."""
         if row < self.base.entry.count:
             return self.base.tokens.read(np.array([row])).values
         assert self.changes is not None  # only there does such a row come from
         return self.changes.tokens(np.array([row])).read(np.array([0])).values
 
-    def embedding(self, row: int) -> Float[Tensor, " dim"]:
+    def embedding(self, row: int) -> Float[np.ndarray, " dim"]:
         """Read the embedding of one item."""
         if row < self.base.entry.count:
-            return torch.from_numpy(self.base.embeddings[row].copy())
+            return np.array(self.base.embeddings[row])
         assert self.changes is not None
-        return torch.from_numpy(self.changes.embeddings_of(np.array([row]))[0])
+        return self.changes.embeddings_of(np.array([row]))[0]
 
-    def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
+    def embeddings(self, rows: Sequence[int]) -> Float[np.ndarray, "rows dim"]:
         """Read the embeddings of some items, at least one."""
-        return torch.stack([self.embedding(row) for row in rows])
+        return np.stack([self.embedding(row) for row in rows])

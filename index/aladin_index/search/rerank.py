@@ -9,7 +9,6 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.items.filters import field_scalars
@@ -81,7 +80,7 @@ def rank_in_blocks(
     align_ranks = np.empty_like(ranks)
     align_ranks[order] = ranks
     if weight != 1:
-        fused = fusion.combine(torch.from_numpy(align), torch.from_numpy(match), weight).numpy()
+        fused = fusion.combine(align, match, weight)
         order = np.lexsort((-fused, blocks))
     return Ranking(rows, fused, match, ranks, align, align_ranks).take(order[page])
 

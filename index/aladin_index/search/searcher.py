@@ -6,8 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
@@ -25,7 +23,7 @@ from aladin_index.search.rerank import rerank
 from aladin_index.search.results import SearchAnswer
 from aladin_index.settings import EXACT_ALIGN
 from aladin_network.errors import UnknownItemError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
 _DEFAULTS = SearchOptions()
@@ -138,7 +136,9 @@ class TwoStageSearcher:
         for search in searches:
             of_search, page = next(every if search.is_exhaustive else ranked)
             verdict = judge(search, of_search, page)
-            kept = page.ranking.take(verdict.kept)
+            kept = page.ranking
+            if len(verdict.kept) < len(kept.rows):
+                kept = kept.take(verdict.kept)
             pages.append(Page(search, of_search, page, verdict, kept))
         return present(self.index, pages, Times(began_s, retrieved_s, time.monotonic()))
 
@@ -175,7 +175,7 @@ class TwoStageSearcher:
         calibration = self.index.manifest.calibration
         check_query(query, options, collection, calibration, is_crossing=is_crossing)
         fusion = self._fusions[DIRECTION_OF[modality]]
-        tokens = query.encoding.tokens[0][query.encoding.mask[0]].detach().float().cpu()
+        tokens = query.encoding.tokens[0][query.encoding.mask[0]]
         # Without training, the regions say nothing: the second stage only runs if it is asked for.
         is_aligned = self._is_aligned or options.fusion is not None
         aligns = is_crossing and is_aligned and collection.entry.token_count > 0
@@ -192,7 +192,7 @@ class TwoStageSearcher:
             candidates=candidates if isinstance(candidates, int) else self._candidates[target],
             filter=parsed,
             collection=collection,
-            embedding=query.encoding.embedding[0].detach().float().cpu().numpy(),
+            embedding=query.encoding.embedding[0],
             tokens=tokens,
             second_stage=second_stage if aligns else None,
             is_crossing=is_crossing,
@@ -231,13 +231,8 @@ class TwoStageSearcher:
         began_s = time.perf_counter()
         collection, item, modality = self._find(item_id)
         tokens = collection.tokens(item.row)
-        encoding = Encoding(
-            embedding=collection.embedding(item.row).unsqueeze(0),
-            tokens=tokens.unsqueeze(0),
-            mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
-        )
         return EncodedQuery(
-            encoding,
+            Encoding.of_item(collection.embedding(item.row), tokens),
             modality,
             text=item.text if modality == "text" else None,
             size_px=item.size_px,

@@ -14,7 +14,7 @@ import numpy as np
 from aladin_index.changes.writer import ChangesWriter, NewItems, Revision
 from aladin_index.encode.item_changer import AddSettings, new_items
 from aladin_index.encode.item_encoders import ItemEncoder, Prepared, item_encoder
-from aladin_index.encode.read_ahead import EncodedBatch, StageSeconds, encoded_batches
+from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, check_item
 from aladin_index.format.records import SkippedItem
@@ -26,7 +26,7 @@ from aladin_index.sync.plan import ChangeKind, PhotoChange, SyncPlan
 from aladin_index.tokens.codec import PackedTokens
 from aladin_network.errors import InputError
 from aladin_network.photos.exif import EXIF_FIELDS
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Progress
 
 T = TypeVar("T")
@@ -149,12 +149,10 @@ def apply_plan(
         most_batches = None if most_encoded is None else math.ceil(most_encoded / size)
         ahead = islice(_batches(numbered, size), most_batches)
         rest = iter(encoded)
-        for batch in encoded_batches(encoder, ahead, settings.readers, seconds):
+        for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
             changes = list(islice(rest, len(batch.items)))
             _apply(writer, generation, encoder.digests, changes, batch, report)
             report.remaining -= len(batch.items)
-            progress.advance(len(batch.items))
-            progress.note(**seconds.notes())
             if is_stopped():
                 return
 
@@ -164,7 +162,7 @@ def _apply(
     generation: int,
     digests: dict[Path, str],
     changes: Sequence[PhotoChange],
-    batch: EncodedBatch,
+    batch: EncodedItems,
     report: SyncReport,
 ) -> None:
     """Apply the changes of one batch of encoded photos in one step."""
@@ -214,7 +212,7 @@ def _copies(
     tokens = [_tokens(live, row) for row in sources]
     new = NewItems(
         items=items,
-        embeddings=live.embeddings(sources).numpy(),
+        embeddings=live.embeddings(sources),
         tokens=np.zeros((0, 0), dtype=np.float32),
         lengths=np.array([each.count for each in tokens], dtype=np.int64),
     )

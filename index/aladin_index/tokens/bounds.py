@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin_index.kernel import load_kernel
 from aladin_index.kernel.structures import NativeShorts, ShortQuery
@@ -151,14 +150,14 @@ class TokenBounds:
 
     def upper(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float32]:
         """Return upper bounds of the scores of items.
 
         Args:
-            query: Real tokens of the query, float32, in CPU memory.
+            query: Real tokens of the query, float32.
             modality: Modality of the query: "text" for photos, "image" for texts.
             rows: (items,) rows of the items, or None for all.
 
@@ -166,7 +165,7 @@ class TokenBounds:
             (items,) float32; no score of `aladin_index.tokens.maxsim` is above, whichever
             implementation computes it. An item without tokens has the bound 0.
         """
-        words = query.numpy().astype(np.float64)
+        words = query.astype(np.float64)
         values, scales, missed = self._shorten(words)
         asked = ShortQuery(values, scales, are_regions=modality == "image")
         bounds = self.short.score(asked, rows)
@@ -282,8 +281,7 @@ def spread_sample(store: TokenStore, tokens: int) -> NDArray[np.float32]:
     per_item = max(1, store.stored.count // max(1, store.count))
     wanted = min(store.count, max(1, tokens // per_item))
     rows = np.linspace(0, max(0, store.count - 1), wanted).astype(np.int64)
-    sample: NDArray[np.float32] = store.read(rows).values.numpy()
-    return sample
+    return store.read(rows).values
 
 
 def fit_transform(

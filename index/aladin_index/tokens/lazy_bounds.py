@@ -7,7 +7,6 @@ import threading
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin_index.tokens.bounds import SAMPLE, TokenBounds, spread_sample
 from aladin_index.tokens.store import TokenStore
@@ -52,7 +51,7 @@ class LazyBounds:
 
     def of_candidates(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32] | None:

@@ -2,7 +2,7 @@
 
 ``S[image, text]`` is the sum, over the text's words, of the best region's similarity, whichever of
 the two is the query; the numbers are those of `aladin_network.scoring.scores.maxsim` on the stored
-tokens. The native kernel computes it if one was compiled for this installation, else torch, whose
+tokens. The native kernel computes it if one was compiled for this installation, else numpy, whose
 implementation here is also the reference.
 """
 
@@ -12,18 +12,17 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Protocol, TypeVar
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin_index.kernel import Kernel, KernelError, Queries, blocks_read, load_kernel
 from aladin_index.tokens.store import TokenBlock, TokenStore
 from aladin_network.errors import IndexCorruptError
+from aladin_network.graphs.threads import compute_threads
 from aladin_network.types import Modality, NullProgress, Progress
 
 # Tokens that are scored at a time. 4,096 tokens of 128 float32 values are 2 MiB, which stay in a
@@ -40,8 +39,8 @@ _CANDIDATES_A_THREAD = 512
 _ITEMS_AT_A_TIME = 1024
 
 
-def torch_alignment(
-    query: Float[Tensor, "query_tokens dim"],
+def numpy_alignment(
+    query: Float[np.ndarray, "query_tokens dim"],
     query_modality: Modality,
     store: TokenStore,
     rows: NDArray[np.int64],
@@ -57,30 +56,39 @@ def torch_alignment(
         before = reach[start - 1] if start else 0
         end = int(np.searchsorted(reach, before + _TOKENS_AT_A_TIME, side="right"))
         end = max(end, start + 1)
-        scores[start:end] = _score_block(query, query_modality, store.read(rows[start:end]))
+        scores[start:end] = score_block(query, query_modality, store.read(rows[start:end]))
         start = end
     return scores
 
 
-def _score_block(query: Tensor, query_modality: Modality, block: TokenBlock) -> NDArray[np.float32]:
+def score_block(
+    query: NDArray[np.float32], query_modality: Modality, block: TokenBlock
+) -> NDArray[np.float32]:
+    """Score some items, all at once, by numpy; see `alignment_with_candidates`.
+
+    Args:
+        query: (query_tokens, dim) float32.
+        query_modality: Modality of the query tokens: words or regions.
+        block: Tokens of the items.
+    """
     scores = np.zeros(len(block.lengths), dtype=np.float32)
     # `reduceat` accepts no empty segments: items without tokens keep the score 0.
     filled = block.lengths > 0
-    if not filled.any():
+    if len(query) == 0 or not filled.any():
         return scores
     starts = (np.cumsum(block.lengths) - block.lengths)[filled]
     similarity = query @ block.values.T  # (query_tokens, tokens)
     if query_modality == "text":
-        best = np.maximum.reduceat(similarity.numpy(), starts, axis=1)  # (words, items)
+        best = np.maximum.reduceat(similarity, starts, axis=1)  # (words, items)
         scores[filled] = best.sum(axis=0)
     else:
-        best_region = torch.amax(similarity, dim=0).numpy()  # (words of all items,)
+        best_region = similarity.max(axis=0)  # (words of all items,)
         scores[filled] = np.add.reduceat(best_region, starts)
     return scores
 
 
 def alignment_with_candidates(
-    query: Float[Tensor, "query_tokens dim"],
+    query: Float[np.ndarray, "query_tokens dim"],
     query_modality: Modality,
     store: TokenStore,
     rows: NDArray[np.int64],
@@ -88,7 +96,7 @@ def alignment_with_candidates(
     """Score items of the other modality by late interaction.
 
     Args:
-        query: The query's real tokens, float32, in CPU memory.
+        query: The query's real tokens, float32.
         query_modality: Modality of the query tokens: words or regions.
         store: Token store of the other modality.
         rows: (candidates,) int64.
@@ -104,7 +112,7 @@ def alignment_with_candidates(
 
 
 def alignment_of_queries(
-    queries: Sequence[Float[Tensor, "query_tokens dim"]],
+    queries: Sequence[Float[np.ndarray, "query_tokens dim"]],
     query_modality: Modality,
     store: TokenStore,
     rows: Sequence[NDArray[np.int64]],
@@ -127,15 +135,15 @@ def alignment_of_queries(
     kernel = load_kernel()
     if kernel is None:
         return [
-            torch_alignment(query, query_modality, store, candidates)
+            numpy_alignment(query, query_modality, store, candidates)
             for query, candidates in zip(queries, rows, strict=True)
         ]
     if not queries:
         return []
     are_regions = query_modality == "image"
-    packed = Queries([query.numpy() for query in queries], are_regions=are_regions)
+    packed = Queries(queries, are_regions=are_regions)
     together = rows[0] if len(rows) == 1 else np.concatenate(rows)
-    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    offsets = np.array([0, *accumulate(map(len, rows))], dtype=np.int64)
 
     blocks_before = blocks_read()
     if store.is_cold:
@@ -157,7 +165,7 @@ def alignment_of_queries(
 
 
 def token_similarities(
-    query: Float[Tensor, "query_tokens dim"],
+    query: Float[np.ndarray, "query_tokens dim"],
     query_modality: Modality,
     store: TokenStore,
     rows: NDArray[np.int64],
@@ -203,7 +211,7 @@ def split_items(
 
 
 def alignment_with_all(
-    queries: Sequence[Float[Tensor, "query_tokens dim"]],
+    queries: Sequence[Float[np.ndarray, "query_tokens dim"]],
     query_modality: Modality,
     store: TokenStore,
     progress: Progress | None = None,
@@ -229,19 +237,18 @@ def alignment_with_all(
     packed = None
     if queries:
         are_regions = query_modality == "image"
-        packed = Queries([query.numpy() for query in queries], are_regions=are_regions)
-    step = _ITEMS_AT_A_TIME * torch.get_num_threads()
+        packed = Queries(queries, are_regions=are_regions)
+    step = _ITEMS_AT_A_TIME * compute_threads()
     for first in range(0, store.count, step):
         end = min(first + step, store.count)
-        # Read ahead while this part is scored: otherwise the pages of the map are loaded one by
-        # one.
+        # Read ahead while this part is scored, for otherwise pages are loaded one by one.
         store.warm(end, min(end + step, store.count))
         if packed is None:
             pass
         elif kernel is None:
             rows = np.arange(first, end, dtype=np.int64)
             for place, query in enumerate(queries):
-                scores[place, first:end] = torch_alignment(query, query_modality, store, rows)
+                scores[place, first:end] = numpy_alignment(query, query_modality, store, rows)
         else:
             score = partial(_score_range, kernel, store, packed, scores, first)
             try:
@@ -268,10 +275,9 @@ def _score_range(
 def in_threads(task: Callable[[int, int], T], total: int) -> list[T]:
     """Run a task on parts of a range, each as (start, end); a single part uses this thread.
 
-    There are as many parts as torch has threads, if they are large enough: a server's single
-    thread a worker holds here too.
+    There are at most `compute_threads` parts, each large enough for a thread.
     """
-    parts = max(1, min(torch.get_num_threads(), total // _CANDIDATES_A_THREAD))
+    parts = max(1, min(compute_threads(), total // _CANDIDATES_A_THREAD))
     if parts == 1:
         return [task(0, total)]
     borders = [total * part // parts for part in range(parts + 1)]
@@ -295,7 +301,7 @@ class SecondStage(Protocol):
 
     def align(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
@@ -305,7 +311,7 @@ class SecondStage(Protocol):
 
     def similarities(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
@@ -332,7 +338,7 @@ class TokenAlignment:
 
     def align(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
@@ -341,7 +347,7 @@ class TokenAlignment:
 
     def similarities(
         self,
-        query: Float[Tensor, "query_tokens dim"],
+        query: Float[np.ndarray, "query_tokens dim"],
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:

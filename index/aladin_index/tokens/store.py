@@ -19,10 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin_index.format.npy import map_npy
 from aladin_index.kernel import NativeTokens
@@ -55,12 +53,8 @@ class TokenBlock(NamedTuple):
         lengths: (items,) int64; number of tokens of each item, which may be 0.
     """
 
-    values: Float[Tensor, "tokens dim"]
+    values: Float[np.ndarray, "tokens dim"]
     lengths: NDArray[np.int64]
-
-    def tokens(self) -> Float[Tensor, "tokens dim"]:
-        """Return the tokens themselves."""
-        return self.values
 
 
 class TokenStore:
@@ -187,8 +181,7 @@ class TokenStore:
 
     def read(self, rows: NDArray[np.int64]) -> TokenBlock:
         """Read the tokens of some items in float32, in the requested order."""
-        values = self.codec.unpack(self.packed(rows))
-        return TokenBlock(torch.from_numpy(values), self.lengths(rows))
+        return TokenBlock(self.codec.unpack(self.packed(rows)), self.lengths(rows))
 
     def warm(self, first: int = 0, end: int | None = None) -> None:
         """Ask the system to read the tokens of some items into its page cache in the background.
@@ -284,7 +277,7 @@ def feedback_from(store: TokenStore) -> ErrorFeedback | None:
         None where the side has no tokens.
     """
     rows = np.linspace(0, max(0, store.count - 1), min(_QUERY_ITEMS, store.count)).astype(np.int64)
-    queries: NDArray[np.float32] = store.read(rows).values.numpy()
+    queries = store.read(rows).values
     return ErrorFeedback.of(queries) if len(queries) else None
 
 

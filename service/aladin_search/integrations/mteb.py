@@ -27,7 +27,7 @@ from aladin_index.search.options import MAX_K
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError
 from aladin_network.inference import encode_photos
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import DIRECTION_OF, Direction, Modality, NullProgress, Target
 from aladin_search.index import Index
 from aladin_search.integrations.mteb_inputs import (
@@ -92,7 +92,7 @@ class CheckpointSearch:
             raise InputError(f"score: expected one of {', '.join(known)}, got {score!r}")
         self._meta = checkpoint_meta(self._checkpoint, name or name_of(folder), self._score)
         self._ids: list[str] = []
-        self._corpus: tuple[Modality, Encoding] | None = None
+        self._corpus: tuple[Modality, EncodedBatch] | None = None
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
@@ -141,7 +141,7 @@ class CheckpointSearch:
 
     @torch.inference_mode()
     def _scores(
-        self, queries: Encoding, modality: Modality, corpus: Encoding, held: Modality
+        self, queries: EncodedBatch, modality: Modality, corpus: EncodedBatch, held: Modality
     ) -> Tensor:
         """Return the scores (queries, documents)."""
         if modality == held and not self._checkpoint.model.text_only:
@@ -308,11 +308,12 @@ class CheckpointEncoder:
             if "text" in batch:
                 is_query = prompt_type == PromptType.query
                 encode = encode_captions if is_query else encode_corpus
-                encoding = encode(model, list(batch["text"]), NullProgress())
+                embedding = encode(model, list(batch["text"]), NullProgress()).embedding.numpy()
             else:
                 check_reads_photos(self._checkpoint)
-                encoding = encode_photos(model, [picture_of(each) for each in batch["image"]])
-            parts.append(encoding.embedding.cpu().numpy())
+                photos = [picture_of(each) for each in batch["image"]]
+                embedding = encode_photos(model, photos).embedding
+            parts.append(embedding)
         return np.concatenate(parts)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:

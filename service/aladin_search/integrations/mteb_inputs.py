@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.inference import encode_photos
+from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import decode_image, read_image
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Modality, NullProgress
 from aladin_training.evaluation import encode_captions, encode_corpus
 
@@ -62,8 +64,8 @@ def modality_of(task_metadata: Any, prompt_type: PromptType) -> Modality:
 
 
 def encode_rows(
-    checkpoint: Checkpoint, rows: Dataset, modality: Modality, *, document: bool
-) -> Encoding:
+    checkpoint: Checkpoint[AladinModel], rows: Dataset, modality: Modality, *, document: bool
+) -> EncodedBatch:
     """Encode queries or documents in the batches of `aladin evaluate`.
 
     Args:
@@ -92,10 +94,10 @@ def encode_rows(
             for place, photo in zip(range(count), photos, strict=False)
         ]
         parts.append(encode_photos(checkpoint.model, decoded))
-    return concatenate(parts)
+    return EncodedBatch.of(Encoding.concatenate(parts))
 
 
-def check_reads_photos(checkpoint: Checkpoint) -> None:
+def check_reads_photos(checkpoint: Checkpoint[AladinModel]) -> None:
     """Refuse a network that reads regions, which mteb does not have, or texts only.
 
     Raises:
@@ -134,7 +136,7 @@ def name_of(folder: Path) -> str:
     return "-".join(parts)
 
 
-def checkpoint_meta(checkpoint: Checkpoint, name: str, score: str) -> ModelMeta:
+def checkpoint_meta(checkpoint: Checkpoint[AladinModel], name: str, score: str) -> ModelMeta:
     """Describe a network that orders documents by a score."""
     model = checkpoint.model
     weights = [*model.parameters()]
@@ -145,7 +147,7 @@ def checkpoint_meta(checkpoint: Checkpoint, name: str, score: str) -> ModelMeta:
         n_parameters=sum(each.numel() for each in weights),
         memory_usage_mb=round(sum(each.nbytes for each in weights) / 2**20, 1),
         max_tokens=float(model.text.encoder.config.max_tokens),
-        embed_dim=model.matching.dim,
+        embed_dim=model.embedding_dim,
     )
 
 

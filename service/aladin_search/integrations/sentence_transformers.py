@@ -27,12 +27,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from aladin_network.calibration.calibration import read_calibration, write_calibration
-from aladin_network.checkpoint import (
-    Checkpoint,
-    load_checkpoint,
-    read_model_id,
-    write_checkpoint,
-)
+from aladin_network.checkpoint import load_checkpoint, write_checkpoint
+from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.encoders.base import (
     ImageBatch,
     PatchBatch,
@@ -43,7 +39,8 @@ from aladin_network.encoders.base import (
 )
 from aladin_network.errors import CheckpointError, ConfigError, InputError
 from aladin_network.inference import PHOTOS_AT_A_TIME, tokenize
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_search.integrations.pictures import picture_of
 
 try:
@@ -66,7 +63,7 @@ class AladinModule(InputModule):
     the network.
     """
 
-    def __init__(self, checkpoint: Checkpoint, source: Path | None = None) -> None:
+    def __init__(self, checkpoint: Checkpoint[AladinModel], source: Path | None = None) -> None:
         """Wrap a network.
 
         Args:
@@ -191,7 +188,7 @@ class AladinModule(InputModule):
         features["sentence_embedding"] = encoding.embedding
         return features
 
-    def _encode(self, features: dict[str, Any]) -> Encoding:
+    def _encode(self, features: dict[str, Any]) -> EncodedBatch:
         if "input_ids" in features:
             names = ("input_ids", "attention_mask", "content_mask")
             return self.network.encode_texts(TextBatch(*(features[name] for name in names)))
@@ -211,7 +208,7 @@ class AladinMultiVector(AladinModule):
 
     def get_embedding_dimension(self) -> int:
         """Return the size of the tokens."""
-        return self.network.alignment.dim
+        return self.network.token_dim
 
 
 class AladinEmbedding(AladinModule):
@@ -219,7 +216,7 @@ class AladinEmbedding(AladinModule):
 
     def get_embedding_dimension(self) -> int:
         """Return the size of the embeddings."""
-        return self.network.matching.dim
+        return self.network.embedding_dim
 
 
 def multi_vector_encoder(source: str | Path, **options: Any) -> MultiVectorEncoder:

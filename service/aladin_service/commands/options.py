@@ -14,7 +14,7 @@ from aladin_service.observe.logs import LogFormat, log_setup, log_to_stderr
 if TYPE_CHECKING:
     from aladin_index.settings import MetadataLimits
     from aladin_network.detectors.base import Detector
-    from aladin_network.encoders.base import ImageEncoder
+    from aladin_network.encoders.readers import PhotoReader
     from aladin_training.data.regions import RegionStore
 
 # Networks, data sets and their regions.
@@ -103,7 +103,7 @@ def named_detector(detector: str | None) -> str | None:
 
 
 def detector_for(
-    encoder: ImageEncoder, detector: str | None, device: str = "cpu"
+    encoder: PhotoReader, detector: str | None, device: str = "cpu"
 ) -> Detector | None:
     """Load the detector of a network that reads regions.
 
@@ -169,12 +169,13 @@ def network_device(device: DeviceName) -> str:
     Raises:
         ConfigError: If "cuda" is requested and there is no CUDA device.
     """
-    import torch
-
+    if device == "cpu":
+        return "cpu"
+    from aladin_index.devices.search_device import has_cuda
     from aladin_network.errors import ConfigError
 
-    if device == "cpu" or torch.cuda.is_available():
-        return "cpu" if device == "cpu" else "cuda"
+    if has_cuda():
+        return "cuda"
     if device == "cuda":
         raise ConfigError("--device cuda: PyTorch finds no CUDA device here; give cpu or auto")
     return "cpu"

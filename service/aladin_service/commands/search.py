@@ -277,7 +277,7 @@ def _search_here(
     from aladin_service.settings import QueryLimits, engine_options
 
     checkpoint = None
-    if isinstance(query, TextQuery) and not options.explain and place.device.type == "cpu":
+    if isinstance(query, TextQuery) and not options.explain and place.device == "cpu":
         checkpoint = load_for_inference(index / MODEL, texts_only=True)
     engine = engine_options(index)
     with (
@@ -286,9 +286,7 @@ def _search_here(
     ):
         finder = None
         if isinstance(query, PhotoQuery):
-            finder = detector_for(
-                opened.checkpoint.model.image.encoder, detector, str(place.device)
-            )
+            finder = detector_for(opened.checkpoint.model.image.encoder, detector, place.device)
         searcher = TwoStageSearcher(opened)
         if not opened.checkpoint.alignment_trained and options.fusion is None:
             typer.echo(UNALIGNED, err=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from aladin_index.format.records import Evaluation
-from aladin_network.checkpoint import Checkpoint, Provenance
-from aladin_network.encoders.documents import DocumentRoleEncoder
+from aladin_network.checkpoint_files import Checkpoint, Provenance
+from aladin_network.inference import document_reader
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _TASK = "image-text-retrieval"
@@ -195,20 +195,19 @@ def _dataset(data: str, split: str | None) -> dict[str, str]:
 def _description(checkpoint: Checkpoint) -> str:
     model = checkpoint.model
     if model.text_only:
-        documents = model.image.encoder
-        assert isinstance(documents, DocumentRoleEncoder)  # it is one for texts alone
+        documents = document_reader(model)
         return (
             "A network for searching texts with texts. It reads queries of up to "
             f"{model.text.encoder.config.max_tokens} tokens and documents of up to "
-            f"{documents.max_tokens}; an embedding of each has {model.matching.dim} numbers, a "
-            f"token {model.alignment.dim}. Searches re-rank by the alignment of their tokens."
+            f"{documents.max_tokens}; an embedding of each has {model.embedding_dim} numbers, a "
+            f"token {model.token_dim}. Searches re-rank by the alignment of their tokens."
         )
     reads = "photos" if model.image.encoder.reads == "photo" else "regions of photos"
     count = model.image.encoder.num_tokens
     lines = [
         f"A network for searching photos with texts and texts with photos. It reads {reads} and "
         f"texts of up to {model.text.encoder.config.max_tokens} tokens; an embedding of each has "
-        f"{model.matching.dim} numbers, a token of a word or a region {model.alignment.dim}."
+        f"{model.embedding_dim} numbers, a token of a word or a region {model.token_dim}."
     ]
     if count is not None and reads == "photos":
         lines.append(f"A photo has at most {count} regions.")

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from aladin_network.calibration.calibration import CALIBRATION, read_calibration
-from aladin_network.checkpoint import CHECKPOINT_FILES, Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import CHECKPOINT_FILES, Checkpoint
 from aladin_network.conversion.tensors import refuse_existing
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, recover_folder, write_json

@@ -21,7 +21,7 @@ from aladin_index.generations.reader import open_index
 from aladin_index.sync.apply import SyncReport, apply_plan
 from aladin_index.sync.listing import FolderListing, ListedPhoto, indexed_photos
 from aladin_index.sync.plan import MissingPhotosError, plan_sync
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import DataError, InputError
 from aladin_network.graphs.loading import load_for_inference

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from watchfiles import Change, watch
 
 from aladin_index.sync.apply import SyncReport
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from aladin_index.format.layout import location_of
 from aladin_network.errors import ConfigError, EngineUnavailableError, IndexNotReadyError
+from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.http.access.policy import closed_policy, make_policy
 from aladin_service.http.access.proxies import ForwardedClient, TrustedProxies
@@ -181,7 +181,7 @@ def serve_index(
     allow_open_files(settings.max_connections + PROBE_PLACES)
     limit_free_memory()
     # Each query has a thread of its own; more threads inside it would compete with the others.
-    torch.set_num_threads(1)
+    set_compute_threads(1)
     silence_decoders()
     plan = WorkerPlan(
         index=path, settings=settings, device=device, first_stage=first_stage, warm=warm
@@ -219,7 +219,7 @@ def open_alone(
     """
     settings = _settings(1, detector=detector, photos_root=photos_root)
     metrics = Metrics()
-    torch.set_num_threads(1)
+    set_compute_threads(1)
     silence_decoders()
     plan = WorkerPlan(
         index=path, settings=settings, device=device, first_stage=first_stage, warm=warm

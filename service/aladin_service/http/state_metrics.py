@@ -9,11 +9,10 @@ import asyncio
 import os
 import platform
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -111,6 +110,14 @@ def render_state(now: StateNow) -> bytes:
     return generate_latest(registry)
 
 
+def _version_of_torch() -> str:
+    """Return the installed version without importing torch, or "none"."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return "none"
+
+
 class _StateCollector(Collector):
     def __init__(self, now: StateNow) -> None:
         self._now = now
@@ -126,7 +133,7 @@ class _StateCollector(Collector):
             (
                 version("aladin-search"),
                 platform.python_version(),
-                torch.__version__,
+                _version_of_torch(),
                 faiss.__version__,
             ),
             1,

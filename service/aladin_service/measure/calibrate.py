@@ -19,8 +19,10 @@ from aladin_network.calibration.fit import (
     fit_calibration,
 )
 from aladin_network.calibration.fitted_on import DataSample, FittedOn, TextLengths, sample_photos
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError
+from aladin_network.model import AladinModel
 from aladin_network.types import Direction, Progress
 from aladin_service.measure.calibration_index import ask_images, ask_texts
 from aladin_service.measure.calibration_split import (
@@ -166,7 +168,7 @@ def calibrate_system(
 class _Source(NamedTuple):
     """The network, and the data whose splits it encodes."""
 
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint[AladinModel]
     data: Path
     regions: RegionStore | None
     right_answers: RightAnswers | None
@@ -203,7 +205,10 @@ class _Source(NamedTuple):
 
 
 def _ask(
-    checkpoint: Checkpoint, split: EncodedSplit, index: SearchIndex | None, progress: Progress
+    checkpoint: Checkpoint[AladinModel],
+    split: EncodedSplit,
+    index: SearchIndex | None,
+    progress: Progress,
 ) -> Mapping[Direction, AskedDirection]:
     """Run the queries of both directions.
 

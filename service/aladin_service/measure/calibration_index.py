@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aladin_index.search.backend import Collection, SecondStageQuery
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
-from aladin_network.scoring.scores import Encoding, alignment_scores, matching_scores
+from aladin_network.scoring.scores import EncodedBatch, alignment_scores, matching_scores
 from aladin_network.types import Modality, Progress
 from aladin_service.measure.calibration_split import EncodedSplit, asked_query
 
@@ -69,7 +69,7 @@ class _Direction:
         self,
         side: Collection,
         modality: Modality,
-        answers: Encoding,
+        answers: EncodedBatch,
         ids: Sequence[str],
         num_candidates: int,
     ) -> None:
@@ -90,7 +90,7 @@ class _Direction:
         # (answers,) rows in the index; -1 for answers that it does not contain.
         self._rows = np.array([-1 if item is None else item.row for item in found], dtype=np.int64)
 
-    def ask(self, photo: int, query: Encoding, right: NDArray[np.int64]) -> AskedQuery:
+    def ask(self, photo: int, query: EncodedBatch, right: NDArray[np.int64]) -> AskedQuery:
         """Search once.
 
         Args:
@@ -106,16 +106,16 @@ class _Direction:
         scores = stored.joined(missing)
         return asked_query(photo, scores, np.isin(scores.rows, there), self._num_candidates)
 
-    def _stored(self, query: Encoding, count: int) -> CandidateScores:
+    def _stored(self, query: EncodedBatch, count: int) -> CandidateScores:
         """Score the candidates that the first stage finds in the index."""
         side = self._side
-        tokens = query.item_tokens(0)
+        tokens = query.item_tokens(0).numpy()
         second_stage = SecondStageQuery(tokens, self._modality) if side.has_tokens else None
         rows, match, *_ = side.order(query.embedding[0].numpy(), count, count, second_stage)
         align = None if second_stage is None else side.align(tokens, self._modality, rows)
         return CandidateScores(rows, match, align, self._words(query, side.lengths(rows)))
 
-    def _missing(self, query: Encoding, places: NDArray[np.int64]) -> CandidateScores:
+    def _missing(self, query: EncodedBatch, places: NDArray[np.int64]) -> CandidateScores:
         """Score answers that the index does not contain; their rows are negative."""
         answers = self._answers.rows(torch.from_numpy(places))
         images, texts = (answers, query) if self._modality == "text" else (query, answers)
@@ -127,7 +127,7 @@ class _Direction:
             words=self._words(query, answers.mask.sum(dim=1).numpy()),
         )
 
-    def _words(self, query: Encoding, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _words(self, query: EncodedBatch, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of words of each pair's text, given the token counts of the items."""
         if self._modality == "text":
             return np.full(len(lengths), int(query.mask.sum()))

@@ -13,7 +13,7 @@ from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Direction, Progress
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
@@ -35,8 +35,8 @@ class EncodedSplit:
     """
 
     records: Sequence[Record]
-    images: Encoding
-    texts: Encoding
+    images: EncodedBatch
+    texts: EncodedBatch
     photo_of_text: NDArray[np.int64]
     caption_ids: Sequence[str]
     right: NDArray[np.bool_]

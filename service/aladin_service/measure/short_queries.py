@@ -18,7 +18,7 @@ from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.fit import AskedDirection, AskedShortTexts
 from aladin_network.calibration.fitted_on import TextLengths
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Progress
 from aladin_service.measure.calibration_split import RightAnswers, asked_query
 from aladin_training.data import Record
@@ -45,7 +45,7 @@ class ShortQueries:
     """
 
     texts: Sequence[str]
-    encoded: Encoding
+    encoded: EncodedBatch
     right: NDArray[np.bool_]
     groups: NDArray[np.int64]
 
@@ -128,7 +128,7 @@ def encode_short_queries(
 
 @torch.inference_mode()
 def ask_short_queries(
-    model: AladinModel, images: Encoding, queries: ShortQueries, num_candidates: int
+    model: AladinModel, images: EncodedBatch, queries: ShortQueries, num_candidates: int
 ) -> AskedShortTexts:
     """Score all pairs of the split's photos and the short queries.
 

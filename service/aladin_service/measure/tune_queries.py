@@ -10,10 +10,9 @@ from typing import TypeVar
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.measure.fidelity import TuneQueries, queries_of_encoding
 from aladin_network.errors import DataError, InputError
-from aladin_network.inference import encode_images, encode_photos, encode_texts
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network, encode_images, encode_photos, encode_texts
 from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality
 from aladin_service.item_sources import image_items, text_items
 from aladin_training.batches.items import check_regions
@@ -26,7 +25,7 @@ T = TypeVar("T")
 
 def queries_of(
     source: Path, count: int, regions: RegionStore | None = None, *, texts_only: bool = False
-) -> Callable[[AladinModel], Mapping[Modality, TuneQueries]]:
+) -> Callable[[Network], Mapping[Modality, TuneQueries]]:
     """Return a function that reads and encodes queries.
 
     Args:
@@ -42,7 +41,7 @@ def queries_of(
         that cannot be encoded.
     """
 
-    def read(model: AladinModel) -> Mapping[Modality, TuneQueries]:
+    def read(model: Network) -> Mapping[Modality, TuneQueries]:
         queries: dict[Modality, TuneQueries] = {}
         texts = _sample(_texts(source), count)
         if texts:
@@ -91,9 +90,7 @@ def _sample(items: Iterable[T], count: int) -> list[T]:
     return sample
 
 
-def _encode_images(
-    model: AladinModel, items: list[ImageItem], regions: RegionStore | None
-) -> Encoding:
+def _encode_images(model: Network, items: list[ImageItem], regions: RegionStore | None) -> Encoding:
     encoder = model.image.encoder
     check_regions(encoder, regions)
     if regions is None:
@@ -102,8 +99,8 @@ def _encode_images(
     return encode_images(model, [encoder.preprocess(regions.read(key)) for key in keys])
 
 
-def _encode_texts(model: AladinModel, texts: list[str]) -> Encoding:
-    return concatenate(
+def _encode_texts(model: Network, texts: list[str]) -> Encoding:
+    return Encoding.concatenate(
         [
             encode_texts(model, texts[start : start + _TEXTS_AT_A_TIME], truncate=True)
             for start in range(0, len(texts), _TEXTS_AT_A_TIME)

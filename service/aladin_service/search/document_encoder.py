@@ -19,17 +19,17 @@ from pydantic_core import to_json
 
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.encoders.base import ImageInput
-from aladin_network.encoders.documents import DocumentRoleEncoder
+from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import TextTooLongError
 from aladin_network.inference import (
+    Network,
     check_document,
+    document_reader,
     encode_documents,
     encode_images,
     encode_texts,
     tokenize,
 )
-from aladin_network.model import AladinModel
 from aladin_network.photos.memory import wanted_while
 from aladin_network.types import Modality
 from aladin_service.search.job import EncodedDocument, EncodeJob, PhotoQuery, TextQuery, VectorForm
@@ -51,7 +51,7 @@ class _Prepared(NamedTuple):
     """
 
     modality: Modality
-    value: str | ImageInput
+    value: str | PhotoInput
     num_tokens: int = 0
     truncated: bool = False
     is_document: bool = False
@@ -113,7 +113,7 @@ class DocumentEncoder:
 
     def _prepare(
         self,
-        model: AladinModel,
+        model: Network,
         until_s: float,
         is_wanted: Callable[[int], bool],
         place: int,
@@ -133,13 +133,13 @@ class DocumentEncoder:
         except Exception as error:  # the caller tells apart what was foreseen and what was not
             return error
 
-    def _prepare_text(self, model: AladinModel, text: str, job: EncodeJob) -> _Prepared:
+    def _prepare_text(self, model: Network, text: str, job: EncodeJob) -> _Prepared:
         most = self._limits.max_text_chars
         if len(text) > most and not job.truncate:
             raise TextTooLongError(len(text), most, "characters")
-        kept, encoder = text, model.image.encoder
-        if isinstance(encoder, DocumentRoleEncoder) and not job.as_query:
-            return self._prepare_document(model, encoder, text, job)
+        if model.text_only and not job.as_query:
+            return self._prepare_document(model, text, job)
+        kept = text
         if job.truncate:
             own = model.text.encoder.config.max_tokens
             limit = own if job.max_tokens is None else min(job.max_tokens, own)
@@ -147,11 +147,10 @@ class DocumentEncoder:
         batch = tokenize(model, [kept], truncate=job.truncate)
         return _Prepared("text", kept, int(batch.mask.sum()), truncated=len(kept) < len(text))
 
-    def _prepare_document(
-        self, model: AladinModel, encoder: DocumentRoleEncoder, text: str, job: EncodeJob
-    ) -> _Prepared:
+    def _prepare_document(self, model: Network, text: str, job: EncodeJob) -> _Prepared:
         """Prepare a text in the role of a document."""
         check_document(model, text)
+        encoder = document_reader(model)
         limit, kept = min(job.max_tokens or encoder.max_tokens, encoder.max_tokens), text
         if job.truncate:
             kept = encoder.shortened(text[: self._limits.max_text_chars], limit)
@@ -173,21 +172,17 @@ def _encode(
         elif modality == "text":
             encoding = encode_texts(model, cast(list[str], values), truncate=True)
         else:
-            encoding = encode_images(model, cast(list[ImageInput], values))
+            encoding = encode_images(model, cast(list[PhotoInput], values))
     except Exception as error:
         if len(inputs) == 1:
             return [error]
         pairs = zip(jobs, inputs, strict=True)
         return [_encode(searcher, [job], [item])[0] for job, item in pairs]
-    encoding = encoding.to("cpu")
     model_id = searcher.index.manifest.model.id
     results: list[EncodedDocument | Exception] = []
     for row, (job, item) in enumerate(zip(jobs, inputs, strict=True)):
         # Copied, so that it does not keep its whole batch in memory.
-        embedding, tokens = (
-            encoding.embedding[row].numpy().copy(),
-            encoding.item_tokens(row).numpy(),
-        )
+        embedding, tokens = encoding.embedding[row].copy(), encoding.item_tokens(row)
         written = b""
         if job.form != "arrays":
             written = write_vectors(tokens if job.multivector else embedding, job.form)

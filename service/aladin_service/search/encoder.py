@@ -11,17 +11,15 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.encode.region_sources import check_detector
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
-from aladin_network.encoders.base import ImageInput
+from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import InputError, TextTooLongError
-from aladin_network.inference import QueryModels, encode_images, encode_texts, tokenize
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network, QueryModels, encode_images, encode_texts, tokenize
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.memory import (
     DecodingMemory,
@@ -29,7 +27,7 @@ from aladin_network.photos.memory import (
     is_still_wanted,
     wanted_while,
 )
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, QueryPrecision
 from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import (
@@ -62,7 +60,7 @@ class _Input(NamedTuple):
     """
 
     modality: Modality
-    value: str | ImageInput
+    value: str | PhotoInput
     key: CacheKey | None
     text: str | None = None
     size_px: tuple[int, int] | None = None
@@ -127,7 +125,7 @@ class QueryEncoder:
         """End the threads; nothing may be encoded any more."""
         self._decoders.shutdown()
 
-    def check_detector(self, model: AladinModel) -> None:
+    def check_detector(self, model: Network) -> None:
         """Refuse a detector that is not the one of a model; see
         `aladin_index.encode.item_encoders`."""
         check_detector(model.image.encoder, self._detector)
@@ -248,17 +246,16 @@ class QueryEncoder:
         return _Input("image", read.value, key, None, read.size_px, read.boxes, decode_ms)
 
     def _run_network(
-        self, model: AladinModel, inputs: Sequence[_Input]
+        self, model: Network, inputs: Sequence[_Input]
     ) -> list[EncodedQuery | Exception]:
         """Encode inputs of one modality together; if that fails, without the faulty ones."""
         started = time.perf_counter()
         try:
             values = [item.value for item in inputs]
             if inputs[0].modality == "text":
-                encoded = encode_texts(model, cast(list[str], values))
+                encoding = encode_texts(model, cast(list[str], values))
             else:
-                encoded = encode_images(model, cast(list[ImageInput], values))
-            encoding = Encoding(*(part.cpu() for part in encoded))
+                encoding = encode_images(model, cast(list[PhotoInput], values))
         except Exception as error:
             if len(inputs) == 1:
                 return [error]
@@ -276,11 +273,8 @@ class QueryEncoder:
         for row, item in enumerate(inputs):
             # Copied without padding, so that it does not keep its whole batch in memory.
             tokens = encoding.tokens[row][encoding.mask[row]]
-            own = Encoding(
-                embedding=encoding.embedding[row : row + 1].clone(),
-                tokens=tokens.unsqueeze(0),
-                mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
-            )
+            mask = np.ones((1, len(tokens)), dtype=np.bool_)
+            own = Encoding(encoding.embedding[row : row + 1].copy(), tokens[None], mask)
             if item.key is not None:
                 self._cache.put(item.key, CachedEncoding(own, item.size_px, item.boxes))
             results.append(
@@ -298,7 +292,7 @@ class QueryEncoder:
         return results
 
 
-def _fault(model: AladinModel, item: _Input) -> InputError | None:
+def _fault(model: Network, item: _Input) -> InputError | None:
     """Return why the network rejects a query, if it does; it accepts every decoded photo."""
     if not isinstance(item.value, str):
         return None
@@ -310,13 +304,14 @@ def _fault(model: AladinModel, item: _Input) -> InputError | None:
 
 
 def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> EncodedQuery:
-    embedding = torch.tensor([values], dtype=torch.float32)  # (1, dim)
-    length = embedding.norm()
-    if not torch.isfinite(length) or length == 0:
+    with np.errstate(over="ignore"):
+        embedding = np.array(values, dtype=np.float32)
+        length = np.linalg.norm(embedding)
+    if not np.isfinite(length) or length == 0:
         raise InputError("embedding: expected finite numbers, not all of them 0")
     manifest = searcher.index.manifest
     entry = manifest.side(manifest.targets[0])
     assert entry is not None  # it is one of the targets
-    token_dim = entry.token_dim
-    nothing = torch.zeros(1, 0, token_dim), torch.zeros(1, 0, dtype=torch.bool)
-    return EncodedQuery(Encoding(embedding / length, *nothing), modality=None)
+    no_tokens = np.zeros((0, entry.token_dim), dtype=np.float32)
+    embedding /= length
+    return EncodedQuery(Encoding.of_item(embedding, no_tokens), modality=None)

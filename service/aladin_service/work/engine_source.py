@@ -16,7 +16,7 @@ from aladin_index.engines.engine_index import EngineIndex, open_engine_index
 from aladin_index.engines.guard import Circuit, OnCall, guarded
 from aladin_index.engines.writer import EngineWriter
 from aladin_index.format.manifest import Manifest
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import EngineError, EngineUnavailableError, IndexNotReadyError
 
 _LOG = logging.getLogger(__name__)

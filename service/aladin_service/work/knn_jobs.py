@@ -74,8 +74,8 @@ class WriteKnnResults(Job[bytes]):
         items = side.items.by_ids([hit.id for hit in hits])
         found = [(hit, item) for hit, item in zip(hits, items, strict=True) if item is not None]
         if self.deduplicate and found:
-            embeddings = side.embeddings([item.row for _, item in found]).numpy()
-            places = first_of_each_kind(embeddings.astype(np.float32), _ALIKE)
+            embeddings = side.embeddings([item.row for _, item in found])
+            places = first_of_each_kind(embeddings, _ALIKE)
             found = [found[place] for place in places]
         results: list[dict[str, Any]] = []
         for place, (hit, item) in enumerate(found):

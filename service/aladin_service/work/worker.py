@@ -300,4 +300,4 @@ class WorkerPlan:
             return None
         from aladin_network.detectors.base import load_detector
 
-        return load_detector(self.settings.detector, str(place.device))
+        return load_detector(self.settings.detector, place.device)

@@ -21,10 +21,9 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
-import torch
-
 from aladin_index.engines.guard import EngineCall
 from aladin_network.errors import AladinError
+from aladin_network.graphs.threads import set_compute_threads
 from aladin_service.observe.logs import LogSetup, log_to_stderr
 from aladin_service.search.job import WorkAnswer
 from aladin_service.work.hot_swap import LiveState
@@ -73,7 +72,7 @@ def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> No
     log_to_stderr(logs)
     silence_decoders()
     # Each batch has a thread of its own; more threads inside it would compete with the others.
-    torch.set_num_threads(1)
+    set_compute_threads(1)
     engine_calls: SimpleQueue[EngineCall] = SimpleQueue()
     wire = Wire(connected)
     worker = plan.make(engine_calls.put, lambda attempt: wire.send(Attempting(attempt)))
@@ -96,7 +95,7 @@ def try_plan(plan: WorkerPlan, logs: LogSetup) -> NoReturn:
     end_with_parent()
     os.nice(NICENESS)
     log_to_stderr(logs)
-    torch.set_num_threads(1)
+    set_compute_threads(1)
     try:
         worker = plan.make()
         worker.live.open()

@@ -14,9 +14,9 @@ from torch import Tensor
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.conversion.aladin_release import LEFT, RENAMES, convert_aladin
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.inference import encode_images, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
+from tests.tensors import encode_images, encode_texts
 
 
 def scores(model: AladinModel, images: list[Any], captions: list[str]) -> tuple[Tensor, Tensor]:

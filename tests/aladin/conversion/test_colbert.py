@@ -16,7 +16,6 @@ from transformers import AutoTokenizer, BertModel
 from aladin_network.checkpoint import load_checkpoint, load_text_checkpoint, save_checkpoint
 from aladin_network.conversion.multivector import convert_multivector
 from aladin_network.errors import CheckpointError, ConfigError, InputError, TextTooLongError
-from aladin_network.inference import encode_documents, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import alignment_scores, matching_scores
 from tests.aladin.conversion.text_networks import (
@@ -29,6 +28,7 @@ from tests.aladin.conversion.text_networks import (
     write_of_library,
     write_of_pylate,
 )
+from tests.tensors import encode_documents, encode_texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 

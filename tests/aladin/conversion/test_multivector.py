@@ -18,10 +18,10 @@ from aladin_network.conversion.multivector import (
     read_library_options,
 )
 from aladin_network.errors import CheckpointError, ConfigError, ImageError, TextTooLongError
-from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import alignment_scores, matching_scores
 from tests.aladin.conversion.late_interaction import FAMILIES, load_source, tokenizer_of
+from tests.tensors import encode_photos, encode_texts
 
 TEXTS = ["a red dog", "two green dogs run on the grass", "the star"]
 SIZES = [(60, 40), (30, 70), (20, 20), (96, 24)]  # width and height

@@ -13,11 +13,12 @@ import pytest
 
 import aladin_network.checkpoint
 import aladin_network.conversion.towers
-from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint, read_model_id
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import CHECKPOINT_FILES, read_model_id
 from aladin_network.conversion.named_models import named_model
 from aladin_network.errors import CheckpointError
 from aladin_network.files import atomic_folder
-from aladin_network.inference import encode_texts
+from tests.tensors import encode_texts
 
 HUB_NAME = "someone/small-clip"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

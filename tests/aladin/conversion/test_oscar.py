@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.conversion.oscar import RegionsOptions, convert_oscar, oscar_left, oscar_renames
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.inference import encode_images, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
+from tests.tensors import encode_images, encode_texts
 
 OPTIONS = RegionsOptions(max_tokens=12, max_regions=5)
 

@@ -30,9 +30,10 @@ from aladin_network.config import (
 from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.encoders.hf_text import HFTextEncoder, longest_text
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.inference import QueryModels, encode_photos, encode_texts
+from aladin_network.inference import QueryModels
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import matching_scores
+from tests.tensors import encode_photos, encode_texts
 
 FAMILIES = [
     "clip",

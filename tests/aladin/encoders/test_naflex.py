@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
-from aladin_network.encoders import IMAGE_ENCODERS
 from aladin_network.encoders.base import PatchBatch
 from aladin_network.encoders.naflex import NaFlexImageEncoder
+from aladin_network.encoders.registry import IMAGE_ENCODERS
 from aladin_network.errors import ConfigError
 
 ARCHITECTURE = {

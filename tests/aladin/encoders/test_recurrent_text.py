@@ -8,13 +8,13 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from aladin_network.config import TextEncoderConfig
-from aladin_network.encoders import TEXT_ENCODERS
 from aladin_network.encoders.base import TextEncoder
 from aladin_network.encoders.recurrent_text import (
     GRUTextEncoder,
     LSTMTextEncoder,
     RecurrentTextEncoder,
 )
+from aladin_network.encoders.registry import TEXT_ENCODERS
 from aladin_network.errors import ConfigError, TextTooLongError
 
 CAPTIONS = ["a small red circle above a striped blue square", "two dogs run on the green grass"]

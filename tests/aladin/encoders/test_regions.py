@@ -28,9 +28,10 @@ from aladin_network.encoders.base import Features, concatenate_features
 from aladin_network.encoders.regions import RegionsImageEncoder
 from aladin_network.encoders.tokenized_text import train_tokenizer
 from aladin_network.errors import ConfigError, InputError, RegionError
-from aladin_network.inference import FeatureCache, encode_images, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet, with_geometry
+from aladin_training.batches.feature_cache import FeatureCache
+from tests.tensors import encode_images, encode_texts
 
 Build = Callable[..., AladinModel]
 DIM, HEADS = 16, 2

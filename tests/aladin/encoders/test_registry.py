@@ -6,8 +6,8 @@ import sys
 import pytest
 from torch import nn
 
-from aladin_network.encoders import IMAGE_ENCODERS, TEXT_ENCODERS, EncoderClasses
 from aladin_network.encoders.base import ImageEncoder
+from aladin_network.encoders.registry import IMAGE_ENCODERS, TEXT_ENCODERS, EncoderClasses
 from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 
 

@@ -21,8 +21,8 @@ from aladin_network.encoders.clip_text import ClipTextEncoder
 from aladin_network.encoders.hf_text import HFTextEncoder
 from aladin_network.encoders.text_only import AbsentImageEncoder, TextOnlyEncoder
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.inference import encode_texts
 from aladin_network.model import AladinModel
+from tests.tensors import encode_texts
 
 TEXTS = ["two dogs run on the green grass", "a red star"]  # of two lengths, so one is padded
 
@@ -132,7 +132,7 @@ def test_the_library_is_not_imported(tiny_checkpoint: Path) -> None:
 import sys
 from pathlib import Path
 from aladin_network.checkpoint import load_text_checkpoint
-from aladin_network.inference import encode_texts
+from tests.tensors import encode_texts
 encode_texts(load_text_checkpoint(Path({str(tiny_checkpoint)!r})).model, ["a red dog"])
 assert "transformers" not in sys.modules
 """

@@ -46,7 +46,7 @@ def test_squashing_equals_the_processor_of_vit(tmp_path: Path, size: tuple[int, 
     processor.save_pretrained(tmp_path)
     config = read_preprocessing(str(tmp_path))
     assert config == ImagePreprocessing(height_px=48, width_px=32)
-    ours = preprocess_photo(photo(*size), config)
+    ours = torch.from_numpy(preprocess_photo(photo(*size), config))
     torch.testing.assert_close(ours, by_transformers(processor, photo(*size)), atol=1e-5, rtol=0)
 
 
@@ -56,7 +56,7 @@ def test_squashing_equals_the_processor_of_siglip(tmp_path: Path, size: tuple[in
     processor.save_pretrained(tmp_path)
     config = read_preprocessing(str(tmp_path))
     assert config.resample == "bicubic"
-    ours = preprocess_photo(photo(*size), config)
+    ours = torch.from_numpy(preprocess_photo(photo(*size), config))
     torch.testing.assert_close(ours, by_transformers(processor, photo(*size)), atol=1e-5, rtol=0)
 
 
@@ -71,7 +71,7 @@ def test_resizing_and_cropping_equals_the_processor_of_clip(
     config = read_preprocessing(str(tmp_path))
     assert (config.shortest_edge_px, config.height_px, config.width_px) == (40, 32, 32)
     assert config.mean == pytest.approx((0.48145466, 0.4578275, 0.40821073))
-    ours = preprocess_photo(photo(*size), config)
+    ours = torch.from_numpy(preprocess_photo(photo(*size), config))
     theirs = by_transformers(processor, photo(*size))
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
@@ -82,7 +82,7 @@ def test_a_long_strip_is_not_resized_whole() -> None:
     config = ImagePreprocessing(
         height_px=32, width_px=32, shortest_edge_px=32, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)
     )
-    pixels = preprocess_photo(strip, config)  # of its middle, two pixels wide
+    pixels = torch.from_numpy(preprocess_photo(strip, config))  # of its middle, two pixels wide
     assert torch.equal(pixels, torch.tensor([0.0, 0.0, 1.0])[:, None, None].expand(3, 32, 32))
 
 
@@ -97,7 +97,9 @@ def test_patches_equal_the_processor_of_naflex(tmp_path: Path, size: tuple[int, 
     assert list(ours.grid) == theirs["spatial_shapes"][0].tolist()
     count = ours.grid[0] * ours.grid[1]
     assert len(ours.values) == count == int(theirs["pixel_attention_mask"][0].sum())
-    torch.testing.assert_close(ours.values, theirs["pixel_values"][0][:count], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        torch.from_numpy(ours.values), theirs["pixel_values"][0][:count], atol=1e-5, rtol=0
+    )
     assert patch_grid(*size, config, patch_px=8) == ours.grid
 
 
@@ -115,7 +117,7 @@ def test_worked_by_hand() -> None:
     config = ImagePreprocessing(
         height_px=2, width_px=4, mean=(0.5, 0.0, 0.25), std=(0.5, 1.0, 0.25)
     )
-    pixels = preprocess_photo(picture, config)
+    pixels = torch.from_numpy(preprocess_photo(picture, config))
     assert pixels.shape == (3, 2, 4)
     expected = torch.tensor([1.0, 127 / 255, -1.0])[:, None, None].expand(3, 2, 4)
     torch.testing.assert_close(pixels, expected)
@@ -124,7 +126,7 @@ def test_worked_by_hand() -> None:
 def test_a_photo_of_the_right_size_is_not_resampled() -> None:
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8))
     config = ImagePreprocessing(height_px=6, width_px=8, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-    pixels = preprocess_photo(picture, config)
+    pixels = torch.from_numpy(preprocess_photo(picture, config))
     expected = torch.from_numpy(np.array(picture)).permute(2, 0, 1).float() / 255
     assert torch.equal(pixels, expected)
 
@@ -162,7 +164,8 @@ def test_what_a_crop_shows_is_what_the_window_says() -> None:
         height_px=20, width_px=20, shortest_edge_px=20, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)
     )
     assert input_window(300, 100, config) == pytest.approx((1 / 3, 0, 2 / 3, 1))
-    inside = preprocess_photo(picture, config)[:, :, 1:-1]  # the edge columns blend with black
+    pixels = torch.from_numpy(preprocess_photo(picture, config))
+    inside = pixels[:, :, 1:-1]  # the edge columns blend with black
     assert bool((inside == 1).all())
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from aladin_network.config import AttentionHeadConfig
 from aladin_network.errors import ShapeError
 from aladin_network.heads.attention import AttentionHead, attention_weights
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 
 Form = Literal["official", "paper"]
 FORMS: tuple[Form, ...] = ("official", "paper")
@@ -30,23 +30,23 @@ def head(form: Form = "official", **options: float) -> AttentionHead:
     return made
 
 
-def encoding(lengths: list[int], seed: int, longest: int | None = None) -> Encoding:
+def encoding(lengths: list[int], seed: int, longest: int | None = None) -> EncodedBatch:
     """Random unit tokens; `lengths` are the numbers of real ones."""
     generator = torch.Generator().manual_seed(seed)
     size = len(lengths), longest or max(lengths), WIDTH
     tokens = F.normalize(torch.randn(size, generator=generator, dtype=torch.float64), dim=-1)
     mask = torch.arange(size[1]) < torch.tensor(lengths).unsqueeze(1)
-    return Encoding(torch.ones(len(lengths), 1), tokens, mask)
+    return EncodedBatch(torch.ones(len(lengths), 1), tokens, mask)
 
 
 @pytest.fixture
-def images() -> Encoding:
+def images() -> EncodedBatch:
     """Four photos of up to 5 regions."""
     return encoding([5, 3, 1, 4], 0)
 
 
 @pytest.fixture
-def texts() -> Encoding:
+def texts() -> EncodedBatch:
     """Four texts of up to 7 words."""
     return encoding([2, 7, 1, 4], 1)
 
@@ -85,7 +85,7 @@ def reference(network: AttentionHead, words: Tensor, regions: Tensor) -> Tensor:
     return torch.tanh(network.output.weight[0] @ pooled + network.output.bias[0])
 
 
-def all_by_loops(network: AttentionHead, images: Encoding, texts: Encoding) -> Tensor:
+def all_by_loops(network: AttentionHead, images: EncodedBatch, texts: EncodedBatch) -> Tensor:
     return torch.stack(
         [
             torch.stack(
@@ -100,7 +100,10 @@ def all_by_loops(network: AttentionHead, images: Encoding, texts: Encoding) -> T
 
 
 def gradients(
-    network: AttentionHead, images: Encoding, texts: Encoding, budget_bytes: int | None = None
+    network: AttentionHead,
+    images: EncodedBatch,
+    texts: EncodedBatch,
+    budget_bytes: int | None = None,
 ) -> list[Tensor]:
     """Scores of all pairs, and the gradients of a weighted sum; None: by loops."""
     leaves = images.tokens.clone().requires_grad_(), texts.tokens.clone().requires_grad_()
@@ -121,8 +124,8 @@ def test_two_words_and_two_regions_by_hand() -> None:
         network.comparison.weight.copy_(torch.eye(2))
         network.output.weight.copy_(torch.tensor([[1.0, -1.0]]))
     real = torch.ones(1, 2, dtype=torch.bool)
-    words = Encoding(torch.ones(1, 1), torch.tensor([[[1.0, 0.0], [0.6, 0.8]]]), real)
-    regions = Encoding(torch.ones(1, 1), torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), real)
+    words = EncodedBatch(torch.ones(1, 1), torch.tensor([[[1.0, 0.0], [0.6, 0.8]]]), real)
+    regions = EncodedBatch(torch.ones(1, 1), torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), real)
     # v' = (0.5, 0.5): squares (0.25, 0.25) and (0.01, 0.09), normalised and averaged.
     first = math.sqrt(0.5), math.sqrt(0.5)
     second = 0.01 / math.hypot(0.01, 0.09), 0.09 / math.hypot(0.01, 0.09)
@@ -147,7 +150,9 @@ def test_weights_by_hand(form: Form, weights: list[list[float]]) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_values_and_gradients_are_the_loops(form: Form, images: Encoding, texts: Encoding) -> None:
+def test_values_and_gradients_are_the_loops(
+    form: Form, images: EncodedBatch, texts: EncodedBatch
+) -> None:
     network = head(form)
     ours = gradients(network, images, texts, 10**9)
     torch.testing.assert_close(ours, gradients(network, images, texts), atol=1e-10, rtol=1e-8)
@@ -155,7 +160,7 @@ def test_values_and_gradients_are_the_loops(form: Form, images: Encoding, texts:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_pairs_are_the_diagonal(form: Form, images: Encoding, texts: Encoding) -> None:
+def test_pairs_are_the_diagonal(form: Form, images: EncodedBatch, texts: EncodedBatch) -> None:
     network = head(form)
     all_pairs, pairs = network(images, texts), network.paired(images, texts)
     torch.testing.assert_close(pairs, all_pairs.diagonal())
@@ -170,7 +175,7 @@ def test_pairs_are_the_diagonal(form: Form, images: Encoding, texts: Encoding) -
 
 @pytest.mark.parametrize("budget_bytes", [1, 5_000, 20_000])
 def test_chunks_change_neither_scores_nor_gradients(
-    budget_bytes: int, images: Encoding, texts: Encoding
+    budget_bytes: int, images: EncodedBatch, texts: EncodedBatch
 ) -> None:
     network = head()
     chunked = gradients(network, images, texts, budget_bytes)
@@ -196,8 +201,8 @@ PAIR_BYTES = 4 * 7 * (5 + WIDTH + 5) * 8
 )
 def test_blocks_of_pairs_fill_the_memory_budget(
     monkeypatch: pytest.MonkeyPatch,
-    images: Encoding,
-    texts: Encoding,
+    images: EncodedBatch,
+    texts: EncodedBatch,
     budget_bytes: int,
     blocks: list[tuple[int, int]],
 ) -> None:
@@ -206,11 +211,11 @@ def test_blocks_of_pairs_fill_the_memory_budget(
     recomputed: list[tuple[int, int]] = []
     score, score_again = network._block, network._recomputed_block
 
-    def block(images: Encoding, texts: Encoding) -> Tensor:
+    def block(images: EncodedBatch, texts: EncodedBatch) -> Tensor:
         scored.append((images.size, texts.size))
         return score(images, texts)
 
-    def recomputed_block(images: Encoding, texts: Encoding) -> Tensor:
+    def recomputed_block(images: EncodedBatch, texts: EncodedBatch) -> Tensor:
         recomputed.append((images.size, texts.size))
         return score_again(images, texts)
 
@@ -228,7 +233,7 @@ def test_blocks_of_pairs_fill_the_memory_budget(
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_stands_in_padding_changes_nothing(
-    form: Form, images: Encoding, texts: Encoding
+    form: Form, images: EncodedBatch, texts: EncodedBatch
 ) -> None:
     network = head(form)
     expected = network(images, texts)
@@ -245,7 +250,7 @@ def test_what_stands_in_padding_changes_nothing(
     torch.testing.assert_close(network.paired(*poisoned), expected.diagonal())
 
 
-def test_a_pair_scores_the_same_alone(images: Encoding, texts: Encoding) -> None:
+def test_a_pair_scores_the_same_alone(images: EncodedBatch, texts: EncodedBatch) -> None:
     network = head().float()
     images, texts = (part._replace(tokens=part.tokens.float()) for part in (images, texts))
     together = network(images, texts)
@@ -255,13 +260,13 @@ def test_a_pair_scores_the_same_alone(images: Encoding, texts: Encoding) -> None
             torch.testing.assert_close(alone[0, 0], together[row, column], atol=1e-5, rtol=0)
 
 
-def test_a_region_that_suits_no_word_has_a_gradient(texts: Encoding) -> None:
+def test_a_region_that_suits_no_word_has_a_gradient(texts: EncodedBatch) -> None:
     """In the paper's form its whole column is 0, and so is its norm."""
     network = head("paper")
     against = -F.normalize((texts.tokens * texts.mask.unsqueeze(-1))[3].sum(dim=0), dim=-1)
     words = texts.rows(slice(3, 4))
     words = words._replace(tokens=against.neg().expand(1, 7, WIDTH).clone().requires_grad_())
-    regions = Encoding(
+    regions = EncodedBatch(
         torch.ones(1, 1),
         torch.stack([against, -against]).unsqueeze(0).requires_grad_(),
         torch.ones(1, 2, dtype=torch.bool),
@@ -280,7 +285,7 @@ def test_a_photo_without_regions_and_a_text_without_words_stay_finite(form: Form
     torch.testing.assert_close(found[0][:, 1], torch.tanh(network.output.bias).detach().expand(2))
 
 
-def test_autocast_trains_and_scores_in_float32(images: Encoding, texts: Encoding) -> None:
+def test_autocast_trains_and_scores_in_float32(images: EncodedBatch, texts: EncodedBatch) -> None:
     network = head().float()
     images, texts = (part._replace(tokens=part.tokens.float()) for part in (images, texts))
     expected = network(images, texts)

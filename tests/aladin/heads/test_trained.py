@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from aladin_network.checkpoint import Provenance, load_checkpoint, save_checkpoint
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.checkpoint_files import Provenance
 from aladin_network.heads.trained import (
     alignment_trained,
     read_alignment_trained,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.scores import EncodedBatch, concatenate
 
 
-def encoding(items: int, tokens: int, start: float) -> Encoding:
+def encoding(items: int, tokens: int, start: float) -> EncodedBatch:
     values = torch.arange(start, start + items * tokens * 2).view(items, tokens, 2)
-    return Encoding(values[:, 0], values, torch.ones(items, tokens, dtype=torch.bool))
+    return EncodedBatch(values[:, 0], values, torch.ones(items, tokens, dtype=torch.bool))
 
 
 def test_batches_of_different_lengths_join_without_changing_an_item() -> None:

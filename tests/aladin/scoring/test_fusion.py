@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from aladin_network.config import dump_config, parse_config
-from aladin_network.scoring.fusion import DirectionFusion, Fusion, fit_fusion
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.scoring.metrics import retrieval_metrics
+from aladin_network.scoring.two_stages import fit_fusion
 
 FUSION = DirectionFusion(weight=0.25, align_mean=4.0, align_std=2.0, match_mean=0.3, match_std=0.1)
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from aladin_network.errors import ShapeError
 from aladin_network.scoring import scores as scoring
 from aladin_network.scoring.scores import (
-    Encoding,
+    EncodedBatch,
     alignment_scores,
     matching_scores,
     maxsim,
@@ -174,8 +174,8 @@ def test_autocast_computes_in_bfloat16_and_still_trains(operands: Operands) -> N
 @pytest.mark.parametrize("budget_bytes", [1, 700, 10**9])
 def test_alignment_scores_are_image_by_text(operands: Operands, budget_bytes: int) -> None:
     words, regions, word_mask, region_mask = operands
-    images = Encoding(torch.ones(4, 1, dtype=torch.float64), regions, region_mask)
-    texts = Encoding(torch.ones(3, 1, dtype=torch.float64), words, word_mask)
+    images = EncodedBatch(torch.ones(4, 1, dtype=torch.float64), regions, region_mask)
+    texts = EncodedBatch(torch.ones(3, 1, dtype=torch.float64), words, word_mask)
     scores = alignment_scores(images, texts, memory_budget_bytes=budget_bytes)
     torch.testing.assert_close(scores, reference(*operands).T)
 
@@ -196,16 +196,16 @@ def test_texts_are_grouped_so_that_one_image_fits_the_memory_budget(
 
     monkeypatch.setattr(scoring, "maxsim", recorded)
     words, regions, word_mask, region_mask = operands
-    images = Encoding(torch.ones(4, 1, dtype=torch.float64), regions, region_mask)
-    texts = Encoding(torch.ones(3, 1, dtype=torch.float64), words, word_mask)
+    images = EncodedBatch(torch.ones(4, 1, dtype=torch.float64), regions, region_mask)
+    texts = EncodedBatch(torch.ones(3, 1, dtype=torch.float64), words, word_mask)
     alignment_scores(images, texts, memory_budget_bytes=budget_bytes)
     assert sizes == groups
 
 
 def test_matching_scores_are_cosines() -> None:
     mask, tokens = torch.ones(2, 1, dtype=torch.bool), torch.zeros(2, 1, 3)
-    images = Encoding(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), tokens, mask)
-    texts = Encoding(torch.tensor([[0.6, 0.8], [-1.0, 0.0]]), tokens, mask)
+    images = EncodedBatch(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), tokens, mask)
+    texts = EncodedBatch(torch.tensor([[0.6, 0.8], [-1.0, 0.0]]), tokens, mask)
     assert matching_scores(images, texts).tolist() == [
         pytest.approx([0.6, -1.0]),
         pytest.approx([0.8, 0.0]),
@@ -262,8 +262,8 @@ def test_paired_scores_of_encodings(pairs: Operands) -> None:
     words, regions, word_mask, region_mask = pairs
     generator = torch.Generator().manual_seed(5)
     vectors = F.normalize(torch.randn(2, 4, 3, generator=generator), dim=-1)
-    images = Encoding(vectors[0], regions, region_mask)
-    texts = Encoding(vectors[1], words, word_mask)
+    images = EncodedBatch(vectors[0], regions, region_mask)
+    texts = EncodedBatch(vectors[1], words, word_mask)
     align, match = paired_alignment_scores(images, texts), paired_matching_scores(images, texts)
     torch.testing.assert_close(align, alignment_scores(images, texts).diagonal())
     torch.testing.assert_close(match, matching_scores(images, texts).diagonal())

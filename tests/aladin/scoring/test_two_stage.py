@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from aladin_network.scoring.fusion import DirectionFusion, Fusion, two_stage_ranks
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.scoring.metrics import Ranks, retrieval_ranks
+from aladin_network.scoring.two_stages import two_stage_ranks
 
 FUSION = Fusion(
     text_to_image=DirectionFusion(weight=0.25, align_mean=1.0, align_std=2.0, match_std=0.5),

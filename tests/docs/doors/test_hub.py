@@ -12,7 +12,7 @@ import huggingface_hub.constants
 import pytest
 from typer.testing import CliRunner
 
-from aladin_network.checkpoint import read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from aladin_service.cli import app
 from tests.service.conftest import make_photo
 

@@ -15,12 +15,12 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.scores import alignment_scores, matching_scores
 from aladin_service.cli import app
 from tests.aladin.conversion.late_interaction import FAMILIES
 from tests.aladin.conversion.text_networks import write_of_pylate
+from tests.tensors import encode_photos, encode_texts
 
 GUIDE = Path(__file__).parents[3] / "docs" / "doors" / "sentence-transformers.md"
 

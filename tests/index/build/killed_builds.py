@@ -17,12 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations import collection_writer as side_writer
 from aladin_index.settings import BuildSettings
+from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.types import NullProgress
 
 # (what is counted, at which count the process dies just before doing it)
@@ -74,7 +73,7 @@ def arm(place: str, at: int, progress: NullProgress) -> None:
 
 def build(checkpoint: Path, photos: Path, out: Path, resume: bool, death: tuple[str, int]) -> None:
     """Build in this process; ``("", 0)`` is no death."""
-    torch.set_num_threads(1)
+    set_compute_threads(1)
     images = [
         ImageItem(
             id=path.stem, path=path, uri=path.name, metadata={"name": path.stem, "a": 1, "b": [2]}

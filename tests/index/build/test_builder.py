@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from aladin_index.build.builder import build_index
@@ -44,8 +43,8 @@ from aladin_network.errors import (
     InputError,
 )
 from aladin_network.photos.decoding import ImageLimits
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
-from aladin_network.scoring.scores import Encoding
 
 SETTINGS = BuildSettings(shard_items=4, batch_size=3)
 
@@ -296,9 +295,9 @@ def test_only_so_many_photos_are_in_memory_at_a_time(
         def encode(self, batch: Sequence[Prepared]) -> Encoding:
             nonlocal most
             most = max(most, len(alive))
-            rows = torch.tensor([float(prepared.row) for prepared in batch])
-            embedding = torch.nn.functional.normalize(torch.stack([rows, rows + 1], 1), dim=1)
-            mask = torch.ones(len(batch), 1, dtype=torch.bool)
+            embedding = np.array([[each.row, each.row + 1] for each in batch], dtype=np.float32)
+            embedding /= np.linalg.norm(embedding, axis=1, keepdims=True)
+            mask = np.ones((len(batch), 1), dtype=np.bool_)
             return Encoding(embedding, embedding[:, None, :], mask)
 
     form = ShardFormat(embedding_dim=2, codec=TokenCodec("int8", 2))

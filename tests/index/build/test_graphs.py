@@ -16,7 +16,7 @@ from aladin_index.format.layout import EMBEDDINGS, MODEL, generation_folder
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_network.errors import IndexCorruptError
-from aladin_network.graphs.network import GraphModel
+from aladin_network.graphs.network import GraphNetwork
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_build_by_graphs(
         ours, theirs = (np.load(each / target / EMBEDDINGS) for each in (by_graphs, by_torch))
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
     index = stack.enter_context(open_index(tmp_path / "auto"))
-    assert isinstance(index.checkpoint.model, GraphModel)
+    assert isinstance(index.checkpoint.model, GraphNetwork)
     graphs = tmp_path / "auto" / MODEL / "onnx"
     files = sorted(path.name for path in graphs.iterdir() if path.name != "manifest.json")
     assert files == ["image.onnx", "image.onnx.data", "text.onnx", "text.onnx.data"]

@@ -15,7 +15,7 @@ from aladin_index.build.shards import (
     write_shard,
 )
 from aladin_index.encode.item_encoders import ItemEncoder, item_encoder
-from aladin_index.encode.read_ahead import EncodedBatch, StageSeconds, encoded_batches
+from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, encoded_batches
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.format.records import SkippedItem
 from aladin_network.checkpoint import load_checkpoint
@@ -25,12 +25,12 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
 from aladin_network.types import NullProgress
 
 
-def encoded(encoder: ItemEncoder, items: list[SourceItem], rows: range) -> list[EncodedBatch]:
+def encoded(encoder: ItemEncoder, items: list[SourceItem], rows: range) -> list[EncodedItems]:
     """Items in batches of three."""
     batches = (
         [(row, items[row]) for row in rows[start : start + 3]] for start in range(0, len(rows), 3)
     )
-    return list(encoded_batches(encoder, batches, 2, StageSeconds()))
+    return list(encoded_batches(encoder, batches, 2, StageSeconds(), NullProgress()))
 
 
 def test_a_shard_holds_what_the_network_says_of_its_items(
@@ -43,7 +43,7 @@ def test_a_shard_holds_what_the_network_says_of_its_items(
     folder = tmp_path / "shard"
     assert read_shard(folder, form) is None
     batches = encoded(encoder, list(items), range(2, 8))
-    written = write_shard(folder, form, batches, NullProgress(), seconds)
+    written = write_shard(folder, form, batches, seconds)
     shard = read_shard(folder, form)
     assert shard == written
     rows = shard.array(ROWS).tolist()
@@ -56,7 +56,7 @@ def test_a_shard_holds_what_the_network_says_of_its_items(
     assert shard.array(LENGTHS).tolist() == [16] * 5
     assert shard.array("tokens.npy").dtype == np.float16
     tokens = form.codec.unpack(shard.tokens())
-    np.testing.assert_allclose(tokens, expected.tokens.flatten(0, 1), atol=1e-3)
+    np.testing.assert_allclose(tokens, np.concatenate(expected.tokens), atol=1e-3)
     assert set(seconds.seconds) == {"write"}
 
 
@@ -65,7 +65,7 @@ def test_a_shard_without_a_usable_item_says_so(tmp_path: Path, tiny_checkpoint: 
     model = load_checkpoint(tiny_checkpoint).model
     encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
     batches = encoded(encoder, items, range(2))
-    write_shard(tmp_path / "shard", form, batches, NullProgress(), StageSeconds())
+    write_shard(tmp_path / "shard", form, batches, StageSeconds())
     shard = read_shard(tmp_path / "shard", form)
     assert shard is not None
     assert len(shard.array(ROWS)) == shard.tokens().count == 0
@@ -88,7 +88,6 @@ def test_a_shard_that_could_not_be_finished_is_not_there(
             tmp_path / "shard",
             form,
             broken(),  # type: ignore[arg-type]
-            NullProgress(),
             StageSeconds(),
         )
     assert list(tmp_path.iterdir()) == []
@@ -101,7 +100,7 @@ def test_a_shard_may_be_finished_elsewhere(
     encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
     there, here = tmp_path / "there", tmp_path / "here"
     batches = encoded(encoder, list(images), range(4))
-    write_shard(there, form, batches, NullProgress(), StageSeconds())
+    write_shard(there, form, batches, StageSeconds())
     files = shard_files(there)
     assert list(files) == sorted(path.name for path in there.iterdir())
     for content in files.values():

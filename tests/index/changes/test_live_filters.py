@@ -16,7 +16,8 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import parse_filter
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from tests.index.items.test_filtered_rows import NUMBERS, TEXTS, passes
 
 FIELDS = ["x", "y", "and", 'odd "name"']

@@ -55,9 +55,9 @@ def test_a_worker_makes_the_files_that_a_build_makes(
     encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
     numbered = list(enumerate(items, start=40))
     batches = encoded_batches(
-        encoder, [numbered[:2], numbered[2:4], numbered[4:]], 1, StageSeconds()
+        encoder, [numbered[:2], numbered[2:4], numbered[4:]], 1, StageSeconds(), NullProgress()
     )
-    write_shard(tmp_path / "shard", form, batches, NullProgress(), StageSeconds())
+    write_shard(tmp_path / "shard", form, batches, StageSeconds())
     expected = shard_files(tmp_path / "shard")
     assert {name: content.tobytes() for name, content in shard.files.items()} == {
         name: content.tobytes() for name, content in expected.items()

@@ -9,7 +9,7 @@ import pytest
 
 from aladin_index.ann import faiss
 from aladin_index.ann.first_stage import exact_search
-from aladin_index.devices.first_stages import FaissCard, GpuAnn, OwnerFailedError
+from aladin_index.devices.faiss_card import FaissCard, GpuAnn, OwnerFailedError
 from aladin_index.items.selection import Selection
 from aladin_index.search.live_collection import StoredCollection
 from tests.index.devices.fake_faiss_card import FakeFaissCard

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from aladin_index.devices.first_stages import OwnerFailedError, OwnerThread
+from aladin_index.devices.faiss_card import OwnerFailedError, OwnerThread
 
 
 def test_one_thread_runs_everything_one_after_the_other() -> None:

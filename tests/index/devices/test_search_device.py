@@ -13,8 +13,8 @@ from aladin_index.devices.search_device import (
     DeviceHealth,
     GuardedSecondStage,
     SearchDevice,
-    TorchAlignment,
 )
+from aladin_index.devices.torch_stages import TorchAlignment
 from aladin_index.generations.reader import open_index
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.searcher import TwoStageSearcher
@@ -24,7 +24,7 @@ from tests.index.searching import run_search
 
 MakeSide = Callable[..., StoredCollection]
 # Nothing is put on it here: the library that stands for FAISS has the only card.
-CARD = torch.device("cuda", 0)
+CARD = "cuda:0"
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_auto_without_a_card_is_the_processor_without_a_word(
 ) -> None:
     device = SearchDevice.choose("auto")
     side = make_side(unit_vectors(50))
-    assert device.device == torch.device("cpu")
+    assert device.device == "cpu"
     assert device.place(side) is side
     assert warnings.messages == []
 
@@ -140,7 +140,7 @@ def test_a_second_stage_that_fails_is_left_with_one_warning(
     failing = Failing(side.tokens, torch.device("cpu"), 0)
     health = DeviceHealth()
     guarded = GuardedSecondStage(failing, spare, health)
-    query, rows = torch.from_numpy(unit_vectors(4, 8)), np.arange(20)
+    query, rows = unit_vectors(4, 8), np.arange(20)
     for _ in range(2):
         np.testing.assert_array_equal(
             guarded.align(query, "text", rows), spare.align(query, "text", rows)
@@ -185,7 +185,7 @@ def test_a_real_card_answers_as_the_processor_does(
     placed = device.place(side)
     assert placed is not side
     assert warnings.messages == []
-    query = torch.from_numpy(unit_vectors(7, 32))
+    query = unit_vectors(7, 32)
     for embedding in unit_vectors(20_010, 64)[20_000:]:
         rows, scores = placed.candidates(embedding, 100)
         expected, _ = side.candidates(embedding, 100)

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from aladin_index.ann.first_stage import exact_search
-from aladin_index.devices.first_stages import TorchExact
-from aladin_index.devices.search_device import TorchAlignment
+from aladin_index.devices.torch_stages import TorchAlignment, TorchExact
 from aladin_index.items.selection import Selection
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_candidates
@@ -35,7 +34,7 @@ def test_the_nearest_are_among_those_found(dtype: torch.dtype) -> None:
 def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, query = unit_vectors(1000), unit_vectors(1)[0]
     whole = TorchExact(vectors, CPU, torch.float32).search(query, 50)
-    monkeypatch.setattr("aladin_index.devices.first_stages._ROWS_AT_A_TIME", 37)
+    monkeypatch.setattr("aladin_index.devices.torch_stages._ROWS_AT_A_TIME", 37)
     in_blocks = TorchExact(vectors, CPU, torch.float32).search(query, 50)
     assert set(in_blocks) == set(whole)
 
@@ -69,13 +68,10 @@ def test_scores_are_the_second_stage_of_the_processor(
     tokens = store(dtype)
     engine = TorchAlignment(tokens, CPU, budget_bytes)
     assert engine.is_resident == (budget_bytes > 0 and dtype != "4bit")
-    query = torch.from_numpy(unit_vectors(6))
+    query = unit_vectors(6)
     rows = RANDOM.permutation(60)[:41]
     rows[7] = 5  # without tokens
-    expected = [
-        slow_score(query.numpy(), modality, tokens.read(np.array([row])).values.numpy())
-        for row in rows
-    ]
+    expected = [slow_score(query, modality, tokens.read(np.array([row])).values) for row in rows]
     np.testing.assert_allclose(engine.align(query, modality, rows), expected, atol=2e-5)
     processor = alignment_with_candidates(query, modality, tokens, rows)
     np.testing.assert_allclose(engine.align(query, modality, rows), processor, atol=0.02)
@@ -90,7 +86,7 @@ def slow_score(query: np.ndarray, modality: str, tokens: np.ndarray) -> float:
 
 def test_nothing_to_score() -> None:
     engine = TorchAlignment(store("int8"), CPU, 2**30)
-    query = torch.from_numpy(unit_vectors(3))
+    query = unit_vectors(3)
     assert engine.align(query, "text", np.empty(0, dtype=np.int64)).shape == (0,)
     np.testing.assert_array_equal(engine.align(query[:0], "text", np.arange(4)), np.zeros(4))
     no_tokens = np.array([5, 5])

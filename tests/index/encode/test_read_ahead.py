@@ -3,19 +3,20 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 from aladin_index.encode.item_encoders import Prepared
 from aladin_index.encode.read_ahead import (
     BATCHES_AHEAD,
-    EncodedBatch,
+    EncodedItems,
     StageSeconds,
     encoded_batches,
 )
 from aladin_index.format.records import SkippedItem
 from aladin_network.errors import InputError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
+from aladin_network.types import NullProgress
 
 
 class Numbers:
@@ -45,12 +46,22 @@ class Numbers:
             self.calls.append(rows)
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
-        lengths = torch.tensor([row % 10 for row in rows])
-        mask = torch.arange(int(lengths.max()))[None] < lengths[:, None]
-        numbers = torch.tensor(rows, dtype=torch.float32)[:, None]
+        lengths = np.array([row % 10 for row in rows])
+        mask = np.arange(lengths.max())[None] < lengths[:, None]
+        numbers = np.array(rows, dtype=np.float32)[:, None]
         with self._lock:
             self.at_once -= 1
         return Encoding(numbers, numbers[:, None] * mask[:, :, None], mask)
+
+
+class Counter(NullProgress):
+    """Keeps the numbers of items that were reported together."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def advance(self, count: int = 1) -> None:
+        self.steps.append(count)
 
 
 def numbered(rows: range, size: int) -> Iterator[list[Any]]:
@@ -66,8 +77,10 @@ def numbered(rows: range, size: int) -> Iterator[list[Any]]:
 def test_items_come_in_order_with_those_that_cannot_be_used(
     size: int, readers: int, callers: int, items_a_call: int | None
 ) -> None:
-    encoder, seconds = Numbers(callers, items_a_call), StageSeconds()
-    batches = list(encoded_batches(encoder, numbered(range(3, 22), size), readers, seconds))
+    encoder, seconds, progress = Numbers(callers, items_a_call), StageSeconds(), Counter()
+    batches = list(
+        encoded_batches(encoder, numbered(range(3, 22), size), readers, seconds, progress)
+    )
     assert [len(batch.items) for batch in batches] == [
         len(batch) for batch in numbered(range(3, 22), size)
     ]
@@ -87,13 +100,15 @@ def test_items_come_in_order_with_those_that_cannot_be_used(
         assert (batch.encoding is None) == (not batch.usable)
         if batch.encoding is not None:
             numbers, tokens, mask = batch.encoding
-            assert torch.equal(tokens[:, :, 0], numbers * mask)
-            found += zip(numbers[:, 0].int().tolist(), mask.sum(dim=1).tolist(), strict=True)
+            assert np.array_equal(tokens[:, :, 0], numbers * mask)
+            found += zip(numbers[:, 0].astype(int).tolist(), mask.sum(axis=1).tolist(), strict=True)
     assert found == [(row, row % 10) for row in usable]
     assert sorted(encoder.decoded) == list(range(3, 22))
     assert encoder.most_at_once <= callers
     assert max(map(len, encoder.calls)) <= (items_a_call or size)
     assert set(seconds.seconds) == {"read", "decode", "encode"}
+    assert sum(progress.steps) == 19
+    assert max(progress.steps) <= (items_a_call or size)
 
 
 def test_as_many_threads_encode_as_the_network_allows() -> None:
@@ -106,7 +121,9 @@ def test_as_many_threads_encode_as_the_network_allows() -> None:
 
     encoder = Met(callers=2, items_a_call=1)
     rows = [row for row in range(1, 25) if row % 5]
-    batches = encoded_batches(encoder, numbered(range(1, 25), 24), 1, StageSeconds())
+    batches = encoded_batches(
+        encoder, numbered(range(1, 25), 24), 1, StageSeconds(), NullProgress()
+    )
     assert [each.row for batch in batches for each in batch.usable] == rows
 
 
@@ -119,7 +136,7 @@ def test_so_many_batches_are_ahead_and_no_more() -> None:
             taken[0] += 1
             yield batch
 
-    batches = encoded_batches(encoder, source(), 2, StageSeconds())
+    batches = encoded_batches(encoder, source(), 2, StageSeconds(), NullProgress())
     for number, _ in enumerate(batches, start=1):
         assert taken[0] == min(number + BATCHES_AHEAD, 400)
         assert len(encoder.decoded) <= 50 * (number + BATCHES_AHEAD)
@@ -135,7 +152,9 @@ def test_the_next_batches_are_encoded_while_one_is_written() -> None:
                 started[each.row].set()
             return super().encode(batch)
 
-    batches = encoded_batches(Watched(), numbered(range(1, 31), 5), 1, StageSeconds())
+    batches = encoded_batches(
+        Watched(), numbered(range(1, 31), 5), 1, StageSeconds(), NullProgress()
+    )
     next(batches)
     # The caller, at work on the first batch, asks for nothing.
     assert started[5 * (1 + BATCHES_AHEAD) - 1].wait(timeout=5)
@@ -156,18 +175,20 @@ def test_what_breaks_in_a_thread_reaches_the_caller_and_ends_the_rest(stage: str
             raise MemoryError(batch[0].row)
 
     encoder = Broken()
-    batches = encoded_batches(encoder, numbered(range(1, 1000), 300), 1, StageSeconds())
+    batches = encoded_batches(
+        encoder, numbered(range(1, 1000), 300), 1, StageSeconds(), NullProgress()
+    )
     with pytest.raises(MemoryError, match="1"):
         next(batches)
     assert len(encoder.decoded) < 900  # what nobody waits for any more was called off
 
 
 def test_the_input_of_the_network_is_not_kept() -> None:
-    batches: list[EncodedBatch] = list(
-        encoded_batches(Numbers(), numbered(range(1, 9), 8), 2, StageSeconds())
+    batches: list[EncodedItems] = list(
+        encoded_batches(Numbers(), numbered(range(1, 9), 8), 2, StageSeconds(), NullProgress())
     )
     assert all(each.data is None for batch in batches for each in batch.usable)
 
 
 def test_nothing_to_encode_gives_nothing() -> None:
-    assert list(encoded_batches(Numbers(), iter([]), 2, StageSeconds())) == []
+    assert list(encoded_batches(Numbers(), iter([]), 2, StageSeconds(), NullProgress())) == []

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from aladin_index.engines.client import EngineQuery, FoundItem
 from aladin_index.engines.engine_index import EngineIndex, open_engine_index
@@ -19,7 +18,7 @@ from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import EngineUnavailableError, InputError
 from aladin_network.inference import encode_texts
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 from tests.index.searching import run_search
@@ -149,7 +148,7 @@ def test_what_is_removed_after_it_was_found_is_found_whole(
     tokens = photo.item_tokens(0)
     side, files = remote.side("texts"), searcher.index.side("texts")
     second_stage = SecondStageQuery(tokens, modality)
-    rows = side.order(photo.embedding[0].numpy(), 4, 4, second_stage).rows
+    rows = side.order(photo.embedding[0], 4, 4, second_stage).rows
     server.sides[1, "texts"].clear()
     server.calls.clear()
     assert side.lengths(rows).tolist() == files.lengths(rows).tolist()
@@ -167,8 +166,8 @@ def test_an_item_becomes_a_query_in_one_call_for_a_side(
         encoding, modality = TwoStageSearcher(remote).stored_query(item_id)[:2]
         expected, its_modality = searcher.stored_query(item_id)[:2]
         assert modality == its_modality
-        assert torch.equal(encoding.embedding, expected.embedding)
-        assert torch.equal(encoding.tokens, expected.tokens)
+        assert np.array_equal(encoding.embedding, expected.embedding)
+        assert np.array_equal(encoding.tokens, expected.tokens)
         assert server.calls == calls * ["fetch_tokens"]
 
 
@@ -197,7 +196,7 @@ def test_what_is_removed_or_replaced_before_its_tokens_are_asked_for_scores_noth
 ) -> None:
     photo = searcher.stored_query("photo 3").encoding
     side = remote.side("texts")
-    rows = side.order(photo.embedding[0].numpy(), 4, 4).rows
+    rows = side.order(photo.embedding[0], 4, 4).rows
     removed, replaced, *_ = (item.id for item in side.items.by_rows(rows.tolist()))
     stored = server.sides[1, "texts"]
     del stored[removed]
@@ -239,7 +238,7 @@ def test_a_longer_order_begins_with_a_shorter_one_where_searches_are_not_exact(
         return kept[: query.count]
 
     monkeypatch.setattr(remote.client, "search", search)
-    embedding = query.embedding[0].numpy()
+    embedding = query.embedding[0]
     longest = remote.side("images").order(embedding, 17, 3)
     assert len(longest.rows) == len(set(longest.rows.tolist())) == 17
     for count in range(17):
@@ -254,9 +253,9 @@ def test_scores_of_other_words_are_not_taken_for_those_of_these(
 ) -> None:
     remote.client.scores_words = True  # type: ignore[attr-defined]
     side, expected = remote.side("images"), searcher.index.side("images")
-    words, others = query.item_tokens(0), torch.flip(query.item_tokens(0), [1])
+    words, others = query.item_tokens(0), np.flip(query.item_tokens(0), 1)
     second_stage = SecondStageQuery(words, "text")
-    rows = side.order(query.embedding[0].numpy(), 5, 5, second_stage).rows
+    rows = side.order(query.embedding[0], 5, 5, second_stage).rows
     for asked in (words, others, words[:2]):
         np.testing.assert_allclose(
             side.align(asked, "text", rows), expected.align(asked, "text", rows), atol=1e-5

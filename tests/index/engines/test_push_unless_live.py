@@ -10,7 +10,7 @@ from pathlib import Path
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.engines.push import PushReport
 from aladin_index.format.layout import write_location
-from aladin_network.checkpoint import read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from tests.index.engines.conftest import LOCATION
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 

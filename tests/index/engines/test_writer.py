@@ -17,7 +17,7 @@ from aladin_index.engines.record import read_generation
 from aladin_index.engines.writer import EngineWriter
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import (
     DuplicateItemError,
     EngineUnavailableError,

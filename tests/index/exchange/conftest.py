@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -14,7 +14,7 @@ from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import DataError, IndexMismatchError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.types import Target
@@ -96,7 +96,7 @@ def test_without_tokens_the_embeddings_decide_and_it_is_said(
     with open_index(index) as opened:
         result = run_search(TwoStageSearcher(opened), query, "text", "images", k=30)
     assert (result.reranked, result.degraded) == (False, ["rerank"])
-    cosines = photos @ query.embedding[0].numpy()
+    cosines = photos @ query.embedding[0]
     assert [hit.id for hit in result.hits] == [str(row) for row in np.argsort(-cosines)]
     assert [hit.score for hit in result.hits] == pytest.approx(np.sort(cosines)[::-1], abs=1e-6)
 
@@ -122,7 +122,7 @@ def test_tokens_of_a_users_own_program(
     with open_index(tmp_path / "index") as opened:
         side = opened.side("images")
         assert [item.id for item in side.items.by_rows([0, 1, 2])] == ["x", "y", "z"]
-        np.testing.assert_array_equal(side.tokens(1).numpy(), tokens[2:6].astype(np.float16))
+        np.testing.assert_array_equal(side.tokens(1), tokens[2:6].astype(np.float16))
         assert side.entry.token_dtype == "float16"
 
 

@@ -28,7 +28,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.store import codec_for
 from aladin_network.calibration.calibration import Calibration, write_calibration
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, IndexMismatchError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.types import Target, TokenDtype
@@ -99,7 +99,7 @@ def test_the_folder_has_bounded_parts_that_add_up(tmp_path: Path, published: Pat
         tokens = [np.load(out / f"img_tokens/img_tokens_{part}.npy") for part in range(3)]
         assert [len(part) for part in tokens] == [part.sum() for part in lengths]
         first = tokens[1][: lengths[1][0]].astype(np.float32)
-        assert np.array_equal(first, side.tokens(10).numpy())
+        assert np.array_equal(first, side.tokens(10))
     rows = read_table(out / "metadata" / "metadata_1.parquet").to_pylist()
     assert [row["image_path"] for row in rows] == [f"album/{n:02d}.png" for n in range(10, 20)]
     assert rows[1]["caption"] == "caption of 11"

@@ -137,7 +137,7 @@ def test_a_merged_index_is_searched_as_a_whole(
         side = opened.side("images")
         for item in images:
             row = dict(side.items.ids())[item.id]
-            assert side.order(side.embedding(row).numpy(), 1, 1).rows.tolist() == [row]
+            assert side.order(side.embedding(row), 1, 1).rows.tolist() == [row]
 
 
 def test_what_does_not_belong_together_is_refused(

@@ -1,7 +1,6 @@
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from aladin_index.build.builder import build_index
@@ -85,9 +84,9 @@ def test_what_was_added_later_is_read_too(
     with closing(ChangesWriter(index_copy, checkpoint.model_id)) as writer:
         new = NewItems(
             items=[item],
-            embeddings=encoding.embedding.float().numpy(),
-            tokens=encoding.tokens[encoding.mask].float().numpy(),
-            lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
+            embeddings=encoding.embedding,
+            tokens=encoding.tokens[encoding.mask],
+            lengths=encoding.mask.sum(axis=1),
             photos=[photo],
         )
         writer.add("images", new, "error")

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.format.disk import only_builder
@@ -18,7 +17,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from tests.index.searching import run_search
 
 COUNT, DIM, TOKEN_DIM, QUERIES = 3000, 16, 8, 5
@@ -63,12 +62,8 @@ class Collection:
 
     def search(self, query: int, **options: Any) -> list[int]:
         """Return the numbers of the photos found."""
-        words = torch.nn.functional.normalize(torch.ones(1, 3, TOKEN_DIM), dim=2)
-        encoding = Encoding(
-            torch.from_numpy(self.queries[query : query + 1]),
-            words,
-            torch.ones(1, 3, dtype=torch.bool),
-        )
+        words = np.full((3, TOKEN_DIM), TOKEN_DIM**-0.5, dtype=np.float32)
+        encoding = Encoding.of_item(self.queries[query], words)
         hits = run_search(self.searcher, encoding, "text", "images", **options).hits
         assert [hit.rank for hit in hits] == [
             options.get("offset", 0) + n + 1 for n in range(len(hits))

@@ -42,7 +42,7 @@ def make_store(dtype: TokenDtype, dim: int, lengths: list[int]) -> TokenStore:
 
 def by_loops(query: NDArray[np.float32], store: TokenStore, row: int, are_regions: bool) -> float:
     """Late interaction of the stored tokens, in float64 and word by word."""
-    item = store.read(np.array([row])).values.numpy().astype(np.float64)
+    item = store.read(np.array([row])).values.astype(np.float64)
     words, regions = (item, query) if are_regions else (query, item)
     if len(words) == 0 or len(regions) == 0:
         return 0.0

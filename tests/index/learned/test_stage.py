@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.generations.compact import compact_index
@@ -21,10 +20,11 @@ from aladin_index.measure.fit_first_stage import fit_first_stage
 from aladin_index.measure.tune import TuneOptions, tune_index
 from aladin_index.search.backend import SecondStageQuery
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, InputError
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion
-from aladin_network.scoring.scores import Encoding
 from tests.index.searching import run_search
 
 MakeItems = Callable[..., NewItems]
@@ -65,12 +65,11 @@ def copied(fitted: Path, tmp_path: Path) -> Path:
 
 def query(seed: int) -> Encoding:
     random = np.random.default_rng(seed)
-    embedding = torch.from_numpy(random.standard_normal((1, 16)).astype(np.float32))
-    words = torch.from_numpy(random.standard_normal((1, 3, 8)).astype(np.float32))
-    return Encoding(
-        torch.nn.functional.normalize(embedding, dim=-1),
-        torch.nn.functional.normalize(words, dim=-1),
-        torch.ones(1, 3, dtype=torch.bool),
+    embedding = random.standard_normal(16).astype(np.float32)
+    words = random.standard_normal((3, 8)).astype(np.float32)
+    return Encoding.of_item(
+        embedding / np.linalg.norm(embedding),
+        words / np.linalg.norm(words, axis=-1, keepdims=True),
     )
 
 
@@ -110,7 +109,7 @@ def test_a_longer_order_begins_with_a_shorter_one_and_has_every_photo_once(
     copied: Path, checkpoint: Checkpoint, made_up: MakeItems
 ) -> None:
     asked = query(0)
-    embedding = asked.embedding[0].numpy()
+    embedding = asked.embedding[0]
     second_stage = SecondStageQuery(asked.tokens[0], "text", weight=1.0)
     with (
         open_index(copied, checkpoint=checkpoint) as index,
@@ -125,7 +124,7 @@ def test_a_longer_order_begins_with_a_shorter_one_and_has_every_photo_once(
             ]
             assert (np.diff(whole.match[:10]) <= 0).all()
             assert (np.diff(whole.match[10:]) <= 0).all()
-            cosines = side.embeddings(whole.rows.tolist()).numpy() @ embedding
+            cosines = side.embeddings(whole.rows.tolist()) @ embedding
             np.testing.assert_allclose(whole.match, cosines, atol=1e-6)
             for count in (0, 1, 9, 10, 11, 60, PHOTOS):
                 part = side.order(embedding, count, 10, second_stage)
@@ -149,8 +148,8 @@ def test_added_photos_are_fitted_and_a_compaction_keeps_the_fit(
         side = index.side("images")
         learned, changes = index.images.learned, side.changes
         vectors = learned.added(changes)
-        expected = learned.fit.photo_vectors(TokenRows(torch.from_numpy(new.tokens), new.lengths))
-        np.testing.assert_allclose(vectors, expected.numpy(), atol=0.02)  # tokens are stored halved
+        expected = learned.fit.photo_vectors(TokenRows(new.tokens, new.lengths))
+        np.testing.assert_allclose(vectors, expected, atol=0.02)  # tokens are stored halved
     with closing(ChangesWriter(copied, checkpoint.model_id)) as writer:
         writer.add("images", made_up(["late"], seed=3, n=[12]), "error")
     assert compact_index(copied).generation == 3
@@ -208,14 +207,10 @@ def test_products_of_weighted_parts_differ_as_the_fused_scores(weight: float) ->
     )
     random = np.random.default_rng(0)
     embeddings, learned = (random.standard_normal((9, dim)).astype(np.float32) for dim in (5, 3))
-    embedding, own = random.standard_normal(5), random.standard_normal(3)
+    embedding, own = (random.standard_normal(dim).astype(np.float32) for dim in (5, 3))
     weights = Weights.of(fusion)
-    products = weights.items(embeddings, learned) @ weights.query(
-        embedding.astype(np.float32), own.astype(np.float32), weight
-    )
-    fused = fusion.combine(
-        torch.from_numpy(learned @ own), torch.from_numpy(embeddings @ embedding), weight
-    ).numpy()
+    products = weights.items(embeddings, learned) @ weights.query(embedding, own, weight)
+    fused = fusion.combine(learned @ own, embeddings @ embedding, weight)
     if weight == 1:  # the alignment itself, in place of its standardised value
         fused = fused / fusion.align_std
     np.testing.assert_allclose(np.diff(products), np.diff(fused), rtol=1e-4, atol=1e-4)

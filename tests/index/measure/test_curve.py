@@ -15,8 +15,8 @@ from aladin_index.measure.curve_points import CandidateCurve
 from aladin_index.measure.evaluate import EvaluationQueries, Question
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.metrics import Ranks, retrieval_ranks, summarize
-from aladin_network.scoring.scores import Encoding
 from aladin_network.types import NullProgress
 from tests.index.searching import run_search
 
@@ -154,14 +154,8 @@ def test_ranks_that_are_known(
         made_up(["t"]), embeddings=text, tokens=word, lengths=np.ones(1, dtype=np.int64)
     )
     write_made_up(tmp_path / "index", images=photos, texts=texts)
-    query = Encoding(
-        torch.from_numpy(text), torch.from_numpy(word)[None], torch.ones(1, 1, dtype=torch.bool)
-    )
-    asking = Encoding(
-        torch.from_numpy(angles[2:3]),
-        torch.from_numpy(regions[2:3])[None],
-        torch.ones(1, 1, dtype=torch.bool),
-    )
+    query = Encoding.of_item(text[0], word)
+    asking = Encoding.of_item(angles[2], regions[2:3])
     queries = EvaluationQueries(
         [Question(query, {"c"})], [Question(asking, {"t"})], torch.tensor([0])
     )

@@ -40,10 +40,7 @@ def tokens() -> list[np.ndarray]:
 
 @pytest.fixture
 def queries() -> TuneQueries:
-    words = [
-        torch.from_numpy(unit_vectors(2 + place % 3, TOKEN_DIM, 10 + place))
-        for place in range(QUERIES)
-    ]
+    words = [unit_vectors(2 + place % 3, TOKEN_DIM, 10 + place) for place in range(QUERIES)]
     return TuneQueries("text", unit_vectors(QUERIES, DIM, 2), words)
 
 
@@ -54,8 +51,7 @@ def fused_scores(
     scores = []
     for embedding, regions in zip(embeddings, tokens, strict=True):
         align = sum(
-            max(float(word.numpy() @ region) for region in regions)
-            for word in queries.tokens[place]
+            max(float(word @ region) for region in regions) for word in queries.tokens[place]
         )
         match = float(embedding @ queries.embeddings[place])
         scores.append(0.6 * align / 0.5 + 0.4 * match / 0.2)

@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 import pytest
-import torch
 
 from aladin_index.measure.curve_points import search_times
 from aladin_index.measure.evaluate import EvaluationQueries
@@ -9,6 +8,7 @@ from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer, TookMs
 from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.graphs.threads import compute_threads, set_compute_threads
 from aladin_network.types import NullProgress, Target
 
 
@@ -23,7 +23,7 @@ def test_each_question_is_asked_with_all_numbers_before_the_next(
         self: TwoStageSearcher, query: EncodedQuery, target: Target, options: SearchOptions
     ) -> SearchAnswer:
         number = options.candidates or 0
-        asked.append((number, options.k, torch.get_num_threads()))
+        asked.append((number, options.k, compute_threads()))
         result = search(self, query, target, options)
         # The question's number and that of the candidates are in the time.
         row = (len(asked) - 1) // 2
@@ -31,13 +31,13 @@ def test_each_question_is_asked_with_all_numbers_before_the_next(
         return replace(result, took_ms=TookMs(decode=500.0, encode=500.0, **took_ms))
 
     monkeypatch.setattr(TwoStageSearcher, "search", recorded)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
+    threads = compute_threads()
+    set_compute_threads(2)
     try:
         times = search_times(tied, questions, "text", "images", [1, 15], NullProgress())
-        assert torch.get_num_threads() == 2
+        assert compute_threads() == 2
     finally:
-        torch.set_num_threads(threads)
+        set_compute_threads(threads)
     few, many = (1, 1, 1), (15, 10, 1)
     assert [sorted(asked[start : start + 2]) for start in (0, 2, 4)] == [[few, many]] * 3
     assert [each.median_ms for each in times] == pytest.approx([11.0, 25.0])

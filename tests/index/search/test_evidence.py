@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from aladin_index.search.evidence import ComparedPair, region_boxes, word_evidence, word_maps
 from aladin_network.errors import InputError
@@ -48,11 +47,10 @@ def test_another_text_is_refused() -> None:
 
 
 def network(reads: str, zero_tokens: int) -> Any:
-    edges = torch.arange(5) / 4
-    columns = torch.stack([edges[:-1], torch.zeros(4), edges[1:], torch.ones(4)], dim=1)
+    edges = np.arange(5) / 4
+    columns = np.stack([edges[:-1], np.zeros(4), edges[1:], np.ones(4)], axis=1)
     encoder = SimpleNamespace(region_boxes=lambda *_: columns, reads=reads)
-    head = SimpleNamespace(zero_tokens=zero_tokens)
-    return SimpleNamespace(image=SimpleNamespace(encoder=encoder), alignment=head)
+    return SimpleNamespace(image=SimpleNamespace(encoder=encoder), zero_tokens=zero_tokens)
 
 
 @pytest.mark.parametrize("zero_tokens", [0, 1])

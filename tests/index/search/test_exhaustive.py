@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.generations.reader import SearchIndex, open_index
@@ -20,7 +19,7 @@ from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import EXACT_ALIGN
 from aladin_network.errors import EngineUnavailableError, InputError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
 from tests.index.searching import run_search
 
@@ -59,12 +58,11 @@ def index(
 
 def encoding(seed: int) -> Encoding:
     random = np.random.default_rng(seed)
-    embedding = torch.from_numpy(random.standard_normal((1, 16)).astype(np.float32))
-    tokens = torch.from_numpy(random.standard_normal((1, 5, 8)).astype(np.float32))
-    return Encoding(
-        torch.nn.functional.normalize(embedding, dim=-1),
-        torch.nn.functional.normalize(tokens, dim=-1),
-        torch.ones(1, 5, dtype=torch.bool),
+    embedding = random.standard_normal(16).astype(np.float32)
+    tokens = random.standard_normal((5, 8)).astype(np.float32)
+    return Encoding.of_item(
+        embedding / np.linalg.norm(embedding),
+        tokens / np.linalg.norm(tokens, axis=-1, keepdims=True),
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import torch
 
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.format.layout import live_generation
@@ -20,9 +19,10 @@ from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import DuplicateItemError, UnknownItemError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from tests.index.searching import run_search
 
 MakeItems = Callable[..., NewItems]
@@ -57,12 +57,11 @@ def known(new: NewItems) -> Items:
 
 
 def made_up_query(random: np.random.Generator) -> Encoding:
-    embedding = torch.from_numpy(random.standard_normal((1, 16)).astype(np.float32))
-    words = torch.from_numpy(random.standard_normal((1, 3, 8)).astype(np.float32))
-    return Encoding(
-        torch.nn.functional.normalize(embedding, dim=-1),
-        torch.nn.functional.normalize(words, dim=-1),
-        torch.ones(1, 3, dtype=torch.bool),
+    embedding = random.standard_normal(16).astype(np.float32)
+    words = random.standard_normal((3, 8)).astype(np.float32)
+    return Encoding.of_item(
+        embedding / np.linalg.norm(embedding),
+        words / np.linalg.norm(words, axis=-1, keepdims=True),
     )
 
 
@@ -72,9 +71,9 @@ def slow_search(
     """Return (id, alignment score, cosine) in the order of an answer, item by item."""
     scored: list[tuple[str, float, float]] = []
     for item_id, item in items.items():
-        similarity = query.tokens[0].numpy() @ as_stored(item.tokens).T
+        similarity = query.tokens[0] @ as_stored(item.tokens).T
         align = sum(max(row) for row in similarity.tolist())
-        scored.append((item_id, align, float(item.embedding @ query.embedding[0].numpy())))
+        scored.append((item_id, align, float(item.embedding @ query.embedding[0])))
     scored.sort(key=lambda hit: -hit[2])
     answer: list[tuple[str, float, float]] = []
     for start in range(0, len(scored), block):
@@ -115,8 +114,8 @@ def check(index: SearchIndex, items: Items, random: np.random.Generator) -> None
         item = side.items.by_id(item_id)
         assert (item.text, item.metadata) == (items[item_id].text, items[item_id].metadata)
         encoding, _ = searcher.stored_query(item_id)[:2]
-        np.testing.assert_array_equal(encoding.embedding[0].numpy(), items[item_id].embedding)
-        np.testing.assert_array_equal(encoding.tokens[0].numpy(), as_stored(items[item_id].tokens))
+        np.testing.assert_array_equal(encoding.embedding[0], items[item_id].embedding)
+        np.testing.assert_array_equal(encoding.tokens[0], as_stored(items[item_id].tokens))
 
 
 def change(
@@ -309,8 +308,8 @@ def test_the_items_of_a_filter_are_found_among_many_tombstones(
                 candidates=4,
                 filter={"n": wanted},
             )
-            vectors = np.stack([side.embedding(row).numpy() for row in passing])
-            best = np.argsort(-(vectors @ query.embedding[0].numpy()))[: min(4, len(passing))]
+            vectors = np.stack([side.embedding(row) for row in passing])
+            best = np.argsort(-(vectors @ query.embedding[0]))[: min(4, len(passing))]
             rows = [side.items.by_id(hit.id).row for hit in result.hits]
             assert set(rows) == {passing[place] for place in best}
 
@@ -324,7 +323,7 @@ def test_a_side_without_tokens_is_answered_by_the_first_stage_and_says_so(
     with open_index(tmp_path / "index", checkpoint=checkpoint) as index:
         searcher = TwoStageSearcher(index)
         query = made_up_query(np.random.default_rng(2))
-        cosines = new.embeddings @ query.embedding[0].numpy()
+        cosines = new.embeddings @ query.embedding[0]
         for rerank in (True, False):
             result = run_search(
                 searcher, query, "text", "images", k=3, rerank=rerank, explain=True, text="x"

@@ -25,7 +25,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.fitted_on import TextLengths
 from aladin_network.errors import InputError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Direction
 from tests.index.searching import assert_typed, run_search
 
@@ -364,7 +364,7 @@ def test_few_candidates_do_not_make_a_smaller_pool(
     calibrated: TwoStageSearcher, text: Encoding
 ) -> None:
     side = calibrated.index.side("images")
-    embedding = text.embedding[0].numpy()
+    embedding = text.embedding[0]
     ordered = side.order(embedding, 23, 23)
     for candidates in (1, POOL - 1, POOL, 23):
         part = slice(max(candidates, 3))

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from aladin_index.build.builder import build_index
@@ -17,10 +16,11 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.errors import InputError, NoSuchTargetError, ShapeError, UnknownItemError
-from aladin_network.inference import encode_photos, encode_texts
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
-from aladin_network.scoring.scores import Encoding, matching_scores
+from aladin_network.scoring.scores import matching_scores
 from tests.index.searching import run_search
+from tests.tensors import encode_photos, encode_texts
 
 QUERY = "a small red circle above the green grass"
 
@@ -31,11 +31,11 @@ class Scores:
     def __init__(self, index: SearchIndex, images: list[ImageItem], texts: list[TextItem]) -> None:
         model = index.checkpoint.model
         photos = encode_photos(model, [Image.open(item.path).convert("RGB") for item in images])
-        self.query = encode_texts(model, [QUERY])
+        query = encode_texts(model, [QUERY])
         words = encode_texts(model, [item.text for item in texts])
-        self.images, self.texts = photos, words
-        self.query_align = model.scores("alignment", photos, self.query)[:, 0].numpy()
-        self.query_match = matching_scores(photos, self.query)[:, 0].numpy()
+        self.query, self.images, self.texts = query.arrays(), photos.arrays(), words.arrays()
+        self.query_align = model.scores("alignment", photos, query)[:, 0].numpy()
+        self.query_match = matching_scores(photos, query)[:, 0].numpy()
         self.align = model.scores("alignment", photos, words).numpy()
 
 
@@ -71,10 +71,6 @@ def number(hit: SearchHit) -> int:
     return int(hit.id.split()[-1])
 
 
-def one(encoding: Encoding, row: int) -> Encoding:
-    return encoding.rows(slice(row, row + 1))
-
-
 def test_a_text_finds_images_with_the_scores_of_the_model(
     searcher: TwoStageSearcher, scores: Scores, images: list[ImageItem]
 ) -> None:
@@ -108,13 +104,13 @@ def test_both_directions_give_a_pair_the_same_alignment_score(
     searcher: TwoStageSearcher = request.getfixturevalue(name)
     limit = 1e-2 if name == "searcher" else 5e-2  # int8
     for text in range(16):
-        hits = run_search(searcher, one(scores.texts, text), "text", "images", k=23).hits
+        hits = run_search(searcher, scores.texts.item(text), "text", "images", k=23).hits
         for hit in hits:
             assert hit.stages.align.score == pytest.approx(
                 scores.align[number(hit), text], abs=limit
             )
     for image in range(23):
-        hits = run_search(searcher, one(scores.images, image), "image", "texts", k=16).hits
+        hits = run_search(searcher, scores.images.item(image), "image", "texts", k=16).hits
         for hit in hits:
             words = int(scores.texts.mask[number(hit)].sum())
             expected = float(scores.align[image, number(hit)])
@@ -129,7 +125,7 @@ def test_candidates_are_ordered_by_the_fusion_of_their_direction(
 ) -> None:
     for modality, target, query, fitted in (
         ("text", "images", scores.query, fused.index.checkpoint.fusion.text_to_image),
-        ("image", "texts", one(scores.images, 3), fused.index.checkpoint.fusion.image_to_text),
+        ("image", "texts", scores.images.item(3), fused.index.checkpoint.fusion.image_to_text),
     ):
         result = run_search(fused, query, modality, target, k=7, fusion=override)
         assert result.fusion == (fitted.weight if override is None else override)
@@ -221,9 +217,9 @@ def test_one_modality_is_searched_by_the_embedding_alone_and_says_so(
 ) -> None:
     encoded = scores.images if modality == "image" else scores.texts
     result = run_search(
-        searcher, one(encoded, 4), modality, f"{modality}s", k=5, explain=True, fusion=1.0
+        searcher, encoded.item(4), modality, f"{modality}s", k=5, explain=True, fusion=1.0
     )
-    cosines = (encoded.embedding @ encoded.embedding[4]).numpy()
+    cosines = encoded.embedding @ encoded.embedding[4]
     assert not result.reranked
     assert result.fusion is None
     assert number(result.hits[0]) == 4
@@ -236,14 +232,14 @@ def test_one_modality_is_searched_by_the_embedding_alone_and_says_so(
 def test_ranks_of_the_first_stage_go_on_from_page_to_page(
     searcher: TwoStageSearcher, scores: Scores
 ) -> None:
-    page = run_search(searcher, one(scores.texts, 4), "text", "texts", k=3, offset=5).hits
+    page = run_search(searcher, scores.texts.item(4), "text", "texts", k=3, offset=5).hits
     assert [(hit.rank, hit.stages.match.rank) for hit in page] == [(6, 6), (7, 7), (8, 8)]
 
 
 def test_a_score_per_word_counts_the_words_of_the_text_that_asks(
     searcher: TwoStageSearcher, scores: Scores
 ) -> None:
-    asked = one(scores.texts, 4)
+    asked = scores.texts.item(4)
     length = int(asked.mask.sum())
     # Neither the width of a token nor the number of texts.
     assert length not in (asked.tokens.shape[2], 1)
@@ -287,7 +283,7 @@ def test_evidence_adds_up_to_the_alignment_score(
                 (column / 4, row / 4, (column + 1) / 4, (row + 1) / 4)
             )
     result = run_search(
-        searcher, one(scores.images, 2), "image", "texts", k=5, explain=True, size_px=(40, 30)
+        searcher, scores.images.item(2), "image", "texts", k=5, explain=True, size_px=(40, 30)
     )
     for hit in result.hits:
         assert [entry.token for entry in hit.evidence] == hit.text.split()
@@ -300,8 +296,8 @@ def test_evidence_adds_up_to_the_alignment_score(
 def test_an_item_asks_with_what_is_stored_of_it(searcher: TwoStageSearcher, scores: Scores) -> None:
     encoding, modality = searcher.stored_query("photo 6")[:2]
     assert modality == "image"
-    torch.testing.assert_close(encoding.embedding, one(scores.images, 6).embedding)
-    torch.testing.assert_close(encoding.tokens, one(scores.images, 6).tokens, atol=1e-3, rtol=0)
+    np.testing.assert_allclose(encoding.embedding, scores.images.item(6).embedding)
+    np.testing.assert_allclose(encoding.tokens, scores.images.item(6).tokens, atol=1e-3, rtol=0)
     encoding, modality = searcher.stored_query("text 3")[:2]
     assert (modality, encoding.mask.tolist()) == ("text", [[True]])
     assert searcher.find_item("text 3")[0].image_id == "photo 1"
@@ -335,7 +331,7 @@ def test_impossible_options_are_refused(
 
 def test_a_query_of_other_dimensions_is_refused(searcher: TwoStageSearcher, scores: Scores) -> None:
     with pytest.raises(ShapeError, match=r"embedding \(1, 16\), got \(2, 16\)"):
-        run_search(searcher, scores.images.rows(slice(0, 2)), "image", "texts", k=1)
+        run_search(searcher, Encoding(*(part[:2] for part in scores.images)), "image", "texts", k=1)
     narrow = scores.query._replace(tokens=scores.query.tokens[..., :7])
     with pytest.raises(ShapeError, match=r"expected shape tokens \(1, any, 8\)"):
         run_search(searcher, narrow, "text", "images", k=1)
@@ -347,7 +343,7 @@ def test_a_side_that_is_not_there_is_named(
     build_index(tiny_checkpoint, tmp_path / "index", None, texts)
     with open_index(tmp_path / "index") as index:
         searcher = TwoStageSearcher(index)
-        assert len(run_search(searcher, one(scores.images, 0), "image", "texts", k=3).hits) == 3
+        assert len(run_search(searcher, scores.images.item(0), "image", "texts", k=3).hits) == 3
         with pytest.raises(NoSuchTargetError, match="no images, only texts"):
             run_search(searcher, scores.query, "text", "images", k=3)
         with pytest.raises(UnknownItemError):
@@ -358,7 +354,7 @@ def test_threads_get_the_answers_that_one_gets(searcher: TwoStageSearcher, score
     def answer(text: int) -> list[tuple[str, float]]:
         result = run_search(
             searcher,
-            one(scores.texts, text),
+            scores.texts.item(text),
             "text",
             "images",
             k=23,

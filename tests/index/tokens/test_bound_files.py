@@ -22,7 +22,7 @@ from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_index.tokens.bound_files import BOUND_FILES, BOUNDS
 from aladin_index.tokens.bounds import TokenBounds
 from aladin_index.tokens.lazy_bounds import query_sample
-from aladin_network.checkpoint import read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import TARGETS, TOKEN_DTYPES, Target, TokenDtype
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 import aladin_index.tokens.bounds
@@ -13,7 +12,7 @@ from aladin_index.kernel.structures import NativeShorts, ShortQuery
 from aladin_index.tokens.bounds import ShortTokens, TokenBounds, score_best
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.lazy_bounds import LazyBounds, query_sample
-from aladin_index.tokens.maxsim import alignment_with_all, torch_alignment
+from aladin_index.tokens.maxsim import alignment_with_all, numpy_alignment
 from aladin_index.tokens.short_form import BoundTransform, kept_dimensions
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import TOKEN_DTYPES, Modality, TokenDtype
@@ -45,7 +44,7 @@ def in_float64(query: NDArray[np.float32], modality: Modality, store: TokenStore
     """Scores of all items, written out."""
     scores: list[float] = []
     for row in range(store.count):
-        item = store.read(np.array([row])).values.numpy().astype(np.float64)
+        item = store.read(np.array([row])).values.astype(np.float64)
         products = query.astype(np.float64) @ item.T  # (query tokens, tokens)
         if products.size == 0:
             scores.append(0.0)
@@ -67,12 +66,12 @@ def test_no_score_is_above_its_bound(dim: int, dtype: TokenDtype, modality: Moda
             asked = clustered(words, dim, 3 + place)
             if place % 2:
                 asked = -asked  # all cosines with the items are negative
-            query = torch.from_numpy(asked)
+            query = asked
             upper = bounds.upper(query, modality)
             rows = np.arange(store.count, dtype=np.int64)
             for scores in (
                 alignment_with_all([query], modality, store)[0],
-                torch_alignment(query, modality, store, rows),
+                numpy_alignment(query, modality, store, rows),
                 in_float64(asked, modality, store),
             ):
                 assert (upper >= scores).all()
@@ -89,7 +88,7 @@ def test_bounds_hold_for_tokens_of_any_length(scale: float) -> None:
     store = make_store((tokens * np.float32(scale)).astype(np.float32), [3] * 100, "int8")
     bounds = TokenBounds.build(store, None, are_texts=False)
     for factor in (0, 1e-20, 1, 1e10):
-        query = torch.from_numpy(clustered(5, 32, 2)) * factor
+        query = clustered(5, 32, 2) * factor
         upper = bounds.upper(query, "text")
         assert (upper >= alignment_with_all([query], "text", store)[0]).all()
         assert not np.isnan(upper).any()
@@ -98,7 +97,7 @@ def test_bounds_hold_for_tokens_of_any_length(scale: float) -> None:
 def test_a_query_without_tokens_bounds_all_scores_by_0() -> None:
     store = make_store(clustered(20, 16, 1), [4] * 5, "int8")
     bounds = TokenBounds.build(store, None, are_texts=False)
-    upper = bounds.upper(torch.empty(0, 16), "text")
+    upper = bounds.upper(np.empty((0, 16), np.float32), "text")
     assert (upper >= 0).all() and (upper < 1e-6).all()
 
 
@@ -134,7 +133,7 @@ def test_the_best_items_are_those_of_scoring_everything(
     bounds = TokenBounds.build(store, clustered(500, 64, 2), are_texts=modality == "image")
     scored: list[int] = []
     for seed in range(6):
-        query = torch.from_numpy(clustered(9, 64, 10 + seed) * (-1 if seed == 5 else 1))
+        query = clustered(9, 64, 10 + seed) * (-1 if seed == 5 else 1)
         scores = alignment_with_all([query], modality, store)[0]
         for count in (1, 10, 200, 1500, 2000):
             found = score_best(bounds.upper(query, modality), lambda rows: scores[rows], count)  # noqa: B023
@@ -251,7 +250,7 @@ def test_bounds_of_some_items_are_those_of_all(
     tokens = clustered(3000, 16, 1)
     lengths = np.random.default_rng(1).multinomial(3000, np.ones(600) / 600).tolist()
     lazy = LazyBounds(make_store(tokens, lengths, "4bit"), None, are_texts=False)
-    query = torch.from_numpy(clustered(7, 16, 2))
+    query = clustered(7, 16, 2)
     rows = np.random.default_rng(0).permutation(600)[:500]
     assert lazy.of_candidates(query, "text", rows) is None  # not computed yet
     expected = lazy.get().upper(query, "text")[rows]

@@ -63,7 +63,7 @@ def test_items_come_back_in_the_order_asked_for(tmp_path: Path, dtype: Any) -> N
     assert store.count == COUNT
     assert block.lengths.tolist() == store.lengths(rows).tolist() == [2, 3, 0, 5, 3]
     expected = np.concatenate([items[row] for row in rows])
-    np.testing.assert_allclose(block.tokens().numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(block.values, expected, rtol=1e-6)
     packed = store.packed(rows)
     assert packed.count == 13
     np.testing.assert_allclose(store.codec.unpack(packed), expected, rtol=1e-6)
@@ -73,7 +73,7 @@ def test_items_come_back_in_the_order_asked_for(tmp_path: Path, dtype: Any) -> N
 def test_items_without_tokens_give_none(tmp_path: Path, rows: list[int]) -> None:
     write(tmp_path, "float16")
     block = open_store(tmp_path, "float16").read(np.array(rows, dtype=np.int64))
-    assert block.tokens().shape == (0, DIM)
+    assert block.values.shape == (0, DIM)
     assert block.lengths.tolist() == [0] * len(rows)
 
 

@@ -17,7 +17,8 @@ from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_network.calibration.calibration import CALIBRATION, read_calibration
 from aladin_network.calibration.fitted_on import TextLengths, sample_photos
-from aladin_network.checkpoint import load_checkpoint, read_model_id
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.inference import encode_texts
 from aladin_service.cli import app
 
@@ -75,7 +76,7 @@ def test_a_checkpoint_is_calibrated(checkpoint: Path, data: Path, tmp_path: Path
         for caption in line["captions"]
     ]
     encoded = encode_texts(load_checkpoint(checkpoint).model, captions)
-    lengths = encoded.mask.sum(dim=1).tolist()
+    lengths = encoded.mask.sum(axis=1).tolist()
     stored = read_calibration(checkpoint, read_model_id(checkpoint))
     assert stored is not None
     aligned = printed["figures"]["text_to_image"]["aligned"]

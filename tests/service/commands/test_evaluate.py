@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from aladin_index.build.builder import build_index
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.scoring.separation import cross_retrieval_ranks
 from aladin_service.cli import app
 from aladin_service.item_sources import image_items, text_items
+from tests.tensors import encode_photos, encode_texts
 
 HEADS = ("matching", "alignment")
 

@@ -12,7 +12,8 @@ from huggingface_hub import ModelCard
 from typer.testing import CliRunner, Result
 
 from aladin_index.format.records import read_evaluations
-from aladin_network.checkpoint import Provenance, load_checkpoint, save_checkpoint
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.checkpoint_files import Provenance
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_service.cli import app

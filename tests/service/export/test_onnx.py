@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from aladin_network.checkpoint import read_model_id, save_checkpoint
+from aladin_network.checkpoint import save_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.graphs import export
 from aladin_network.model import AladinModel
 from aladin_service.cli import app

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from aladin_network.calibration.calibration import Calibration, read_calibration, write_calibration
-from aladin_network.checkpoint import load_checkpoint, read_model_id, save_checkpoint
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.model import AladinModel
 from aladin_service.cli import app
 

@@ -26,9 +26,10 @@ from aladin_index.generations.reader import open_index
 from aladin_index.settings import BuildSettings
 from aladin_index.sync.apply import SyncReport
 from aladin_index.sync.plan import MissingPhotosError
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_service.folders import folder_sync as folder_sync_module
 from aladin_service.folders.folder_sync import FolderSettings, FolderSync
 from aladin_service.item_sources import image_items

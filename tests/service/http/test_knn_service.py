@@ -144,7 +144,7 @@ async def test_an_embedding_is_a_query(service: Service, index_folder: Path) -> 
     with open_index(index_folder) as index:
         side = index.side("images")
         rows = [side.items.by_rows([row])[0].id for row in range(side.count)]
-        embeddings = np.stack([side.embedding(row).numpy() for row in range(side.count)])
+        embeddings = np.stack([side.embedding(row) for row in range(side.count)])
     wanted = 7.5 * (embeddings[1] - 0.2 * embeddings[4])
     cosines = embeddings @ wanted / np.linalg.norm(wanted)
     body = of_clip_client(embedding_input=wanted.tolist(), deduplicate=False)
@@ -167,7 +167,7 @@ async def test_near_duplicates_are_left_out_where_that_is_asked_for(
         for result in all_of_them:
             item = side.items.by_id(result["id"])
             assert item is not None
-            embedding[item.id] = side.embedding(item.row).numpy()
+            embedding[item.id] = side.embedding(item.row)
     expected: list[str] = []
     for result in all_of_them:
         cosines = [float(embedding[each] @ embedding[result["id"]]) for each in expected]

@@ -24,7 +24,7 @@ from aladin_network.inference import encode_images, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.region_files import write_region_npz
 from aladin_network.photos.regions import RegionSet
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from tests.service.region_world import (
     DIM,
     HEIGHT,

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.scoring.scores import matching_scores
+from tests.tensors import encode_photos, encode_texts
 
 pytestmark = pytest.mark.anyio
 

@@ -18,10 +18,10 @@ from PIL import Image
 import aladin_search
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.conversion.multivector import convert_multivector
-from aladin_network.inference import encode_documents, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import alignment_scores
 from tests.aladin.conversion.text_networks import DOCUMENTS, QUERIES, write_of_pylate
+from tests.tensors import encode_documents, encode_texts
 
 pytestmark = [
     pytest.mark.anyio,
@@ -95,9 +95,9 @@ async def test_documents_are_ranked_and_embedded_in_their_roles(
         order = scores.argsort(descending=True).tolist()
         assert [each["index"] for each in ranked] == order
         found = await embedded(client, input=texts, truncate=True)
-        np.testing.assert_allclose(found, documents.embedding.numpy(), atol=1e-6)
+        np.testing.assert_allclose(found, documents.embedding, atol=1e-6)
         own = await embedded(client, input=["a red dog"], input_type="query")
-        np.testing.assert_allclose(own, queries.embedding.numpy(), atol=1e-6)
+        np.testing.assert_allclose(own, queries.embedding, atol=1e-6)
         long = await client.post("/v1/embeddings", json={"input": texts})
         assert long.status_code == 422
         assert "43 tokens" in long.json()["error"]["message"], long.text

@@ -11,7 +11,8 @@ from aladin_index.build.builder import build_index
 from aladin_index.generations.reader import open_index
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.logistic_fit import AskedQuery
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
 from aladin_network.scoring.scores import alignment_scores
 from aladin_network.types import NullProgress

@@ -68,12 +68,12 @@ def test_a_mixed_batch(
     model = searcher.index.checkpoint.model
     texts, photos = encode_texts(model, TEXTS), encode_photos(model, [query_photo])
     for row, own in enumerate((first, second, third)):
-        np.testing.assert_allclose(own.embedding, texts.embedding[row].numpy(), atol=1e-6)
-        np.testing.assert_allclose(own.tokens, texts.item_tokens(row).numpy(), atol=1e-6)
+        np.testing.assert_allclose(own.embedding, texts.embedding[row], atol=1e-6)
+        np.testing.assert_allclose(own.tokens, texts.item_tokens(row), atol=1e-6)
         assert (own.modality, own.batch, own.truncated) == ("text", 3, False)
         tokenizer = model.text.encoder.tokenizer
         assert own.num_tokens == len(tokenizer.encode(TEXTS[row]).ids)
-    np.testing.assert_allclose(seen.embedding, photos.embedding[0].numpy(), atol=1e-6)
+    np.testing.assert_allclose(seen.embedding, photos.embedding[0], atol=1e-6)
     assert (seen.modality, seen.batch) == ("image", 1)
     assert seen.num_tokens == len(photos.item_tokens(0)) == len(seen.tokens)
     assert {each.model_id for each in (first, seen)} == {searcher.index.manifest.model.id}

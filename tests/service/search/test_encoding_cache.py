@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_service.search.lru_cache import CachedEncoding, CacheKey, EncodingCache
 
 
 def entry(tokens: int = 2, value: float = 1.0) -> CachedEncoding:
-    encoding = Encoding(
-        torch.full((1, 4), value), torch.ones(1, tokens, 3), torch.ones(1, tokens, dtype=torch.bool)
+    encoding = Encoding.of_item(
+        np.full(4, value, dtype=np.float32), np.ones((tokens, 3), dtype=np.float32)
     )
     return CachedEncoding(encoding, None)
 

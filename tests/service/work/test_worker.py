@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import aladin_index.encode.item_encoders as item_encoders
@@ -28,7 +28,7 @@ from aladin_network.errors import (
     UnknownItemError,
 )
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Target
 from aladin_service.search.job import (
     Answered,
@@ -353,6 +353,6 @@ def test_encodings_that_are_kept_do_not_keep_their_batch(worker: Worker) -> None
     for result in results:
         assert isinstance(result, query_encoder.EncodedQuery)
         for part in result.encoding:
-            assert part.untyped_storage().nbytes() == part.nbytes
+            assert (part if part.base is None else part.base).nbytes == part.nbytes
         assert bool(result.encoding.mask.all())
-        assert torch.isfinite(result.encoding.tokens).all()
+        assert np.isfinite(result.encoding.tokens).all()

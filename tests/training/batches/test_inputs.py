@@ -18,11 +18,11 @@ from PIL import Image, ImageOps
 import aladin_training.batches.items
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.errors import ImageError
-from aladin_network.inference import FeatureCache
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress
+from aladin_training.batches.feature_cache import FeatureCache
 from aladin_training.batches.inputs import (
     CachedPhotos,
     CachedTexts,

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import aladin_training.stage_files
-from aladin_network.checkpoint import load_checkpoint, read_model_id
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.types import NullProgress
 from aladin_training.config.recipe import Recipe, load_recipe

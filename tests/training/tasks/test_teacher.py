@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.scoring.scores import matching_scores

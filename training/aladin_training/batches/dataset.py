@@ -13,11 +13,11 @@ import torch
 
 from aladin_network.encoders.base import to_device
 from aladin_network.errors import DataError
-from aladin_network.inference import FeatureCache
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch, OfflineBatch
+from aladin_training.batches.feature_cache import FeatureCache
 from aladin_training.batches.inputs import InputStore, NetworkInputs, image_digest
 from aladin_training.batches.items import (
     DocumentItems,
@@ -205,9 +205,9 @@ class PairDataset:
     def encode(
         self,
         model: AladinModel,
-        keep: Callable[[Encoding], Encoding] = lambda encoding: encoding,
+        keep: Callable[[EncodedBatch], EncodedBatch] = lambda encoding: encoding,
         progress: Progress | None = None,
-    ) -> tuple[Encoding, Encoding]:
+    ) -> tuple[EncodedBatch, EncodedBatch]:
         """Encode the whole split.
 
         Args:
@@ -223,9 +223,12 @@ class PairDataset:
         inputs = self.inputs if model is self._reader else self._store.inputs_of(model)
 
         def encoded(
-            count: int, cached: bool, get: Callable[[range], Any], encode: Callable[[Any], Encoding]
-        ) -> Encoding:
-            parts: list[Encoding] = []
+            count: int,
+            cached: bool,
+            get: Callable[[range], Any],
+            encode: Callable[[Any], EncodedBatch],
+        ) -> EncodedBatch:
+            parts: list[EncodedBatch] = []
             rows = _chunks(count, CACHED_A_BATCH if cached else READ_A_BATCH)
             for batch in prefetch((get(each) for each in rows), 1):
                 parts.append(keep(encode(to_device(batch, device))))

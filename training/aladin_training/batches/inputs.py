@@ -31,10 +31,11 @@ from aladin_network.encoders.base import (
     to_device,
 )
 from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
-from aladin_network.inference import PHOTOS_AT_A_TIME, FeatureCache, content_digest
+from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
+from aladin_training.batches.feature_cache import FeatureCache, content_digest
 from aladin_training.batches.items import ImageItems, map_in_threads
 from aladin_training.parallel.numerics import Precision, mixed_precision
 

@@ -16,13 +16,13 @@ from typing import Protocol, TypeVar
 from PIL import Image, ImageOps
 
 from aladin_network.config import ModelConfig
-from aladin_network.encoders.base import ImageEncoder
+from aladin_network.encoders.readers import PhotoReader
 from aladin_network.errors import ImageError, InputError
-from aladin_network.inference import FeatureCache, content_digest
 from aladin_network.photos.decoding import decode_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
+from aladin_training.batches.feature_cache import FeatureCache, content_digest
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore, region_keys
 
@@ -256,7 +256,7 @@ class DocumentItems:
 
 
 def region_items(
-    records: Sequence[Record], encoder: ImageEncoder, store: RegionStore
+    records: Sequence[Record], encoder: PhotoReader, store: RegionStore
 ) -> RegionItems:
     """Find the regions of all photos, and check that the network can read them.
 
@@ -288,7 +288,7 @@ def with_detector(config: ModelConfig, store: RegionStore) -> ModelConfig:
     return replace(config, image_encoder=replace(encoder, detector=detector))
 
 
-def check_regions(encoder: ImageEncoder, store: RegionStore | None) -> None:
+def check_regions(encoder: PhotoReader, store: RegionStore | None) -> None:
     """Refuse photos for a network that reads regions, and regions for one that reads photos.
 
     Args:

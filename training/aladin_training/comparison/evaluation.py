@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from aladin_network.checkpoint import load_checkpoint, read_model_id, read_tensors, write_tensors
+from aladin_network.checkpoint import load_checkpoint, read_tensors, write_tensors
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.files import atomic_file, write_json
 from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
 from aladin_network.scoring.separation import summarize_cross_ranks

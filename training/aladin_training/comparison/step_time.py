@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from aladin_network.checkpoint import Checkpoint, Provenance
+from aladin_network.checkpoint_files import Checkpoint, Provenance
 from aladin_network.config import dump_config
 from aladin_network.errors import AladinError
 from aladin_network.files import write_json
@@ -62,7 +62,7 @@ class RandomSources:
         self._model = model
         self._train_set = train_set
 
-    def checkpoint(self, stage: str) -> Checkpoint:
+    def checkpoint(self, stage: str) -> Checkpoint[AladinModel]:
         """Return a copy of the network."""
         fusion = Fusion(text_to_image=_HALF, image_to_text=_HALF)
         return Checkpoint(copy.deepcopy(self._model), fusion, Provenance(stage=stage), "random")

@@ -10,7 +10,7 @@ import torch
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import NullProgress, Progress, ScoreName
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import PLAIN
@@ -33,7 +33,7 @@ MEMORY_BUDGET_BYTES = 512 * 2**20
 
 def encode_for_score(
     model: AladinModel, dataset: PairDataset, score: ScoreName, progress: Progress
-) -> tuple[Encoding, Encoding]:
+) -> tuple[EncodedBatch, EncodedBatch]:
     """Encode every photo and caption of a data set, keeping only what one score reads.
 
     The tokens of a large training split do not fit into memory (COCO: some hundred GiB); if only
@@ -53,8 +53,8 @@ def encode_for_score(
     return dataset.encode(model, keep=_without_tokens, progress=progress)
 
 
-def _without_tokens(encoding: Encoding) -> Encoding:
-    return Encoding(
+def _without_tokens(encoding: EncodedBatch) -> EncodedBatch:
+    return EncodedBatch(
         encoding.embedding, encoding.tokens[:, :0].clone(), encoding.mask[:, :0].clone()
     )
 

@@ -18,8 +18,8 @@ from torch import distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from aladin_network.errors import ConfigError, ProcessLostError, ReportedElsewhereError
-from aladin_network.layers import lengthened
-from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.masking import lengthened
+from aladin_network.scoring.scores import EncodedBatch
 
 # The other processes wait while the first one fills caches, mines or validates, which may take
 # hours; torchrun ends them if it fails.
@@ -179,7 +179,7 @@ def gather_results(rows: Tensor) -> Tensor:
     return _gather(rows, summed=False)
 
 
-def gather_inputs(texts: Encoding) -> Encoding:
+def gather_inputs(texts: EncodedBatch) -> EncodedBatch:
     """Join the encodings of all processes for computations that differ between processes.
 
     The gradient is the sum of the processes' gradients.
@@ -193,7 +193,7 @@ def gather_inputs(texts: Encoding) -> Encoding:
     with collective():
         dist.all_reduce(longest, dist.ReduceOp.MAX)
     length = int(longest)
-    return Encoding(
+    return EncodedBatch(
         embedding=_gather(texts.embedding, summed=True),
         tokens=_gather(lengthened(texts.tokens, length), summed=True),
         mask=_gather(lengthened(texts.mask, length), summed=True),

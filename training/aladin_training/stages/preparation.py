@@ -11,10 +11,12 @@ from typing import NamedTuple
 import torch
 from tokenizers import Tokenizer
 
-from aladin_network.checkpoint import load_checkpoint, read_model_id
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import ModelConfig
+from aladin_network.encoders.registry import text_encoder_class
 from aladin_network.errors import ConfigError
-from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.model import AladinModel
 from aladin_network.types import Progress
 from aladin_training.adapters.parts import check_fine_tuning
 from aladin_training.batches.dataset import PairDataset

@@ -16,15 +16,16 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from aladin_network.checkpoint import Provenance, read_model_id, read_tensors, save_checkpoint
+from aladin_network.checkpoint import read_tensors, save_checkpoint
+from aladin_network.checkpoint_files import Provenance, read_model_id
 from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_folder, write_json
 from aladin_network.heads.trained import read_alignment_trained, trains_alignment
 from aladin_network.model import AladinModel
 from aladin_network.photos.formats import PHOTO_SUFFIXES
-from aladin_network.scoring.fusion import fit_fusion
 from aladin_network.scoring.metrics import RetrievalMetrics
+from aladin_network.scoring.two_stages import fit_fusion
 from aladin_network.types import NullProgress, Progress
 from aladin_training.adapters.parts import end_fine_tuning, merge_fine_tuned
 from aladin_training.batches.dataset import PairDataset

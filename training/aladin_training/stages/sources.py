@@ -18,9 +18,11 @@ from typing import Protocol
 
 import torch
 
-from aladin_network.checkpoint import Checkpoint, load_checkpoint, read_model_id
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.config import dump_config
 from aladin_network.files import atomic_folder
+from aladin_network.model import AladinModel
 from aladin_network.types import Progress
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.offline_negatives import (
@@ -38,7 +40,7 @@ from aladin_training.streaming.tar_stream import PhotoStream
 class StageSources(Protocol):
     """Results of earlier stages."""
 
-    def checkpoint(self, stage: str) -> Checkpoint:
+    def checkpoint(self, stage: str) -> Checkpoint[AladinModel]:
         """Return the checkpoint of a stage."""
         ...
 
@@ -73,7 +75,7 @@ class RunSources:
         self._device = device
         self._progress = progress
 
-    def checkpoint(self, stage: str) -> Checkpoint:
+    def checkpoint(self, stage: str) -> Checkpoint[AladinModel]:
         """Load the checkpoint of a stage.
 
         Raises:

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from aladin_network.encoders.base import ImageInput
 from aladin_network.errors import DataError, ImageError
-from aladin_network.inference import content_digest
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decode_image
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
+from aladin_training.batches.feature_cache import content_digest
 from aladin_training.batches.items import THREADS, apply_view
 from aladin_training.batches.plan import draw_captions
 from aladin_training.data.phrases import Wording, draw_short_text, meanings_of

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from aladin_network.checkpoint import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.model import AladinModel
 from aladin_network.types import ScoreName
 from aladin_training.batches.batch import Batch
@@ -24,7 +24,7 @@ class Teacher:
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: Checkpoint[AladinModel],
         score: ScoreName | Literal["fused"],
         reads: str = "",
     ) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aladin_network.encoders.base import PromptedPhotos
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, matching_scores
+from aladin_network.scoring.scores import EncodedBatch, matching_scores
 from aladin_network.types import ScoreName
 from aladin_training.batches.batch import Batch
 from aladin_training.losses.offline_quintuplet import OfflineScores
@@ -23,12 +23,12 @@ Inputs = TypeVar("Inputs", bound=Tensor | tuple[Tensor, ...] | PromptedPhotos)
 class Encode(Protocol):
     """Runs an encoder in a training step: all inputs at once, or chunk by chunk."""
 
-    def __call__(self, encoder: Callable[[Inputs], Encoding], inputs: Inputs) -> Encoding:
+    def __call__(self, encoder: Callable[[Inputs], EncodedBatch], inputs: Inputs) -> EncodedBatch:
         """Run `encoder` on the photos or texts of this process."""
         ...
 
 
-def encode_directly(encoder: Callable[[Inputs], Encoding], inputs: Inputs) -> Encoding:
+def encode_directly(encoder: Callable[[Inputs], EncodedBatch], inputs: Inputs) -> EncodedBatch:
     """Run an encoder directly, with its gradient."""
     return encoder(inputs)
 
@@ -126,7 +126,7 @@ class BatchScores:
         offline = self._batch.offline
         assert offline is not None  # ensured by the stage's configuration
 
-        def paired(images: Encoding, texts: Encoding) -> Tensor:
+        def paired(images: EncodedBatch, texts: EncodedBatch) -> Tensor:
             return gather_results(self._model.paired_scores(score, images, texts))
 
         encode, model = self._encode, self._model
@@ -146,7 +146,7 @@ class BatchScores:
         )
 
 
-def _without_tokens(texts: Encoding) -> Encoding:
+def _without_tokens(texts: EncodedBatch) -> EncodedBatch:
     return texts._replace(tokens=texts.tokens[:, :0], mask=texts.mask[:, :0])
 
 

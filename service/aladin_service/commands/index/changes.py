@@ -209,7 +209,7 @@ def delete(
     from aladin_index.format.layout import MODEL, generation_folder, live_generation
     from aladin_index.format.manifest import read_manifest
     from aladin_index.open import open_writer
-    from aladin_network.checkpoint import read_model_id
+    from aladin_network.checkpoint_files import read_model_id
     from aladin_network.errors import InputError
     from aladin_service.settings import engine_options
 

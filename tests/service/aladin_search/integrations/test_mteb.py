@@ -17,7 +17,6 @@ from aladin_index.build.builder import build_index
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.conversion.multivector import convert_multivector
 from aladin_network.errors import InputError
-from aladin_network.inference import encode_documents, encode_texts
 from aladin_network.types import NullProgress
 from aladin_service.http.app import create_app
 from aladin_service.item_sources import image_items, text_items
@@ -27,6 +26,7 @@ from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
 from tests.aladin.conversion.text_networks import DOCUMENTS, QUERIES, write_of_pylate
+from tests.tensors import encode_documents, encode_texts
 
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore")]
 
@@ -190,7 +190,7 @@ def test_texts_are_found_by_a_network_for_texts(tmp_path: Path, score: Any) -> N
     roles = {PromptType.query: (QUERIES, queries), PromptType.document: (DOCUMENTS, documents)}
     for role, (texts, encoding) in roles.items():
         embeddings = encoder.encode([{"text": texts}], prompt_type=role)
-        np.testing.assert_allclose(embeddings, encoding.embedding.numpy(), atol=1e-6)
+        np.testing.assert_allclose(embeddings, encoding.embedding, atol=1e-6)
 
 
 def test_wrong_models_and_data(tiny_checkpoint: Path, index_folder: Path, drawn: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from aladin_network.checkpoint import load_checkpoint, read_model_id, save_checkpoint
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
@@ -19,10 +20,10 @@ from aladin_network.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import alignment_scores, matching_scores
 from aladin_service.export.sentence_transformers import Kind, export_sentence_transformers
+from tests.tensors import encode_photos, encode_texts
 
 pytestmark = [
     pytest.mark.clients,
@@ -118,7 +119,7 @@ def test_cosine_is_the_matching(checkpoint: Path) -> None:
     model = load(exported(checkpoint, "embedding"), "embedding")
     vectors = model.encode(photos()), model.encode(TEXTS, convert_to_tensor=True)
 
-    np.testing.assert_allclose(vectors[0], images.embedding.numpy(), atol=1e-6)
+    np.testing.assert_allclose(vectors[0], images.embedding, atol=1e-6)
     torch.testing.assert_close(vectors[1], texts.embedding, atol=1e-6, rtol=0)
     expected = matching_scores(images, texts)
     torch.testing.assert_close(model.similarity(*vectors), expected, atol=1e-6, rtol=0)

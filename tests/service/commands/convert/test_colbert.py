@@ -15,10 +15,10 @@ from typer.testing import CliRunner, Result
 import aladin_search
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import AladinError, InputError, NoSuchTargetError
-from aladin_network.inference import encode_documents, encode_texts
 from aladin_network.scoring.scores import alignment_scores, matching_scores
 from aladin_service.cli import app
 from tests.aladin.conversion.text_networks import DOCUMENTS, QUERIES, write_of_pylate
+from tests.tensors import encode_documents, encode_texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 

@@ -15,7 +15,7 @@ from aladin_index.generations.info import IndexInfo, describe
 from aladin_index.generations.published import store_calibration
 from aladin_network.calibration.calibration import Calibration, ShortTexts, write_calibration
 from aladin_network.calibration.fitted_on import TextLengths, sample_photos
-from aladin_network.checkpoint import read_model_id
+from aladin_network.checkpoint_files import read_model_id
 from aladin_service.cli import app
 from aladin_service.reports.index_facts import calibration_warnings, index_facts, taken_over_line
 

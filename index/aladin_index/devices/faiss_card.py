@@ -1,4 +1,4 @@
-"""First stages on a device: a copy of the ANN on a GPU by FAISS, exhaustive search by torch.
+"""A first stage on a GPU: a copy of the ANN by FAISS.
 
 FAISS permits one thread per GPU, so all its calls are made by one.
 """
@@ -14,7 +14,6 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
@@ -27,8 +26,6 @@ T = TypeVar("T")
 # Maximum numbers of neighbours and of lists of FAISS's GPU kernels.
 MOST_ON_CARD = 2048
 _VECTORS_AT_A_TIME = 2**18
-# Vectors that torch compares at a time: 2 MiB with float16 scores.
-_ROWS_AT_A_TIME = 2**20
 
 
 class OwnerFailedError(RuntimeError):
@@ -208,57 +205,3 @@ class GpuAnn:
         _, rows = self._owner.run(lambda: on_card[0].search(query[None], wanted))
         found: NDArray[np.int64] = rows[0]
         return found[found >= 0]
-
-
-class TorchExact:
-    """Compares a query with every embedding in half precision; filters run on the device."""
-
-    def __init__(
-        self,
-        embeddings: NDArray[np.float32],
-        device: torch.device,
-        dtype: torch.dtype = torch.float16,
-    ) -> None:
-        """Copy the embeddings to the device.
-
-        Args:
-            embeddings: (items, dim), L2-normalised; may be a memory map.
-            device: Device that searches.
-            dtype: Dtype of the copy. Cosines are accurate to 0.001 in float16, to 0.008 in
-                bfloat16.
-
-        Raises:
-            RuntimeError: If the device does not have enough memory for the embeddings.
-        """
-        count, dim = embeddings.shape
-        self._device = device
-        self._vectors = torch.empty((count, dim), dtype=dtype, device=device)
-        for start in range(0, count, _ROWS_AT_A_TIME):
-            part = torch.tensor(embeddings[start : start + _ROWS_AT_A_TIME])
-            self._vectors[start : start + len(part)] = part.to(dtype)
-
-    def search(
-        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
-    ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.ann.first_stage.FirstStage`.
-
-        Raises:
-            RuntimeError: If the device has failed.
-        """
-        total = len(self._vectors)
-        wanted = min(with_margin(count), total)
-        vector = torch.from_numpy(query).to(self._device, self._vectors.dtype)
-        mask = None if allowed is None else torch.from_numpy(allowed.mask).to(self._device)
-        scores, rows = [], []
-        with torch.inference_mode():
-            for start in range(0, total, _ROWS_AT_A_TIME):
-                part = self._vectors[start : start + _ROWS_AT_A_TIME] @ vector  # (rows,)
-                if mask is not None:
-                    part.masked_fill_(~mask[start : start + len(part)], -torch.inf)
-                best = part.topk(min(wanted, len(part)), sorted=False)
-                scores.append(best.values)
-                rows.append(best.indices + start)
-            best = torch.cat(scores).topk(wanted, sorted=False)
-            found = torch.cat(rows)[best.indices]
-            found = found[best.values > -torch.inf]
-        return found.cpu().numpy()

@@ -7,7 +7,12 @@ import torch
 from torch import nn
 
 from aladin_network.errors import ConfigError
-from aladin_network.layers import ChannelDropout, TokenDropout, TransformerLayer, TransformerStack
+from aladin_network.heads.layers import (
+    ChannelDropout,
+    TokenDropout,
+    TransformerLayer,
+    TransformerStack,
+)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from aladin_network.layers import fill_padding, masked_mean
+from aladin_network.scoring.masking import fill_padding, masked_mean
 
 
 def test_padding_loses_every_max() -> None:

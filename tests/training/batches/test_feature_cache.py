@@ -9,7 +9,7 @@ import torch
 
 from aladin_network.encoders.base import Features
 from aladin_network.errors import ShapeError
-from aladin_network.inference import FeatureCache, content_digest
+from aladin_training.batches.feature_cache import FeatureCache, content_digest
 
 
 def features(lengths: list[int], seed: int = 0) -> Features:

@@ -1,0 +1,145 @@
+"""The files of a checkpoint but its weights: read without torch, and so without the network.
+
+config.json         schema version, network, fusion, provenance
+model.safetensors   all weights, frozen encoders included (`aladin_network.checkpoint`)
+tokenizer.json      the text encoder's tokenizer
+calibration.json    the calibration, once fitted (`aladin_network.calibration.calibration`)
+onnx/               the graphs, once exported (`aladin_network.graphs.files`)
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic
+
+from pydantic import ConfigDict
+from tokenizers import Tokenizer
+from typing_extensions import TypeVar
+
+from aladin_network.config import STRICT, ModelConfig, dump_config, parse_config
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.files import recover_folder, sha256_of
+from aladin_network.heads.trained import alignment_trained as is_alignment_trained
+from aladin_network.inference import Network
+from aladin_network.scoring.fusion import Fusion
+
+SCHEMA_VERSION = 1
+CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+# Required files of a checkpoint; copying a checkpoint means copying these.
+CHECKPOINT_FILES = (CONFIG, WEIGHTS, TOKENIZER)
+
+N = TypeVar("N", bound=Network, covariant=True, default=Network)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Origin of a checkpoint.
+
+    Attributes:
+        commit: Commit of the code that trained it, "unknown" outside a repository.
+        recipe: Text of the recipe.
+        stage: Stage of the recipe.
+        step: Optimizer steps of that stage.
+        validation: Metrics by which this checkpoint was chosen.
+    """
+
+    commit: str = "unknown"
+    recipe: str = ""
+    stage: str = ""
+    step: int = 0
+    validation: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """Content of config.json."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    schema_version: int
+    model: ModelConfig
+    fusion: Fusion
+    provenance: Provenance
+    alignment_trained: bool | None = None
+
+
+@dataclass(frozen=True)
+class Checkpoint(Generic[N]):
+    """A loaded checkpoint.
+
+    Attributes:
+        model: Network in evaluation mode, computed by torch or by graphs.
+        fusion: Fitted fusion, or the papers' rule if there was no validation split to fit it on.
+        provenance: Origin of the checkpoint.
+        model_id: SHA-256 of the weights file.
+        alignment_trained: Whether the alignment was trained; otherwise searches leave the order to
+            the embeddings, and there is no evidence.
+    """
+
+    model: N
+    fusion: Fusion
+    provenance: Provenance
+    model_id: str
+    alignment_trained: bool = True
+
+
+def as_checkpoint(config: ConfigFile, model: N, folder: Path) -> Checkpoint[N]:
+    """Return a loaded network as the checkpoint of its folder."""
+    trained = is_alignment_trained(dump_config(config))
+    return Checkpoint(model, config.fusion, config.provenance, read_model_id(folder), trained)
+
+
+def read_model_id(folder: Path) -> str:
+    """Return the `model_id` of a checkpoint without loading its network.
+
+    Raises:
+        CheckpointError: If the weights cannot be read.
+    """
+    recover_folder(folder)
+    path = folder / WEIGHTS
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({reason_of(error)})") from error
+
+
+def read_config(folder: Path) -> ConfigFile:
+    """Read config.json.
+
+    Raises:
+        CheckpointError: If the folder is no checkpoint, or the file cannot be read.
+    """
+    recover_folder(folder)
+    path = folder / CONFIG
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder}: not a checkpoint, it has no {CONFIG}") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({reason_of(error)})") from error
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if version != SCHEMA_VERSION:
+        raise CheckpointError(f"{path}: schema version {version}, expected {SCHEMA_VERSION}")
+    try:
+        return parse_config(ConfigFile, data, str(path))
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """Read tokenizer.json.
+
+    Raises:
+        CheckpointError: If it is missing or cannot be read.
+    """
+    try:
+        return Tokenizer.from_file(str(folder / TOKENIZER))
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise CheckpointError(f"{folder / TOKENIZER}: cannot be read ({error})") from error
+
+
+def reason_of(error: Exception) -> str:
+    """Return the system's own message, such as "Permission denied"; the path is named already."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,0 +1,117 @@
+"""Tokenisation of texts by the tokenizers library, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+
+from aladin_network.config import TextEncoderConfig
+from aladin_network.encoders.readers import TokenizedTexts
+from aladin_network.errors import TextTooLongError
+
+# Characters that sentence pieces and byte-level pieces use for the space before a word; alone, such
+# a mark is a token without a character of its own, and not a word.
+_SPACE_MARKS = "▁Ġ"
+
+
+class Tokenization:
+    """A tokenizer and the longest text of an encoder.
+
+    Attributes:
+        config: Configuration of the encoder.
+        tokenizer: Tokenizer that neither pads nor truncates.
+        special_tokens_are_words: Whether the tokens before and after a text are content, too.
+    """
+
+    config: TextEncoderConfig
+    special_tokens_are_words: bool = False
+
+    def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
+        """Store the configuration and the tokenizer.
+
+        Args:
+            config: Configuration that sets the maximum text length.
+            tokenizer: Tokenizer that adds its own special tokens.
+        """
+        self.config = config
+        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self._truncating = Tokenizer.from_str(self.tokenizer.to_str())
+        self._truncating.enable_truncation(config.max_tokens)
+
+    def tokenize(self, texts: Sequence[str], *, truncate: bool = False) -> TokenizedTexts:
+        """Tokenise and pad to the longest text, or to `pad_to` tokens if that is set.
+
+        Args:
+            texts: Texts, at least one.
+            truncate: Whether to truncate long texts instead of rejecting them.
+
+        Raises:
+            TextTooLongError: If a text has more than ``max_tokens`` tokens and `truncate` is off.
+        """
+        tokenizer = self._truncating if truncate else self.tokenizer
+        encodings = tokenizer.encode_batch(list(texts))
+        longest = max(len(encoding.ids) for encoding in encodings)
+        if longest > self.config.max_tokens:
+            raise TextTooLongError(longest, self.config.max_tokens)
+        shape = (len(encodings), self.config.pad_to or longest)
+        ids = np.full(shape, self.config.pad_id, dtype=np.int64)
+        mask = np.zeros(shape, dtype=np.bool_)
+        content = np.zeros(shape, dtype=np.bool_)
+        for row, encoding in enumerate(encodings):
+            length = len(encoding.ids)
+            ids[row, :length] = encoding.ids
+            mask[row, :length] = True
+            content[row, :length] = _words(encoding)
+        return TokenizedTexts(ids, mask, content)
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the characters [start, end) of each content token, without spaces around them.
+
+        Special tokens that count as words are empty places at the text's ends.
+        """
+        encoding = self._truncating.encode(text)
+        spans = [
+            _without_spaces(text, start, end)
+            for (start, end), word in zip(encoding.offsets, _words(encoding), strict=True)
+            if word
+        ]
+        return [(0, 0), *spans, (len(text), len(text))] if self.special_tokens_are_words else spans
+
+    def shortened(self, text: str, max_tokens: int) -> str:
+        """Return the beginning of a text that has no more than a number of tokens.
+
+        Args:
+            text: Text of any length.
+            max_tokens: Number of tokens with the special ones; at least one word piece is kept.
+        """
+        encoding = self.tokenizer.encode(text)
+        if len(encoding.ids) <= max_tokens:
+            return text
+        ends = [
+            end
+            for (_, end), special in zip(
+                encoding.offsets, encoding.special_tokens_mask, strict=True
+            )
+            if not special
+        ]
+        kept = max(1, max_tokens - (len(encoding.ids) - len(ends)))
+        return text[: ends[min(kept, len(ends)) - 1]] if ends else text
+
+
+def _words(encoding: Encoding) -> list[bool]:
+    """Return for each token whether it is a word piece of the user's text."""
+    return [
+        not special and token.strip(_SPACE_MARKS) != ""
+        for token, special in zip(encoding.tokens, encoding.special_tokens_mask, strict=True)
+    ]
+
+
+def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+    """Narrow a span to its characters: sentence pieces include the space before a word."""
+    piece = text[start:end]
+    left = start + len(piece) - len(piece.lstrip())
+    return left, max(left, end - len(piece) + len(piece.rstrip()))

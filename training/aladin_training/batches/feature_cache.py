@@ -1,0 +1,122 @@
+"""The cached outputs of frozen encoders on disk, memory-mapped by training.
+
+    ROOT/ENCODER/            one folder per encoder, named by the digest of its configuration
+      PART.json              keys and token counts; written last, so a part is complete if it exists
+      PART.states.npy        (tokens of all items, dim) float16
+      PART.content.npy       (tokens of all items,) bool
+
+Items are keyed by the digest of their content, so data sets and splits share common items, and
+interrupted work resumes where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from aladin_network.encoders.base import Features
+from aladin_network.errors import ShapeError
+from aladin_network.files import atomic_file, write_json
+
+FORMAT_VERSION = 1
+
+
+class _Place(NamedTuple):
+    """Location of an item's tokens."""
+
+    part: str
+    start: int
+    stop: int
+
+
+class FeatureCache:
+    """The cached outputs of one frozen encoder."""
+
+    def __init__(self, root: Path, encoder_digest: str) -> None:
+        """Open or create the cache.
+
+        Args:
+            root: Folder shared by all encoders.
+            encoder_digest: Digest of the weights, the architecture and the preprocessing.
+        """
+        version = f"{FORMAT_VERSION}:{encoder_digest}"
+        self.folder = root / hashlib.sha256(version.encode()).hexdigest()[:16]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._places: dict[str, _Place] = {}
+        self._states: dict[str, npt.NDArray[np.float16]] = {}
+        self._content: dict[str, npt.NDArray[np.bool_]] = {}
+        for part in sorted(self.folder.glob("*.json")):
+            self._open(part.stem)
+
+    def __contains__(self, key: str) -> bool:
+        """Tell whether an item is cached."""
+        return key in self._places
+
+    def add(self, keys: Sequence[str], features: Features) -> None:
+        """Write one part.
+
+        Args:
+            keys: Digests of the items' content.
+            features: Encoder output of the items; padding is not stored.
+
+        Raises:
+            ShapeError: If the number of keys differs from the number of items.
+        """
+        if len(keys) != features.states.shape[0]:
+            raise ShapeError(f"({len(keys)}, tokens, dim)", tuple(features.states.shape))
+        part = hashlib.sha256("".join(keys).encode()).hexdigest()[:16]
+        states = features.states[features.mask].to(torch.float16).cpu().numpy()
+        content = features.content[features.mask].cpu().numpy()
+        for name, values in (("states", states), ("content", content)):
+            with (
+                atomic_file(self.folder / f"{part}.{name}.npy") as partial,
+                partial.open("wb") as file,
+            ):
+                np.save(file, values)
+        lengths = features.mask.sum(dim=1).tolist()
+        write_json(self.folder / f"{part}.json", {"keys": list(keys), "lengths": lengths})
+        self._open(part)
+
+    def get(self, keys: Sequence[str]) -> Features:
+        """Read items, padded to the longest.
+
+        Args:
+            keys: Keys of cached items.
+
+        Returns:
+            Float32 features.
+        """
+        places = [self._places[key] for key in keys]
+        longest = max(place.stop - place.start for place in places)
+        dim = self._states[places[0].part].shape[1]
+        states = np.zeros((len(keys), longest, dim), dtype=np.float16)
+        content = np.zeros((len(keys), longest), dtype=np.bool_)
+        mask = np.zeros((len(keys), longest), dtype=np.bool_)
+        for row, (part, start, stop) in enumerate(places):
+            states[row, : stop - start] = self._states[part][start:stop]
+            content[row, : stop - start] = self._content[part][start:stop]
+            mask[row, : stop - start] = True
+        return Features(
+            torch.from_numpy(states).float(), torch.from_numpy(mask), torch.from_numpy(content)
+        )
+
+    def _open(self, part: str) -> None:
+        index = json.loads((self.folder / f"{part}.json").read_text(encoding="utf-8"))
+        self._states[part] = np.load(self.folder / f"{part}.states.npy", mmap_mode="r")
+        self._content[part] = np.load(self.folder / f"{part}.content.npy")
+        start = 0
+        for key, length in zip(index["keys"], index["lengths"], strict=True):
+            self._places[key] = _Place(part, start, start + length)
+            start += length
+
+
+def content_digest(content: bytes, variant: str = "") -> str:
+    """Return the key of an item: a digest of its bytes and its preprocessing variant."""
+    return hashlib.sha256(variant.encode() + b":" + content).hexdigest()
