@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from aladin_index.kernel import Kernel, KernelError, Queries, blocks_read, load_kernel
 from aladin_index.tokens.store import TokenBlock, TokenStore
-from aladin_network.errors import IndexCorruptError
 from aladin_network.graphs.threads import compute_threads
 from aladin_network.types import Modality, NullProgress, Progress
 
@@ -159,7 +158,7 @@ def alignment_of_queries(
         else:
             scores = np.concatenate(in_threads(score, len(together)))
     except KernelError as error:
-        raise _known_problem(error, store) from error
+        raise store.problem(error) from error
     store.is_cold = blocks_read() > blocks_before
     return [scores[start:end] for start, end in pairwise(offsets.tolist())]
 
@@ -254,7 +253,7 @@ def alignment_with_all(
             try:
                 in_threads(score, end - first)
             except KernelError as error:
-                raise _known_problem(error, store) from error
+                raise store.problem(error) from error
         progress.advance(end - first)
     return scores
 
@@ -287,13 +286,6 @@ def in_threads(task: Callable[[int, int], T], total: int) -> list[T]:
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="rerank")
-
-
-def _known_problem(error: KernelError, store: TokenStore) -> Exception:
-    """Convert a kernel error to this project's exception."""
-    if error.is_row:
-        return IndexError(f"expected rows from 0 to {store.count - 1}: {error}")
-    return IndexCorruptError(store.folder or "tokens", str(error))
 
 
 class SecondStage(Protocol):

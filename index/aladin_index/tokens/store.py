@@ -23,7 +23,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.format.npy import map_npy
-from aladin_index.kernel import NativeTokens
+from aladin_index.kernel import KernelError, NativeTokens
 from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_network.errors import IndexCorruptError, ShapeError
@@ -195,6 +195,12 @@ class TokenStore:
         for array in self.stored:
             if array is not None and stop > start:
                 read_ahead(array[start:stop])
+
+    def problem(self, error: KernelError) -> Exception:
+        """Return what an error of the kernel says about the store or about the rows asked for."""
+        if error.is_row:
+            return IndexError(f"expected rows from 0 to {self.count - 1}: {error}")
+        return IndexCorruptError(self.folder or "tokens", str(error))
 
     def warm_rows(self, rows: NDArray[np.int64]) -> None:
         """Ask the system to read the tokens of some items, all of them at a time.

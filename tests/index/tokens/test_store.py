@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from aladin_index.format.npy import write_npy
@@ -155,7 +154,7 @@ def test_candidates_are_read_ahead_once_the_last_ones_came_from_a_disk(
     blocks = iter([0, 8, 8, 16, 16, 16, 16, 16])  # before and after each call
     monkeypatch.setattr("aladin_index.tokens.store.read_ahead", asked.append)
     monkeypatch.setattr("aladin_index.tokens.maxsim.blocks_read", lambda: next(blocks))
-    query, rows = torch.from_numpy(unit_vectors(2)), np.array([3, 0], dtype=np.int64)
+    query, rows = unit_vectors(2), np.array([3, 0], dtype=np.int64)
     parts: list[int] = []
     scores: list[NDArray[np.float32]] = []
     for _ in range(4):
