@@ -33,7 +33,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
-import torch
 
 from aladin_index.build.builder import build_index
 from aladin_index.build.shards import ShardFormat, write_shard
@@ -45,8 +44,7 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.graphs.loading import load_graphs
 from aladin_network.graphs.network import for_throughput
 from aladin_network.graphs.threads import set_compute_threads
-from aladin_network.inference import encode_images, tokenize
-from aladin_network.model import AladinModel
+from aladin_network.inference import Network, encode_images, tokenize
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.scoring.encoding import Encoding
@@ -106,7 +104,7 @@ def measure(options: Options, cores: int) -> Report:
     has_texts = options.source.is_file()
     lines = texts_of_all([options.source], None, ()) if has_texts else ()
     texts = _first(lines, TextItem, options.texts)
-    networks: dict[str, AladinModel] = {
+    networks: dict[str, Network] = {
         name: load_graphs(options.checkpoint, name).model for name in _installed()
     }
     networks["torch"] = load_checkpoint(options.checkpoint).model
@@ -144,7 +142,7 @@ class Calls(NamedTuple):
     items: int
 
 
-def _photo_calls(model: AladinModel, images: Sequence[ImageItem]) -> Calls:
+def _photo_calls(model: Network, images: Sequence[ImageItem]) -> Calls:
     network, _, photos_a_call = for_throughput(model)
     encoder = item_encoder("images", model, DEFAULT_LIMITS)
     ready = [encoder.decode(0, item, encoder.read(item)).data for item in images[:_READY_PHOTOS]]
@@ -153,8 +151,7 @@ def _photo_calls(model: AladinModel, images: Sequence[ImageItem]) -> Calls:
     return Calls(runs, len(ready))
 
 
-@torch.inference_mode()
-def _text_calls(model: AladinModel, texts: Sequence[TextItem]) -> Calls:
+def _text_calls(model: Network, texts: Sequence[TextItem]) -> Calls:
     """Batches of up to 32 texts of the same length: nothing is padded."""
     network = for_throughput(model).network
     by_length: dict[int, list[str]] = {}
@@ -162,14 +159,13 @@ def _text_calls(model: AladinModel, texts: Sequence[TextItem]) -> Calls:
         by_length.setdefault(int(tokenize(model, [item.text]).mask.sum()), []).append(item.text)
     groups = [each[at : at + 32] for each in by_length.values() for at in range(0, len(each), 32)]
     batches = [tokenize(model, group) for group in groups]
-    runs = [partial(network.encode_texts, batch) for batch in batches]
+    runs = [partial(network.infer_texts, batch) for batch in batches]
     return Calls(runs, sum(map(len, groups)))
 
 
 def _rate(calls: Calls, callers: int, seconds: float) -> float:
     """Return items a second if some threads make the calls."""
 
-    @torch.inference_mode()
     def call(run: Callable[[], object]) -> None:
         run()
 
@@ -213,7 +209,7 @@ def _speed(kind: str, engines: Iterable[str], found: dict[str, list[float]]) -> 
     return Speed(medians, build, start_s, build / max(medians.values()))
 
 
-def _steps_ms(model: AladinModel, images: Sequence[ImageItem]) -> dict[str, float]:
+def _steps_ms(model: Network, images: Sequence[ImageItem]) -> dict[str, float]:
     """Return the time of each step of a build for a photo, all on this thread."""
     encoder = item_encoder("images", model, DEFAULT_LIMITS)
     assert isinstance(encoder, PhotoEncoder)
@@ -233,7 +229,7 @@ def _steps_ms(model: AladinModel, images: Sequence[ImageItem]) -> dict[str, floa
             decoding.stop()
             with timed("resize"):
                 value = reader.preprocess(photo.picture)
-            height, width = np.shape(cast(Any, value))[1:]  # of photos, as graphs are exported for
+            height, width = np.shape(value)[1:]  # of photos, as graphs are exported for
             small = photo.picture.resize((width, height))
             # The same again without resizing: of it and of the resizing, only one part is this.
             with timed("resize", -1), timed("normalise"):

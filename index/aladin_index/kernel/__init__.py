@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import sys
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_void_p
 from functools import cache
@@ -27,7 +28,10 @@ from aladin_index.kernel.structures import (
     address,
 )
 
-__all__ = ["Kernel", "KernelError", "NativeTokens", "Queries", "load_kernel"]
+if sys.platform == "linux":
+    import resource
+
+__all__ = ["Kernel", "KernelError", "NativeTokens", "Queries", "blocks_read", "load_kernel"]
 
 logger = logging.getLogger(__name__)
 
@@ -302,6 +306,16 @@ def load_kernel() -> Kernel | None:
         return kernel
     logger.warning("re-ranking with numpy: the native kernel was not compiled at installation")
     return None
+
+
+def blocks_read() -> int:
+    """Return how many blocks this thread has read from disks so far; 0 where that is not known.
+
+    Pages of mapped files that the kernel meets, and those that were asked for, count alike.
+    """
+    if sys.platform == "linux":
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
+    return 0
 
 
 def _problem(status: int) -> Exception:

@@ -19,9 +19,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from aladin_index.kernel import Kernel, KernelError, Queries, load_kernel
+from aladin_index.kernel import Kernel, KernelError, Queries, blocks_read, load_kernel
 from aladin_index.tokens.store import TokenBlock, TokenStore
-from aladin_network.errors import IndexCorruptError
 from aladin_network.graphs.threads import compute_threads
 from aladin_network.types import Modality, NullProgress, Progress
 
@@ -145,6 +144,10 @@ def alignment_of_queries(
     together = rows[0] if len(rows) == 1 else np.concatenate(rows)
     offsets = np.array([0, *accumulate(map(len, rows))], dtype=np.int64)
 
+    blocks_before = blocks_read()
+    if store.is_cold:
+        store.warm_rows(together)
+
     def score(start: int, end: int) -> NDArray[np.float32]:
         ends = offsets.clip(start, end) - start
         return kernel.score_rows(store.native, packed, together[start:end], ends)
@@ -155,7 +158,8 @@ def alignment_of_queries(
         else:
             scores = np.concatenate(in_threads(score, len(together)))
     except KernelError as error:
-        raise _known_problem(error, store) from error
+        raise store.problem(error) from error
+    store.is_cold = blocks_read() > blocks_before
     return [scores[start:end] for start, end in pairwise(offsets.tolist())]
 
 
@@ -249,7 +253,7 @@ def alignment_with_all(
             try:
                 in_threads(score, end - first)
             except KernelError as error:
-                raise _known_problem(error, store) from error
+                raise store.problem(error) from error
         progress.advance(end - first)
     return scores
 
@@ -282,13 +286,6 @@ def in_threads(task: Callable[[int, int], T], total: int) -> list[T]:
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="rerank")
-
-
-def _known_problem(error: KernelError, store: TokenStore) -> Exception:
-    """Convert a kernel error to this project's exception."""
-    if error.is_row:
-        return IndexError(f"expected rows from 0 to {store.count - 1}: {error}")
-    return IndexCorruptError(store.folder or "tokens", str(error))
 
 
 class SecondStage(Protocol):

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.format.npy import map_npy
-from aladin_index.kernel import NativeTokens
+from aladin_index.kernel import KernelError, NativeTokens
 from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_network.errors import IndexCorruptError, ShapeError
@@ -65,6 +65,7 @@ class TokenStore:
         folder: Folder of the mapped files, or None in memory.
         stored: Tokens of all items.
         offsets: (items + 1,) int64; item i has the tokens offsets[i] to offsets[i + 1].
+        is_cold: Whether the latest candidates were read from a disk, not from the page cache.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class TokenStore:
             *(None if array is None else np.ascontiguousarray(array) for array in stored)  # pyright: ignore[reportArgumentType]
         )
         self.offsets = offsets
+        self.is_cold = False
 
     @classmethod
     def open(
@@ -193,6 +195,28 @@ class TokenStore:
         for array in self.stored:
             if array is not None and stop > start:
                 read_ahead(array[start:stop])
+
+    def problem(self, error: KernelError) -> Exception:
+        """Return what an error of the kernel says about the store or about the rows asked for."""
+        if error.is_row:
+            return IndexError(f"expected rows from 0 to {self.count - 1}: {error}")
+        return IndexCorruptError(self.folder or "tokens", str(error))
+
+    def warm_rows(self, rows: NDArray[np.int64]) -> None:
+        """Ask the system to read the tokens of some items, all of them at a time.
+
+        Scattered pages then arrive in a fifth of the time that they take one by one, as the kernel
+        would meet them. In memory, the calls take several times as long as the scoring.
+
+        Args:
+            rows: (items,) rows of the store; others are ignored.
+        """
+        known = rows[(rows >= 0) & (rows < self.count)]
+        starts, stops = self.offsets[known].tolist(), self.offsets[known + 1].tolist()
+        for array in self.stored:
+            if array is not None:
+                for start, stop in zip(starts, stops, strict=True):
+                    read_ahead(array[start:stop])
 
 
 def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.float32] | None:

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -6,8 +7,17 @@ import pytest
 from numpy.typing import NDArray
 
 from aladin_index.format.npy import write_npy
+from aladin_index.kernel import blocks_read, load_kernel
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
-from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TOKENS, TokenStore, token_files
+from aladin_index.tokens.maxsim import alignment_with_candidates
+from aladin_index.tokens.store import (
+    CENTROIDS,
+    FILE_OF,
+    OFFSETS,
+    TOKENS,
+    TokenStore,
+    token_files,
+)
 from aladin_network.errors import IndexCorruptError, ShapeError
 from aladin_network.types import TOKEN_DTYPES
 
@@ -132,6 +142,50 @@ def test_warming_asks_for_the_pages_of_the_rows(
     TokenStore.from_arrays(store.codec, store.packed(np.arange(COUNT)), LENGTHS).warm()
     np.testing.assert_allclose(store.read(np.array([3])).values, items[3], rtol=1e-6)
     assert (tmp_path / TOKENS).stat().st_size > 0
+
+
+@pytest.mark.skipif(load_kernel() is None, reason="the native kernel was not compiled")
+def test_candidates_are_read_ahead_once_the_last_ones_came_from_a_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "int8")
+    store = open_store(tmp_path, "int8")
+    asked: list[NDArray[Any]] = []
+    blocks = iter([0, 8, 8, 16, 16, 16, 16, 16])  # before and after each call
+    monkeypatch.setattr("aladin_index.tokens.store.read_ahead", asked.append)
+    monkeypatch.setattr("aladin_index.tokens.maxsim.blocks_read", lambda: next(blocks))
+    query, rows = unit_vectors(2), np.array([3, 0], dtype=np.int64)
+    parts: list[int] = []
+    scores: list[NDArray[np.float32]] = []
+    for _ in range(4):
+        scores.append(alignment_with_candidates(query, "text", store, rows))
+        parts.append(len(asked))
+        asked.clear()
+    # The values and the scales of both items.
+    assert parts == [0, 4, 4, 0]
+    assert not store.is_cold
+    for each in scores:
+        np.testing.assert_array_equal(each, scores[0])
+
+
+def test_rows_are_read_ahead_item_by_item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "int8")
+    store = open_store(tmp_path, "int8")
+    asked: list[NDArray[Any]] = []
+    monkeypatch.setattr("aladin_index.tokens.store.read_ahead", asked.append)
+    store.warm_rows(np.array([3, -1, 2, COUNT], dtype=np.int64))
+    starts = store.offsets
+    assert [len(part) for part in asked] == 2 * [starts[4] - starts[3], starts[3] - starts[2]]
+    np.testing.assert_array_equal(asked[0], store.stored.values[starts[3] : starts[4]])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts a thread's blocks")
+def test_blocks_that_are_read_are_counted(tmp_path: Path) -> None:
+    before = blocks_read()
+    assert before >= 0
+    (tmp_path / "file").write_bytes(bytes(2**16))
+    assert (tmp_path / "file").read_bytes() == bytes(2**16)  # from the page cache
+    assert blocks_read() == before
 
 
 def test_offsets_that_are_not_in_order_are_refused(tmp_path: Path) -> None:

@@ -240,8 +240,8 @@ class _Regions(NamedTuple):
 def _find_regions(
     model: Path, sources: _Sources, store: RegionStore | None, own_device: str, worker_device: str
 ) -> _Regions:
-    from aladin_network.checkpoint import load_checkpoint
     from aladin_network.detectors.base import load_detector
+    from aladin_network.graphs.loading import load_for_inference
     from aladin_training.data.regions import open_regions
 
     if sources.regions is not None:
@@ -250,7 +250,7 @@ def _find_regions(
     name = named_detector(sources.detector)
     if not sources.images or name is None:
         return _Regions(store, None)
-    encoder = load_checkpoint(model).model.image.encoder
+    encoder = load_for_inference(model).model.image.encoder
     finder = detector_for(encoder, sources.detector, own_device)
     if finder is None:
         return _Regions(store, None)
