@@ -140,7 +140,7 @@ def record_requests(root: Path) -> RequestCalls:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         save_small_network(folder / "model")
-        export_graphs(folder / "model")  # as every finished model is
+        export_graphs(folder / "model")  # the fastest way of a query; torch's has calls of its own
         photos = write_photos(folder / "photos", _ITEMS)
         build_index(folder / "model", folder / "index", photos, make_texts(_ITEMS))
         return asyncio.run(_record(folder / "index", CallRecorder(root, tuple(PACKAGES))))

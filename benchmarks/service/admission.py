@@ -81,7 +81,7 @@ class Machine:
         return max(rates)
 
 
-# Batches of 1 to 32 captions with 100 candidates each, timed on one core.
+# Assumed, near what batches of 1 to 32 captions with 100 candidates take on one core.
 NETWORKS = {
     "BERT base, torch in bfloat16": Machine(batch_s=0.0125, query_s=0.0110),
     "BERT base, ONNX Runtime": Machine(batch_s=0.0050, query_s=0.0190),

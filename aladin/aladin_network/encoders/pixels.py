@@ -110,7 +110,7 @@ def input_window(
 def _normalised(photo: Image.Image, config: ImagePreprocessing) -> npt.NDArray[np.float32]:
     """Return a photo's (3, height, width) numbers as the network wants them."""
     # One channel after the other: three values a pixel are too short a loop for the processor's
-    # vectors, and take ten times as long.
+    # vectors, and take several times as long.
     values = np.asarray(photo).transpose(2, 0, 1).astype(np.float32, order="C")
     values /= 255
     values -= np.array(config.mean, dtype=np.float32)[:, None, None]

@@ -19,6 +19,7 @@ from aladin_index.ann import faiss
 from aladin_index.ann.file import read_ann
 from aladin_index.items.selection import Selection
 from aladin_network.errors import ConfigError
+from aladin_network.graphs.threads import compute_threads
 from aladin_network.types import Progress
 
 # Comparing with 50,000 vectors of 256 values takes 1 to 2 ms on one core, and is exact.
@@ -148,6 +149,10 @@ class AnnIndex:
             parameters = self._parameters[width]
         else:
             parameters = self._parameters[width] = _parameters(self._index, width, None)
+        if len(queries) > 1:
+            # FAISS divides queries among threads, of which every thread of ours has a number of its
+            # own: by default all processors, beside the service's other workers.
+            faiss.omp_set_num_threads(compute_threads())
         scores, rows = self._index.search(queries, wanted, params=parameters)
         # Places that it could not fill come last.
         return [
