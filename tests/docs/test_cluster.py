@@ -68,9 +68,9 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of so many photos that they are no single batch."""
     folder = tmp_path_factory.mktemp("photos")
     random = np.random.default_rng(0)
-    for number in range(40):
+    for number in range(140):  # a batch has 128
         pixels = random.integers(0, 256, (8, 8, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{number:02d}.png")
+        Image.fromarray(pixels).save(folder / f"{number:03d}.png")
     return folder
 
 

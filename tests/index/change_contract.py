@@ -200,6 +200,6 @@ class ChangeContract(ContractIndex):
             self._assert_hits(result, expected)
         for item_id, each in list(items.items())[-2:]:
             encoding, _ = searcher.stored_query(item_id)[:2]
-            np.testing.assert_array_equal(encoding.embedding[0].numpy(), each.embedding)
-            np.testing.assert_array_equal(encoding.tokens[0].numpy(), each.tokens)
+            np.testing.assert_array_equal(encoding.embedding[0], each.embedding)
+            np.testing.assert_array_equal(encoding.tokens[0], each.tokens)
             assert searcher.find_item(item_id)[0].metadata == each.item.metadata

@@ -44,6 +44,7 @@ MANIFEST_JSON = """{
     "token_dim": 128,
     "token_count": 343,
     "token_dtype": "int8",
+    "keep_regions": null,
     "filter_fields": [
       "year"
     ],
@@ -80,7 +81,8 @@ MANIFEST_JSON = """{
         }
       ]
     },
-    "learned": null
+    "learned": null,
+    "bounds": null
   },
   "texts": null,
   "calibration": null,

@@ -43,7 +43,7 @@ def test_mines_once_and_prints_the_file(
     records = read_records(data_file, "test")
     images = encode_photos(checkpoint.model, [read_image(record.photo) for record in records])
     texts = encode_texts(checkpoint.model, [c for record in records for c in record.captions])
-    scores = images.embedding @ texts.embedding.T
+    scores = torch.from_numpy(images.embedding @ texts.embedding.T)
     own = torch.arange(5)[:, None] == torch.arange(5).repeat_interleave(2)
     scores = scores.masked_fill(own, float("-inf"))
     mined = read(out)

@@ -299,7 +299,8 @@ async def test_a_hanging_engine_does_not_keep_requests_waiting_in_a_line(
     world: EngineWorld,
 ) -> None:
     engine = SlowEngine(world.server, timeout_s=0.2)
-    async with world.service(engine, query_threads=1, max_batch=4) as client:
+    settings = {"query_threads": 1, "max_batch": 4, "max_wait_ms": 60_000}  # all are admitted
+    async with world.service(engine, **settings) as client:
         await search(client)
         engine.hangs.set()
         started = time.monotonic()
