@@ -173,7 +173,8 @@ class AladinModule(InputModule):
             photos = [encoder.preprocess(picture_of(value)) for value in inputs]
             return _features(encoder.collate(photos))
         texts = [f"{prompt or ''}{_text_of(value)}" for value in inputs]
-        batch = tokenize(self.network, texts, truncate=True)
+        tokenized = tokenize(self.network, texts, truncate=True)
+        batch = TextBatch(*(torch.from_numpy(part) for part in tokenized))
         return {
             "input_ids": batch.ids,
             "attention_mask": batch.mask,

@@ -188,6 +188,8 @@ def test_a_generation_that_cannot_be_searched_is_refused(
     assert hits(live) == 6
     with pytest.raises(GenerationRefusedError):
         live.changer()
+    # The reason is logged once the state says so.
+    until(lambda: any(record.levelno > logging.INFO for record in caplog.records))
     assert [record.levelno for record in caplog.records if record.levelno > logging.INFO] == [
         logging.ERROR
     ]

@@ -172,7 +172,7 @@ def test_openai(demo: Demo) -> None:
     with open_index(demo.folder / "index") as index:
         searcher = TwoStageSearcher(index)
         for record, vector in zip(demo.records, vectors, strict=False):
-            expected = searcher.stored_query(record.id).encoding.embedding[0].numpy()
+            expected = searcher.stored_query(record.id).encoding.embedding[0]
             np.testing.assert_allclose(vector, expected, atol=1e-6)
     # Their cosines are the scores of the first stage.
     nearest = demo.hits(text=demo.text, rerank=False, k=len(demo.records))
