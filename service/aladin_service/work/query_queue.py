@@ -181,8 +181,12 @@ class QueryQueue:
         if ahead < 0:
             return None
         bound_s = self._bound_s(queue)
-        if ahead < self._max_waiting and self._expected_s(queue, bound_s) <= bound_s:
-            return None
+        if ahead < self._max_waiting:
+            # So few are answered in time even one after another, whatever was measured last: the
+            # batches during an outage of a database, for example, took as long as its timeout.
+            present = self.waiting + sum(len(batch.jobs) for batch in self._running)
+            if present < _WAIT_FACTOR or self._expected_s(queue, bound_s) <= bound_s:
+                return None
         return OverloadedError(round(bound_s, 3))
 
     async def next_batch(self) -> Batch | None:

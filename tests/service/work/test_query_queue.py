@@ -406,7 +406,7 @@ async def test_a_single_slow_batch_turns_few_away_and_is_forgotten(clock: Clock)
     assert await room() == before
 
 
-async def test_times_that_double_halve_the_number_that_waits(clock: Clock) -> None:
+async def test_a_few_are_admitted_however_long_the_latest_batches_took(clock: Clock) -> None:
     queue = new_queue(max_batch=1, max_waiting=120)
     await learn(queue, clock, 1, 0.100)
     assert (await admitted(queue, 200))[0] == 7
@@ -416,8 +416,8 @@ async def test_times_that_double_halve_the_number_that_waits(clock: Clock) -> No
         assert queue.waiting == left - 1
         answer_all(batch)  # the last one is alone: 120 ms
     for _ in range(20):
-        await run_at_once(queue, clock, 2, 0.200)
-    assert (await admitted(queue, 200))[0] in (4, 5, 6)
+        await run_at_once(queue, clock, 2, 2.0)  # a database that does not answer, for example
+    assert (await admitted(queue, 200))[0] == 7
     queue.fail_waiting(WorkerDiedError())
 
 
