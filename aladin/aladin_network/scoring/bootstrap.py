@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,22 +44,7 @@ def paired_bootstrap(
     Returns:
         rsum of `ours` minus rsum of `theirs`, in points, and its 95 % interval.
     """
-    return paired_bootstrap_over_seeds([ours], [theirs], image_of_text, resamples, seed)
-
-
-def paired_bootstrap_over_seeds(
-    ours: Sequence[Ranks],
-    theirs: Sequence[Ranks],
-    image_of_text: Int[Tensor, " texts"],
-    resamples: int = 1000,
-    seed: int = 0,
-) -> Interval:
-    """Bootstrap the mean difference of two systems' rsums; see `resampled_difference`.
-
-    Returns:
-        Mean rsum of `ours` minus mean rsum of `theirs`, in points, and its 95 % interval.
-    """
-    return resampled_difference(ours, theirs, image_of_text, resamples, seed).interval
+    return resampled_difference([ours], [theirs], image_of_text, resamples, seed).interval
 
 
 @dataclass(frozen=True)
@@ -163,7 +147,7 @@ def simultaneous_intervals(
     factor = float(deviations.nan_to_num(nan=0.0).max(dim=0).values.quantile(0.95))
     results: list[SimultaneousInterval] = []
     for each, error in zip(differences, errors.tolist(), strict=True):
-        half = factor * error if math.isfinite(error) else 0.0
+        half = factor * error
         interval = Interval(each.observed, each.observed - half, each.observed + half)
         results.append(SimultaneousInterval(interval, half + _POWER_Z * error))
     return results

@@ -9,7 +9,6 @@ from torch import Tensor
 from aladin_network.scoring.bootstrap import (
     ResampledDifference,
     paired_bootstrap,
-    paired_bootstrap_over_seeds,
     resampled_difference,
     simultaneous_intervals,
 )
@@ -88,7 +87,7 @@ def random_runs(count: int, n_texts: int, n_images: int, seed: int) -> list[Rank
 def test_the_bootstrap_over_seeds_equals_a_count_of_every_draw(runs: int) -> None:
     image_of_text = torch.tensor([0, 0, 1, 3, 3, 3, 4, 6, 6])  # images 2 and 5 have no text
     ours, theirs = random_runs(runs, 9, 5, seed=1), random_runs(runs, 9, 5, seed=2)
-    interval = paired_bootstrap_over_seeds(ours, theirs, image_of_text, resamples=60, seed=7)
+    interval = resampled_difference(ours, theirs, image_of_text, resamples=60, seed=7).interval
     expected = slow_bootstrap(ours, theirs, image_of_text, resamples=60, seed=7)
     assert interval == pytest.approx(expected, abs=1e-4)
     if runs == 1:
@@ -99,17 +98,17 @@ def test_runs_that_differ_widen_the_interval_and_runs_that_do_not_leave_it() -> 
     image_of_text = torch.arange(300)
     ours, theirs = random_runs(1, 300, 300, seed=3) * 3, random_runs(1, 300, 300, seed=4) * 3
     one = paired_bootstrap(ours[0], theirs[0], image_of_text)
-    assert paired_bootstrap_over_seeds(ours, theirs, image_of_text) == pytest.approx(one)
+    assert resampled_difference(ours, theirs, image_of_text).interval == pytest.approx(one)
     # A third run that finds nothing: whether it is drawn matters more than the photos.
     nothing = Ranks(torch.full((300,), 50), torch.full((300,), 50))
-    mixed = paired_bootstrap_over_seeds([*ours[:2], nothing], theirs, image_of_text)
+    mixed = resampled_difference([*ours[:2], nothing], theirs, image_of_text).interval
     assert mixed.high - mixed.low > 3 * (one.high - one.low)
 
 
 def test_runs_are_paired() -> None:
     ours, theirs = random_runs(2, 4, 4, seed=5), random_runs(3, 4, 4, seed=6)
     with pytest.raises(ValueError, match="zip"):
-        paired_bootstrap_over_seeds(ours, theirs, torch.arange(4))
+        resampled_difference(ours, theirs, torch.arange(4))
 
 
 def normal_differences(truths: list[float], seed: int) -> list[ResampledDifference]:

@@ -84,8 +84,9 @@ def compare(
     choices: list[Choice] = []
     sizes = training_sizes(plan.recipes, progress or NullProgress()) if train or controls else {}
     if controls:
+        given = len(plan.recipes)
         plan = with_controls(plan, sizes)
-        sizes = training_sizes(plan.recipes, progress or NullProgress())
+        sizes |= {control.name: sizes[plan.baseline] for control in plan.recipes[given:]}
     # The settings of a grid are not known yet: their recipes are measured once they are.
     times = _step_times(plan, train and step_times and not plan.grids, progress)
     if train:
@@ -97,9 +98,9 @@ def compare(
             failures |= perform_all(candidates, plan.select, plan.shared_stages, jobs, progress)
         choices = choose_settings(plan, plan.select)
         plan = plan.with_choices(choices)
+        times = _step_times(plan, train and step_times, progress)
     if train:
         failures |= perform_all(plan.runs(), plan.split, plan.shared_stages, jobs, progress)
-    times = _step_times(plan, train and step_times, progress)
     ratios = {name: each.ratio for name, each in times.items()}
     markdown, html = write_report(summarize_plan(plan, failures, ratios, choices))
     return ComparisonResult(markdown, html, failures)
