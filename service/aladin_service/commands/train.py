@@ -36,6 +36,8 @@ def _print_recipes(wanted: bool) -> None:
     width = max(len(each.name) for each in recipes)
     for each in recipes:
         typer.echo(f"{each.name:{width}}  {each.summary}")
+        if each.variants:
+            typer.echo(f"{'':{width}}  --set variant={'|'.join(each.variants)}")
     raise typer.Exit
 
 
@@ -199,7 +201,8 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="RECIPE...",
-            help='Recipes, or folders of recipes (files starting with "_" are ignored).',
+            help='Recipes, or folders of recipes (files starting with "_" are ignored); '
+            "all variants of each.",
         ),
     ],
     out: Annotated[
