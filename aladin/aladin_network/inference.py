@@ -1,6 +1,6 @@
 """Encoding of photos and texts for indexing and serving, whatever computes the network.
 
-Queries may be encoded in bfloat16; indexes are always built in float32. Torch is not imported here:
+Queries, and the items of a build, may be encoded in bfloat16. Torch is not imported here:
 a network may be one of torch (`aladin_network.model`) or of graphs (`aladin_network.graphs`).
 """
 
@@ -25,7 +25,7 @@ from aladin_network.encoders.readers import (
 )
 from aladin_network.errors import InputError
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import QueryPrecision, QueryPrecisionSetting
+from aladin_network.types import Precision, QueryPrecisionSetting
 
 # Early maps of a convolutional network are large: above some MiB the allocator returns their memory
 # after every layer, and most of the time is spent on allocating it again. With MobileNetV2 on one
@@ -236,7 +236,7 @@ def tokenize(model: Network, texts: Sequence[str], *, truncate: bool = False) ->
     return batch
 
 
-def choose_precision(name: QueryPrecisionSetting, device: str) -> QueryPrecision:
+def choose_precision(name: QueryPrecisionSetting, device: str) -> Precision:
     """Return the precision for a setting.
 
     "auto" takes bfloat16 where the processor multiplies it. On one with AVX512-BF16 (EPYC, one
@@ -251,8 +251,12 @@ def choose_precision(name: QueryPrecisionSetting, device: str) -> QueryPrecision
     """
     if name != "auto":
         return name
-    native = not _BFLOAT16_INSTRUCTIONS.isdisjoint(_processor_flags())
-    return "bfloat16" if native and device == "cpu" else "float32"
+    return "bfloat16" if multiplies_bfloat16() and device == "cpu" else "float32"
+
+
+def multiplies_bfloat16() -> bool:
+    """Tell whether the processor has instructions that multiply bfloat16."""
+    return not _BFLOAT16_INSTRUCTIONS.isdisjoint(_processor_flags())
 
 
 def _processor_flags() -> list[str]:
@@ -270,13 +274,13 @@ class QueryModels:
     What leaves them through `aladin_network.inference` is float32, as from the networks themselves.
     """
 
-    def __init__(self, precision: QueryPrecision = "float32") -> None:
+    def __init__(self, precision: Precision = "float32") -> None:
         """Set the precision; no network is copied yet.
 
         Args:
             precision: Precision of the queries; float32 needs no copy.
         """
-        self._precision: QueryPrecision = precision
+        self._precision: Precision = precision
         self._copies: WeakKeyDictionary[Network, Network] = WeakKeyDictionary()
         self._lock = threading.Lock()
 

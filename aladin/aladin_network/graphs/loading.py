@@ -20,7 +20,8 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.files import GRAPHS, read_graphs
 from aladin_network.graphs.network import GraphNetwork
 from aladin_network.graphs.runtimes import GraphSource, check_installed, installed_runtime
-from aladin_network.types import GraphRuntime, RuntimeSetting
+from aladin_network.inference import multiplies_bfloat16
+from aladin_network.types import GraphRuntime, Precision, RuntimeSetting
 
 # Variable that names what computes the network, a `RuntimeSetting`.
 RUNTIME_VARIABLE = "ALADIN_RUNTIME"
@@ -95,12 +96,35 @@ def _load_by_torch(folder: Path, device: str, *, texts_only: bool) -> Checkpoint
         ) from error
 
 
-def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint[GraphNetwork]:
+def load_in_bfloat16(folder: Path) -> Checkpoint[GraphNetwork]:
+    """Load a checkpoint whose graphs encode photos and texts in bfloat16 on the CPU, by OpenVINO.
+
+    Args:
+        folder: Folder of the checkpoint.
+
+    Raises:
+        CheckpointError: If the checkpoint or its graphs cannot be read, or there are none.
+        ConfigError: If the variable ALADIN_RUNTIME asks for something else, OpenVINO is not
+            installed, or the processor has no instructions for bfloat16.
+    """
+    wanted = runtime_setting()
+    if wanted not in ("auto", "openvino"):
+        raise ConfigError(f"bfloat16: openvino computes it, got {RUNTIME_VARIABLE}={wanted}")
+    check_installed("openvino")
+    if not multiplies_bfloat16():
+        raise ConfigError("bfloat16: this processor does not multiply it")
+    return load_graphs(folder, "openvino", "bfloat16")
+
+
+def load_graphs(
+    folder: Path, runtime: GraphRuntime, precision: Precision = "float32"
+) -> Checkpoint[GraphNetwork]:
     """Load a checkpoint whose graphs encode.
 
     Args:
         folder: Folder of the checkpoint.
         runtime: Package that computes the graphs, which is installed.
+        precision: Precision of the arithmetic, where the runtime has it.
 
     Raises:
         CheckpointError: If the checkpoint or its graphs cannot be read, or there are none.
@@ -110,5 +134,5 @@ def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint[GraphNetwork]
     if manifest is None:
         raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
     graphs = GraphSource(folder, runtime)
-    model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), graphs)
+    model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), graphs, precision)
     return as_checkpoint(config, model, folder)

@@ -41,8 +41,9 @@ from aladin_index.generations.writer import describe_model, install_model, write
 from aladin_index.search.evidence import region_boxes
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration, read_calibration
+from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, IndexNotReadyError, InputError
-from aladin_network.graphs.loading import load_for_inference
+from aladin_network.graphs.loading import load_for_inference, load_in_bfloat16
 from aladin_network.inference import Network
 from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
@@ -102,7 +103,7 @@ def build_index(
             for one that reads regions, a repeated id, metadata over a limit, or no usable item in a
             collection.
         ConfigError: If the requested ANN cannot be built, `out` holds something else than an
-            index, or regions are to be chosen without texts.
+            index, regions are to be chosen without texts, or nothing here encodes in the precision.
         CheckpointError: If the checkpoint cannot be loaded.
         IndexMismatchError: If the index was built with another model, or the build to be resumed
             is another one.
@@ -113,10 +114,7 @@ def build_index(
     progress = progress or NullProgress()
     sources = _sources(images, texts, settings)
     check_folder(out)
-    # If others encode, this machine may lack their device; it only needs the network's properties.
-    checkpoint = load_for_inference(
-        checkpoint_folder, settings.device if encoding is None else "cpu"
-    )
+    checkpoint = _load(checkpoint_folder, settings, encoding)
     network = checkpoint.model
     if images is not None:
         check_regions(network, regions)
@@ -142,6 +140,15 @@ def build_index(
         generation = build.run(model, calibration)
         discard(out)
     return _report(out, generation, seconds.seconds)
+
+
+def _load(folder: Path, settings: BuildSettings, encoding: ShardEncoding | None) -> Checkpoint:
+    if settings.precision == "float32":
+        # If others encode, this machine may lack their device; it needs the properties alone.
+        return load_for_inference(folder, settings.device if encoding is None else "cpu")
+    if encoding is not None or settings.device != "cpu":
+        raise ConfigError(f"{settings.precision}: only the CPU of this machine encodes in it")
+    return load_in_bfloat16(folder)
 
 
 def _rows_to_build(

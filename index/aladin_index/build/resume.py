@@ -146,6 +146,8 @@ def fingerprint_of(
         del effective["exif"]
     if settings.keep_regions is None:  # as before regions were chosen
         del effective["keep_regions"]
+    if settings.precision == "float32":  # as before there was another one
+        del effective["precision"]
     # Without a calibration, the hash is the same as before calibrations were introduced.
     calibrated = [] if calibration is None else [dump_config(calibration)]
     text = json.dumps([dump_config(model), dict(sides), effective, *calibrated], sort_keys=True)
