@@ -28,7 +28,7 @@ from aladin_network.types import Modality, Precision
 E = TypeVar("E")
 
 # Numbers of texts and of tokens are padded to multiples of this where shapes are prepared.
-_STEP = 8
+_STEP = 4
 
 
 class GraphPhotoReader:

@@ -130,11 +130,11 @@ def test_texts_meet_openvino_in_few_shapes(
         some = texts[-count:]
         assert_same(encode_texts(ours, some), encode_texts(theirs, some))
     assert len(theirs.text.encoder.tokenize(texts, truncate=False).ids[0]) == most
-    assert {rows for rows, _ in shapes} == {1, 2, 4, 8, 16}
+    assert {rows for rows, _ in shapes} == {1, 2, 4, 8, 12}
     assert {length for _, length in shapes} == {most}
     for count in range(1, 10):
         assert_same(encode_texts(ours, texts[:count]), encode_texts(theirs, texts[:count]))
-    assert {length for _, length in shapes} <= {8, 16, most}
+    assert all(length % 4 == 0 for _, length in shapes)
 
 
 def test_the_items_of_a_build_in_bfloat16(

@@ -80,8 +80,8 @@ PrecisionOption = Annotated[
     Precision,
     typer.Option(
         "--precision",
-        help="Arithmetic of the network; bfloat16 takes two thirds of the time for photos and half "
-        "for texts, on processors that multiply it and with the package openvino.",
+        help="Arithmetic of the network; bfloat16 takes two thirds of the time, on processors that "
+        "multiply it and with the package openvino, and changes the order of some hits.",
     ),
 ]
 FieldsOption = Annotated[
