@@ -165,6 +165,7 @@ def evaluate_checkpoint(
     records: Sequence[Record],
     progress: Progress | None = None,
     regions: RegionStore | None = None,
+    ensemble: Sequence[Checkpoint[AladinModel]] = (),
 ) -> ExhaustiveEvaluation:
     """Evaluate a checkpoint on photos and captions, encoded as the service encodes them.
 
@@ -173,6 +174,7 @@ def evaluate_checkpoint(
         records: Photos with any number of captions.
         progress: Receives photos, then captions.
         regions: Regions of the photos, for a network that reads these.
+        ensemble: Further checkpoints, whose scores are averaged with its own, see `mean_scores`.
 
     Raises:
         InputError: If no photo has a caption; see also `encode_records`.
@@ -180,11 +182,27 @@ def evaluate_checkpoint(
     progress = progress or NullProgress()
     if not any(record.captions for record in records):
         raise InputError(f"nothing to evaluate: {len(records)} photos without a caption")
-    images, texts = encode_records(checkpoint.model, records, progress, regions)
+    scores = [
+        score_encodings(each.model, *encode_records(each.model, records, progress, regions))
+        for each in (checkpoint, *ensemble)
+    ]
     image_of_text = torch.tensor(
         [row for row, record in enumerate(records) for _ in record.captions]
     )
-    return evaluate_encodings(checkpoint.model, checkpoint.fusion, images, texts, image_of_text)
+    return evaluate_scores(mean_scores(scores), checkpoint.fusion, image_of_text)
+
+
+def mean_scores(
+    scores: Sequence[dict[str, Float[Tensor, "images texts"]]],
+) -> dict[str, Float[Tensor, "images texts"]]:
+    """Average the scores of several networks, head by head.
+
+    Args:
+        scores: Scores by head of each network, for the same images and texts; heads that one of
+            them lacks are left out.
+    """
+    heads = [name for name in scores[0] if all(name in each for each in scores)]
+    return {name: torch.stack([each[name] for each in scores]).mean(dim=0) for name in heads}
 
 
 def encode_records(

@@ -143,6 +143,7 @@ def evaluate_system(
     curve_candidates: Sequence[int] | None = None,
     regions: RegionStore | None = None,
     trec: TrecFiles | None = None,
+    ensemble: Sequence[Path] = (),
 ) -> SystemEvaluation:
     """Evaluate a network on a data set, and the index that was built with it.
 
@@ -159,6 +160,8 @@ def evaluate_system(
             curve.
         regions: Regions of the photos, for a network that reads regions.
         trec: Writes runs and qrels, or None for no files.
+        ensemble: Folders of further checkpoints, whose scores are averaged with the network's; not
+            with an index, which holds the vectors of one network.
 
     Raises:
         AladinError: If one of the three cannot be used, or they do not belong together.
@@ -174,7 +177,8 @@ def evaluate_system(
     if folds > len(records):
         raise InputError(f"folds: expected at most one a photo, {len(records)}, found {folds}")
     if index is None:
-        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
+        others = [load_checkpoint(folder) for folder in ensemble]
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, others)
         if trec is not None:
             trec.write_exhaustive(records, exhaustive)
         return _report(checkpoint.model_id, exhaustive, folds)

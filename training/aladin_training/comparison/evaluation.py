@@ -17,8 +17,14 @@ from torch import Tensor
 from aladin_network.checkpoint import load_checkpoint, read_tensors, write_tensors
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.files import atomic_file, write_json
+from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import Fusion
-from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
+from aladin_network.scoring.metrics import (
+    Ranks,
+    RetrievalMetrics,
+    retrieval_ranks,
+    summarize,
+)
 from aladin_network.scoring.separation import summarize_cross_ranks
 from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import Progress
@@ -26,7 +32,13 @@ from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import PLAIN
 from aladin_training.comparison.plan import PlannedRun
 from aladin_training.data.selection import read_split
-from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_encodings
+from aladin_training.evaluation import (
+    ExhaustiveEvaluation,
+    evaluate_scores,
+    mean_scores,
+    score_encodings,
+)
+from aladin_training.stage_files import branch_checkpoints
 from aladin_training.stages.run import is_run_of
 
 BINS = 80
@@ -85,8 +97,9 @@ class RunEvaluation:
         model_id: SHA-256 of the evaluated weights.
         split: Name of the evaluated split.
         ranks: Ranks by score name: matching, alignment, fused, two_stage, two_stage_alignment (the
-            candidates ordered by the alignment alone, the papers' rule) and, if the network has
-            that head, attention.
+            candidates ordered by the alignment alone, the papers' rule); attention, if the network
+            has that head; ensemble (the own score averaged over the target and its anchors, DBL's
+            branches), if the final stage has anchors other than moving averages.
         mean_difference: DBL's MD by score name.
         cross_rank: Median of AOQ's cross-retrieval rank over positive pairs, by score name.
         histograms: Distribution of scores, by score name.
@@ -129,12 +142,32 @@ def evaluate_run(run: PlannedRun, split: str, progress: Progress) -> RunEvaluati
         progress=progress,
     )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = checkpoint.model.to(device)
-    images, texts = dataset.encode(model)
-    evaluation = evaluate_encodings(
-        model, checkpoint.fusion, images, texts, dataset.image_of_text.to(device)
-    )
-    return _condense(evaluation, checkpoint.model_id, split)
+    truth = dataset.image_of_text.to(device)
+    scores = _scores(checkpoint.model.to(device), dataset)
+    evaluation = evaluate_scores(scores, checkpoint.fusion, truth)
+    condensed = _condense(evaluation, checkpoint.model_id, split)
+    branches = [load_checkpoint(folder, device).model for folder in _branches(run)]
+    if branches:
+        of_all = mean_scores([scores, *(_scores(branch, dataset) for branch in branches)])
+        ranks = retrieval_ranks(of_all[run.recipe.own_score], truth)
+        condensed.ranks["ensemble"] = Ranks(*(of_queries.cpu() for of_queries in ranks))
+    return condensed
+
+
+@torch.inference_mode()
+def _scores(model: AladinModel, dataset: PairDataset) -> dict[str, Tensor]:
+    return score_encodings(model, *dataset.encode(model))
+
+
+def _branches(run: PlannedRun) -> list[Path]:
+    """Return the checkpoints of a run's other branches: its offline or its online anchors."""
+    stage, stages = run.recipe.final_stage, run.folder / "stages"
+    if stage.anchors is None or stage.anchors.scenario == "momentum":
+        return []
+    if stage.anchors.scenario == "online":
+        return branch_checkpoints(stages / stage.name)
+    own = [stages / name / "checkpoint" for name in stage.anchors.stages]
+    return [*own, *(Path(folder).expanduser() for folder in stage.anchors.checkpoints)]
 
 
 def _condense(evaluation: ExhaustiveEvaluation, model_id: str, split: str) -> RunEvaluation:
