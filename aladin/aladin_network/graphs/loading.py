@@ -101,9 +101,10 @@ def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint[GraphNetwork]
         CheckpointError: If the checkpoint or its graphs cannot be read, or there are none.
     """
     config = read_config(folder)
-    manifest = read_graphs(folder, read_model_id(folder))
+    model_id = read_model_id(folder)
+    manifest = read_graphs(folder, model_id)
     if manifest is None:
         raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
     graphs = GraphSource(folder, runtime)
     model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), graphs)
-    return as_checkpoint(config, model, folder)
+    return as_checkpoint(config, model, model_id)

@@ -11,7 +11,6 @@ from fastapi import FastAPI
 
 from aladin_service.http.access.control import AccessControl, AnswerHeaders
 from aladin_service.http.access.policy import AccessPolicy, make_policy
-from aladin_service.http.agents import agents_answered
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import BodyLimit, OverloadGate, RequestContext
 from aladin_service.http.openapi import (
@@ -89,7 +88,7 @@ def create_app(
         app.state.service = service
         await workers.start()
         try:
-            async with agents_answered(app, service):
+            async with mcp.agents_answered(app, service):
                 yield
         finally:
             await workers.stop()

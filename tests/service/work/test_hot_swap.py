@@ -35,8 +35,9 @@ from aladin_network.errors import (
 from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits, ServiceSettings
 from aladin_service.work import hot_swap
-from aladin_service.work.hot_swap import LiveIndex, LiveState
+from aladin_service.work.hot_swap import LiveIndex
 from aladin_service.work.jobs import AddItems, GetItem
+from aladin_service.work.live_state import LiveState
 from aladin_service.work.sources import FilesSource
 from aladin_service.work.worker import Worker, WorkerPlan
 from tests.service.searching import search_for
