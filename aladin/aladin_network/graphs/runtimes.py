@@ -66,12 +66,15 @@ def _share_arena() -> None:
 
     By itself each graph has an arena of its own, whose size doubles.
     """
-    from onnxruntime import OrtAllocatorType, OrtArenaCfg, OrtMemoryInfo, OrtMemType
-    from onnxruntime import create_and_register_allocator as register
+    import onnxruntime
 
-    place = OrtMemoryInfo("Cpu", OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, OrtMemType.DEFAULT)
+    ort: Any = onnxruntime  # these names have no types
+    arena = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    place = ort.OrtMemoryInfo("Cpu", arena, 0, ort.OrtMemType.DEFAULT)
     as_requested = 1
-    register(place, OrtArenaCfg({"arena_extend_strategy": as_requested}))
+    ort.create_and_register_allocator(
+        place, ort.OrtArenaCfg({"arena_extend_strategy": as_requested})
+    )
 
 
 class OpenVinoGraph:

@@ -404,7 +404,7 @@ async def test_a_service_that_starts_with_a_deadly_generation_answers_that_none_
     publish_copy(index, 2)
     settings = ServiceSettings(workers=2, query_precision="float32")
     plan = DeadlyPlan(index=index, settings=settings, damage=damage)
-    prepare_processes()
+    prepare_processes(index)
     assert await asyncio.to_thread(try_in_process, plan) == "SIGSEGV"
     workers = ProcessWorkers(plan, Metrics())
     try:
