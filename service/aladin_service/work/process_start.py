@@ -33,7 +33,7 @@ _ENCODERS = ["aladin_network.encoders.hf_image", "aladin_network.encoders.hf_tex
 
 
 def prepare_processes(index: Path, device: DeviceName = "cpu") -> None:
-    """Start the fork server, which imports the workers' modules in the background.
+    """Start the fork server unless it runs; it imports the workers' modules in the background.
 
     It is a separate program: a worker inherits no thread of this process and no state of torch.
 
@@ -64,6 +64,7 @@ def start_process(plan: WorkerPlan) -> tuple[ForkServerProcess, socket.socket]:
     # The fork server imports the module; importing it here would only take time.
     from aladin_service.work.worker_process import run_worker
 
+    prepare_processes(plan.index, plan.device)
     ours, theirs = socket.socketpair()
     try:
         with theirs, _signals_held():
@@ -86,6 +87,7 @@ def start_trial(plan: WorkerPlan) -> ForkServerProcess:
     """
     from aladin_service.work.worker_process import try_plan
 
+    prepare_processes(plan.index, plan.device)
     with _signals_held():
         process = _CONTEXT.Process(target=try_plan, args=(plan, log_setup()))
         process.start()
