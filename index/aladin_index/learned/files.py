@@ -12,10 +12,11 @@ from aladin_index.ann.first_stage_build import build_best, factories_to_try
 from aladin_index.format.layout import EMBEDDINGS
 from aladin_index.format.manifest import CollectionEntry, LearnedEntry
 from aladin_index.format.npy import NpyWriter, map_npy
-from aladin_index.learned.fit import LearnedStage, TokenRows
+from aladin_index.learned.fit import LearnedStage
 from aladin_index.learned.weights import Weights
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.store import TokenStore
+from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import Progress
 
 LEARNED_ANN, LEARNED_VECTORS = "learned.faiss", "learned.npy"

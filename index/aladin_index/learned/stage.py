@@ -30,9 +30,10 @@ from aladin_index.learned.files import (
     LEARNED_VECTORS,
     fitted_vectors,
 )
-from aladin_index.learned.fit import LearnedStage, TokenRows
+from aladin_index.learned.fit import LearnedStage
 from aladin_index.learned.weights import Weights
 from aladin_network.errors import IndexCorruptError
+from aladin_network.scoring.token_rows import TokenRows
 
 
 class LearnedSearch(NamedTuple):

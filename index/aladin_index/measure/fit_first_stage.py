@@ -17,13 +17,14 @@ from aladin_index.format.manifest import CollectionEntry, LearnedEntry
 from aladin_index.generations.published import NewFiles, publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.learned.files import LEARNED_FILES, write_learned
-from aladin_index.learned.fit import LEAST_TEXTS, LearnedStage, TokenRows, fit_learned_stage
+from aladin_index.learned.fit import LEAST_TEXTS, LearnedStage, fit_learned_stage
 from aladin_index.learned.weights import Weights
 from aladin_index.measure.fidelity import TuneQueries, stored_queries
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import InputError
 from aladin_network.inference import Network
+from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import Modality, NullProgress, Progress, Target
 
 # Texts that a fit uses; more are not better.
