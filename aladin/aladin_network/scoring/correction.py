@@ -26,7 +26,6 @@ from pydantic import ConfigDict
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import atomic_file
@@ -233,21 +232,6 @@ def read_correction(folder: Path, model_id: str) -> HubCorrection | None:
             f"{correction.constants.model_id}; fit it anew: aladin correct"
         )
     return correction
-
-
-def write_correction(folder: Path, correction: HubCorrection) -> None:
-    """Write a correction into its checkpoint; an older one is replaced.
-
-    Raises:
-        CheckpointError: If it was fitted to other weights, or the folder cannot be written.
-    """
-    path = folder / CORRECTION
-    if correction.constants.model_id != read_model_id(folder):
-        raise CheckpointError(f"{path}: the correction was fitted to other weights")
-    try:
-        correction.save(path)
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def match_with_bank(items: EncodedItems, bank: EncodedItems) -> Float[np.ndarray, "items queries"]:

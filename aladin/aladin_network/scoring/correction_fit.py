@@ -29,7 +29,8 @@ from aladin_network.types import Direction, Target
 _NEAREST = (8, 16, 32, 64, 128)
 _WEIGHTS = (0.25, 0.5, 0.75, 1.0)
 
-_TARGETS: dict[Direction, Target] = {"text_to_image": "images", "image_to_text": "texts"}
+# What a search of a direction finds.
+TARGET_OF: dict[Direction, Target] = {"text_to_image": "images", "image_to_text": "texts"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +176,7 @@ def corrected_split(
             correction.biases(target, split.images if target == "images" else split.texts),
             words,
         )
-        for direction, target in _TARGETS.items()
+        for direction, target in TARGET_OF.items()
     }
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from aladin_network.calibration.calibration import CALIBRATION
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.scoring.correction import CorrectionConstants, write_correction
+from aladin_network.scoring.correction import CORRECTION, CorrectionConstants
 from aladin_network.scoring.correction_fit import corrected_ranks
 from aladin_network.scoring.metrics import RetrievalMetrics, summarize
 from aladin_network.types import Progress
@@ -77,7 +77,7 @@ def correct_system(
     ranks = {name: plain.ranks[name] for name in ("matching", "alignment", "fused")}
     for name, each in corrected_ranks(correction, scored).items():
         ranks[f"corrected_{name}"] = each
-    write_correction(checkpoint_folder, correction)
+    correction.save(checkpoint_folder / CORRECTION)
     calibration = checkpoint_folder / CALIBRATION
     is_calibrated = calibration.exists()
     calibration.unlink(missing_ok=True)
