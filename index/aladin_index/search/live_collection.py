@@ -28,7 +28,7 @@ from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
 from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
 from aladin_index.search.backend import Everything, FirstStageQuery, Ordered, SecondStageQuery
-from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, LazyBounds
+from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, WORTH_BOUNDING, LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
     TokenAlignment,
@@ -38,9 +38,6 @@ from aladin_index.tokens.maxsim import (
 )
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import Modality, Target
-
-# Share of the rows from which on the bounds of all are computed; fewer are scored sooner.
-_WORTH_BOUNDING = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +50,7 @@ class StoredCollection:
         ann: Index of the first stage, as stored.
         first_stage: Search implementation: the ANN itself, or a device implementation.
         second_stage: Re-ranking implementation.
-        embeddings: (items, d_match) float32, memory-mapped; of a corrected collection its vectors,
-            see `aladin_index.ann.corrected`.
+        embeddings: (items, width) float32, memory-mapped, with the biases of a correction.
         tokens: Tokens of the second stage.
         items: IDs, texts and metadata.
         scan: Exact search in place of a first stage that compares with every vector, or None.
@@ -226,8 +222,9 @@ class LiveCollection:
                 rows, match = base.learned.order(wanted, base.embeddings, changes)
                 ordered.append(Ordered(rows, match, candidates, is_learned=True))
                 continue
-            head = next(found[num_candidates])
-            rows, match = base.order(query, count, num_candidates, of_base, head)
+            rows, match = base.order(
+                query, count, num_candidates, of_base, next(found[num_candidates])
+            )
             if changes is not None:
                 added, of_new = exact_search(changes.embeddings, query, count, of_added)
                 added = added + changes.base_count
@@ -246,14 +243,14 @@ class LiveCollection:
         of_base, of_added = (chosen, None) if changes is None else changes.split(chosen)
         rows, match = exact_search(base.embeddings, query, None, of_base)
         upper = np.full(len(rows), np.inf, dtype=np.float32)
-        if base.bounds is not None and len(rows) > _WORTH_BOUNDING * built:
+        if base.bounds is not None and len(rows) > WORTH_BOUNDING * built:
             upper = base.bounds.get().upper(second_stage.tokens, second_stage.modality)[rows]
         if changes is not None:
             added, added_match = exact_search(changes.embeddings, query, None, of_added)
             rows, match = np.append(rows, added + built), np.append(match, added_match)
             upper = np.append(upper, np.full(len(added), np.inf, dtype=np.float32))
         if base.entry.corrected:
-            upper = upper - self.biases(second_stage.tokens, second_stage.modality, rows)[:, 1]
+            upper -= self.biases(second_stage.tokens, second_stage.modality, rows)[:, 1]
         return Everything(rows, match, upper)
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -316,7 +313,7 @@ class LiveCollection:
         """Return what a correction subtracts from the cosines and alignment scores of items."""
         added = None if self.changes is None else self.changes.embeddings
         biases = stored_biases(self.base.embeddings, added, self.entry.embedding_dim, rows)
-        return biases * np.float32([1, len(query) if modality == "text" else 1])
+        return biases * np.array([1, len(query) if modality == "text" else 1], dtype=np.float32)
 
     def similarities(
         self,
@@ -325,11 +322,9 @@ class LiveCollection:
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`."""
-        if self.changes is None:
-            return self.base.second_stage.similarities(query, modality, rows)
         built = rows < self.base.entry.count
         of_built = self.base.second_stage.similarities(query, modality, rows[built])
-        if built.all():
+        if self.changes is None or built.all():
             return of_built
         store = self.changes.tokens(rows[~built])
         of_added = token_similarities(query, modality, store, np.arange(store.count))
