@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aladin_service.http.access.control import AccessControl, AnswerHeaders
 from aladin_service.http.access.policy import AccessPolicy, make_policy
 from aladin_service.http.agents import agents_answered
 from aladin_service.http.error_responses import install_error_handlers
-from aladin_service.http.middleware import BodyLimit, OverloadGate, RequestContext
+from aladin_service.http.middleware import BodyLimit, RequestContext, SearchGate
 from aladin_service.http.openapi import (
     OPENAPI_TAGS,
     complete_document,
@@ -59,6 +61,27 @@ _ROUTERS = (
 )
 
 
+class _Application(FastAPI):
+    """The framework's application behind the layers of the service.
+
+    The framework would put layers of its own around them, which searches do without.
+
+    Attributes:
+        layers: Outermost layer of the service; the innermost one calls `framework`.
+    """
+
+    layers: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request, or the start and the end of the service."""
+        scope["app"] = self
+        await self.layers(scope, receive, send)
+
+    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request that is not a search."""
+        await super().__call__(scope, receive, send)
+
+
 def create_app(
     workers: Workers,
     settings: ServiceSettings,
@@ -98,7 +121,7 @@ def create_app(
             if tracing is not None:
                 await asyncio.to_thread(tracing.close)
 
-    app = FastAPI(
+    app = _Application(
         title="ALADIN search",
         description="Search photos with words and words with photos.",
         version=version("aladin-search"),
@@ -110,17 +133,17 @@ def create_app(
         openapi_url=None,  # `describe_access` serves it
     )
     install_error_handlers(app)
-    # The middleware added last is the outermost: an oversized body is rejected with a request id.
-    app.add_middleware(
-        BodyLimit,
+    searches = {route.path: route for route in search.router.routes if isinstance(route, Route)}
+    gate = SearchGate(app.framework, searches, workers)
+    limited = BodyLimit(
+        gate,
         max_bytes=settings.max_body_bytes,
         max_bytes_in_all=settings.max_bodies_bytes,
         timeout_s=settings.body_timeout_s,
     )
-    app.add_middleware(OverloadGate, workers=workers)
-    app.add_middleware(AccessControl, policy=policy)
-    app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
-    app.add_middleware(AnswerHeaders, policy=policy)
+    controlled = AccessControl(limited, policy)
+    # The outermost: an oversized body, for example, is rejected with a request id.
+    app.layers = RequestContext(controlled, AnswerHeaders(policy), metrics, tracing)
     for router in _ROUTERS:
         # Not `include_router`, which makes every route of every application again.
         app.router.routes.extend(router.routes)

@@ -1,26 +1,29 @@
 """Middleware of every request: its id and log line, early rejection of searches, body limits.
 
-`RequestContext` gives a request its id, and records its log line, counts and trace. `OverloadGate`
-rejects searches that the queue cannot take, before they are parsed or routed: if rejecting cost as
-much as reading a search and finding its route, at twice the service's capacity rejections would
-occupy the processors. `BodyLimit` limits the bytes of one body and of all bodies together, and the
-time that a body may take.
+`RequestContext` gives a request its id, and records its log line, counts and trace. `BodyLimit`
+limits the bytes of one body and of all bodies together, and the time that a body may take.
+`SearchGate` hands searches to their routes, and rejects those that the queue cannot take before
+they are read: if rejecting cost as much as reading a search, at twice the service's capacity
+rejections would occupy the processors.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import time
-import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from aladin_service.http.access.control import AnswerHeaders
 from aladin_service.http.error_responses import HUNG_UP, error_response
 from aladin_service.http.errors import (
     BodiesTooLargeError,
@@ -35,6 +38,8 @@ from aladin_service.work.workers import Workers
 _LOG = logging.getLogger(__name__)
 _ACCESS = logging.getLogger("service.access")
 
+# Length of the random ids of requests that bring none.
+_ID_BYTES = 16
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 # Label of requests without a route of ours: framework pages, unknown paths, rejected keys.
@@ -48,7 +53,6 @@ _SHOWN_PATH_CHARS = 500
 ENDLESS_BYTES = 10**18
 _MAX_DIGITS = 18
 
-_SEARCH_PATHS = frozenset({"/v1/search/images", "/v1/search/texts"})
 # A shorter body contains no photo, so it is a text or the id of an item, which wait for the same
 # slots. A longer one is read first: it may belong to a lane with free slots.
 _TEXT_BYTES = 2048
@@ -71,15 +75,23 @@ class RequestContext:
     When the answer is out, or the client gone, the request is counted and logged in one line.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        headers: AnswerHeaders,
+        metrics: Metrics,
+        tracing: Tracing | None = None,
+    ) -> None:
         """Wrap an application.
 
         Args:
             app: The whole application, since this is the outermost middleware.
+            headers: Further headers of every answer.
             metrics: Metrics that count the requests.
             tracing: Receiver of the traces.
         """
         self._app = app
+        self._headers = headers
         self._metrics = metrics
         self._tracing = tracing
 
@@ -90,7 +102,7 @@ class RequestContext:
             return
         started_s = time.perf_counter()
         given = dict(scope["headers"]).get(b"x-request-id", b"")
-        request_id = given.decode() if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = given.decode() if _SAFE_ID.fullmatch(given) else os.urandom(_ID_BYTES).hex()
         scope.setdefault("state", {})["request_id"] = request_id
         record = RequestRecord(request_id, scope["path"])
         before = CURRENT_REQUEST.set(record)
@@ -103,7 +115,7 @@ class RequestContext:
             if message["type"] == "http.response.start":
                 sent.status = message["status"]
                 own = (b"x-request-id", request_id.encode())
-                message["headers"] = [*message.get("headers", ()), own]
+                message["headers"] = [*message["headers"], own, *self._headers.of(scope)]
             else:
                 sent.bytes += len(message.get("body", b""))
             await send(message)
@@ -122,7 +134,10 @@ class RequestContext:
             await answer(scope, receive, send_with_id)
         finally:
             seconds = time.perf_counter() - started_s
-            self._finish(scope, record, sent, seconds, trace)
+            # In the loop's next turn: it writes at the end of each what was sent in it.
+            asyncio.get_running_loop().call_soon(
+                self._finish, scope, record, sent, seconds, trace
+            )
             CURRENT_REQUEST.reset(before)
 
     def _finish(
@@ -203,31 +218,40 @@ def _fields(
     return fields
 
 
-class OverloadGate:
-    """Answers 429 or 503 before the routes if a text query would be rejected."""
+class SearchGate:
+    """Hands searches to their routes, and answers 429 or 503 if a text query would be rejected.
 
-    def __init__(self, app: ASGIApp, workers: Workers) -> None:
+    Searches pass neither the framework's own layers nor its look-up of routes, which take as long
+    as all else that a text query has to pass before it waits for a worker.
+    """
+
+    def __init__(self, app: ASGIApp, routes: Mapping[str, Route], workers: Workers) -> None:
         """Wrap an application.
 
         Args:
-            app: Application whose searches the workers answer.
+            app: Application that answers all other requests.
+            routes: Routes of the searches by path; access control lets no other method pass.
             workers: Workers, which know the number of waiting queries.
         """
         self._app = app
+        self._routes = routes
         self._workers = workers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if scope["type"] == "http" and scope["path"] in _SEARCH_PATHS:
-            length = declared_length(scope)
-            is_text = length is not None and length <= _TEXT_BYTES
-            refusal = self._workers.refusal("text") if is_text else None
-            if refusal is not None:
-                scope["state"]["route"] = scope["path"]
-                answer = error_response(refusal, scope["state"]["request_id"])
-                await answer(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        route = self._routes.get(scope["path"]) if scope["type"] == "http" else None
+        if route is None:
+            await self._app(scope, receive, send)
+            return
+        scope["route"] = route
+        length = declared_length(scope)
+        is_text = length is not None and length <= _TEXT_BYTES
+        refusal = self._workers.refusal("text") if is_text else None
+        if refusal is None:
+            await route.handle(scope, receive, send)
+        else:
+            answer = error_response(refusal, scope["state"]["request_id"])
+            await answer(scope, receive, send)
 
 
 class BodyLimit:

@@ -13,11 +13,12 @@ from starlette.types import Receive, Scope, Send
 from aladin_index.items.filters import parse_filter
 from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_index.search.results import SearchAnswer
-from aladin_network.errors import OverloadedError, TextTooLongError
+from aladin_network.errors import AladinError, OverloadedError, TextTooLongError
 from aladin_network.types import Target
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import (
     HUNG_UP,
+    answer_error,
     error_docs,
     failure_of,
     invalid_input,
@@ -77,7 +78,8 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
 
     @model_validator(mode="after")
     def _one_query(self) -> SearchBody:
-        given = [name for name in _QUERIES if getattr(self, name) is not None]
+        fields = vars(self)
+        given = [name for name in _QUERIES if fields[name] is not None]
         if len(given) != 1:
             got = " and ".join(given) or "none"
             raise ValueError(f"expected exactly one of {', '.join(_QUERIES)}, got {got}")
@@ -105,7 +107,8 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
 
     def options(self) -> SearchOptions:
         """Return how to search, without the query."""
-        return SearchOptions(**{name: getattr(self, name) for name in OPTION_NAMES})
+        fields = vars(self)
+        return SearchOptions(**{name: fields[name] for name in OPTION_NAMES})
 
 
 async def read_search_body(request: Request, service: ServiceState) -> SearchBody:
@@ -156,24 +159,26 @@ async def run_search(
     except asyncio.CancelledError:
         service.slow_queries.failed(job, HUNG_UP, request_id)
         raise
-    service.slow_queries.answered(job, answered, request_id)
     queue = query.queue
-    service.metrics.answered(queue, answered)
     if request is not None:
         request.searches.append(SearchRecord(queue, job, answered))
+    # In the loop's next turn, when the answer has been written.
+    loop = asyncio.get_running_loop()
+    loop.call_soon(service.slow_queries.answered, job, answered, request_id)
+    loop.call_soon(service.metrics.answered, queue, answered)
     return answered
 
 
 class _DirectRoute(APIRoute):
-    """A route whose function takes nothing but the request.
-
-    The framework would resolve dependencies and open stacks for their clean-up first, which takes
-    as long as all else that a text query has to pass before it waits for a worker.
-    """
+    """A route whose function takes nothing but the request; `SearchGate` calls it."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; its method is one of the route's (`AccessControl`)."""
-        response = await self.endpoint(Request(scope, receive, send))
+        request = Request(scope, receive, send)
+        try:
+            response = await self.endpoint(request)
+        except AladinError as error:
+            response = await answer_error(request, error)
         await response(scope, receive, send)
 
 
