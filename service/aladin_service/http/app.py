@@ -8,14 +8,16 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aladin_service.http.access.control import AccessControl, AnswerHeaders
 from aladin_service.http.access.policy import AccessPolicy, make_policy
 from aladin_service.http.agents import agents_answered
 from aladin_service.http.error_responses import install_error_handlers
-from aladin_service.http.middleware import BodyLimit, RequestContext, SearchGate
+from aladin_service.http.middleware import (
+    BodyLimit,
+    LayeredApplication,
+    RequestContext,
+)
 from aladin_service.http.openapi import (
     OPENAPI_TAGS,
     complete_document,
@@ -61,27 +63,6 @@ _ROUTERS = (
 )
 
 
-class _Application(FastAPI):
-    """The framework's application behind the layers of the service.
-
-    The framework would put layers of its own around them, which searches do without.
-
-    Attributes:
-        layers: Outermost layer of the service; the innermost one calls `framework`.
-    """
-
-    layers: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request, or the start and the end of the service."""
-        scope["app"] = self
-        await self.layers(scope, receive, send)
-
-    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request that is not a search."""
-        await super().__call__(scope, receive, send)
-
-
 def create_app(
     workers: Workers,
     settings: ServiceSettings,
@@ -121,7 +102,7 @@ def create_app(
             if tracing is not None:
                 await asyncio.to_thread(tracing.close)
 
-    app = _Application(
+    app = LayeredApplication(
         title="ALADIN search",
         description="Search photos with words and words with photos.",
         version=version("aladin-search"),
@@ -133,8 +114,7 @@ def create_app(
         openapi_url=None,  # `describe_access` serves it
     )
     install_error_handlers(app)
-    searches = {route.path: route for route in search.router.routes if isinstance(route, Route)}
-    gate = SearchGate(app.framework, searches, workers)
+    gate = search.SearchGate(app.framework, workers)
     limited = BodyLimit(
         gate,
         max_bytes=settings.max_body_bytes,

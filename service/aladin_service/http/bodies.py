@@ -76,21 +76,18 @@ async def read_json_object(
         BodyTooLargeError: If the body is over the limit (raised by the middleware while it is
             read), is too large apart from its pictures, or has too many values.
     """
-    body = await _whole_body(request)
-    max_bytes = len(body) if many else service.settings.max_json_bytes
-    fields = await run_sized(service, len(body), _parse, body, max_bytes)
-    return JsonObject(fields, len(body))
-
-
-async def _whole_body(request: Request) -> bytes:
     parts: list[bytes] = []
-    while True:
+    more = True
+    while more:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
+        more = message.get("more_body", False)
+    body = b"".join(parts)
+    max_bytes = len(body) if many else service.settings.max_json_bytes
+    fields = await run_sized(service, len(body), _parse, body, max_bytes)
+    return JsonObject(fields, len(body))
 
 
 async def run_sized(

@@ -2,9 +2,6 @@
 
 `RequestContext` gives a request its id, and records its log line, counts and trace. `BodyLimit`
 limits the bytes of one body and of all bodies together, and the time that a body may take.
-`SearchGate` hands searches to their routes, and rejects those that the queue cannot take before
-they are read: if rejecting cost as much as reading a search, at twice the service's capacity
-rejections would occupy the processors.
 """
 
 from __future__ import annotations
@@ -14,13 +11,13 @@ import logging
 import os
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fastapi import FastAPI
 from starlette.datastructures import Headers
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import ClientDisconnect
-from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aladin_service.http.access.control import AnswerHeaders
@@ -33,7 +30,6 @@ from aladin_service.http.errors import (
 from aladin_service.observe.logs import CURRENT_REQUEST, FIELDS, RequestRecord
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import RequestTrace, Tracing
-from aladin_service.work.workers import Workers
 
 _LOG = logging.getLogger(__name__)
 _ACCESS = logging.getLogger("service.access")
@@ -53,14 +49,37 @@ _SHOWN_PATH_CHARS = 500
 ENDLESS_BYTES = 10**18
 _MAX_DIGITS = 18
 
-# A shorter body contains no photo, so it is a text or the id of an item, which wait for the same
-# slots. A longer one is read first: it may belong to a lane with free slots.
-_TEXT_BYTES = 2048
-
 # A client that still sends when the connection closes may never see the answer, so the rest of an
 # oversized body is read and discarded: for at most this long, and up to this multiple of the limit.
 _DRAIN_S = 5.0
 _DRAIN_LIMITS = 8
+
+
+class LayeredApplication(FastAPI):
+    """The framework's application behind the layers of the service.
+
+    The framework would put layers of its own around them, which searches do without.
+
+    Attributes:
+        layers: Outermost layer of the service; the innermost one calls `framework`.
+    """
+
+    layers: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request, or the start and the end of the service."""
+        scope["app"] = self
+        await self.layers(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Build the framework's layers without its handler of errors: `RequestContext` is ours."""
+        stack = super().build_middleware_stack()
+        assert isinstance(stack, ServerErrorMiddleware)
+        return stack.app
+
+    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request that is not a search."""
+        await super().__call__(scope, receive, send)
 
 
 @dataclass(slots=True)
@@ -135,9 +154,7 @@ class RequestContext:
         finally:
             seconds = time.perf_counter() - started_s
             # In the loop's next turn: it writes at the end of each what was sent in it.
-            asyncio.get_running_loop().call_soon(
-                self._finish, scope, record, sent, seconds, trace
-            )
+            asyncio.get_running_loop().call_soon(self._finish, scope, record, sent, seconds, trace)
             CURRENT_REQUEST.reset(before)
 
     def _finish(
@@ -149,14 +166,8 @@ class RequestContext:
         trace: RequestTrace | None,
     ) -> None:
         """Count a request after its answer is sent, end its trace and write its log line."""
-        met = scope.get("route")
-        # The template, such as /v1/items/{target}/{item_id}; a request that was rejected before
-        # its route was looked up may still name it.
-        route: str = (
-            scope["state"].get("route", _OTHER)
-            if met is None
-            else getattr(met, "path_format", _OTHER)
-        )
+        # The template, such as /v1/items/{target}/{item_id}.
+        route: str = getattr(scope.get("route"), "path_format", _OTHER)
         self._metrics.request(scope["method"], route, sent.status, seconds)
         if sent.status == 429:
             self._metrics.rejected(record.error_code or _OTHER)
@@ -216,42 +227,6 @@ def _fields(
         if len(record.searches) > 1:
             fields["searches"] = len(record.searches)
     return fields
-
-
-class SearchGate:
-    """Hands searches to their routes, and answers 429 or 503 if a text query would be rejected.
-
-    Searches pass neither the framework's own layers nor its look-up of routes, which take as long
-    as all else that a text query has to pass before it waits for a worker.
-    """
-
-    def __init__(self, app: ASGIApp, routes: Mapping[str, Route], workers: Workers) -> None:
-        """Wrap an application.
-
-        Args:
-            app: Application that answers all other requests.
-            routes: Routes of the searches by path; access control lets no other method pass.
-            workers: Workers, which know the number of waiting queries.
-        """
-        self._app = app
-        self._routes = routes
-        self._workers = workers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        route = self._routes.get(scope["path"]) if scope["type"] == "http" else None
-        if route is None:
-            await self._app(scope, receive, send)
-            return
-        scope["route"] = route
-        length = declared_length(scope)
-        is_text = length is not None and length <= _TEXT_BYTES
-        refusal = self._workers.refusal("text") if is_text else None
-        if refusal is None:
-            await route.handle(scope, receive, send)
-        else:
-            answer = error_response(refusal, scope["state"]["request_id"])
-            await answer(scope, receive, send)
 
 
 class BodyLimit:
