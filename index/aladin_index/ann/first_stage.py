@@ -157,18 +157,23 @@ def found_by(
     Raises:
         IndexCorruptError: If the index of the first-stage engine names rows that do not exist.
     """
-    if not isinstance(engine, AnnIndex):
-        rows = [engine.search(query, count, allowed) for query in queries]
-        found = [(each, np.empty(0, dtype=np.float32)) for each in rows]
+    exact: list[NDArray[np.float32]] | None = None
+    if isinstance(engine, AnnIndex):
+        scored = engine.search_scored(queries, count, allowed)
+        found = [rows for rows, _ in scored]
+        if engine.keeps_vectors:
+            exact = [scores for _, scores in scored]
     else:
-        found = engine.search_scored(queries, count, allowed)
-    for rows, _ in found:
+        found = [engine.search(query, count, allowed) for query in queries]
+    for rows in found:
         _check_rows(rows, len(embeddings), engine)
-    if isinstance(engine, AnnIndex) and engine.keeps_vectors:
-        return [_in_order(rows[:count], scores[:count]) for rows, scores in found]
+    if exact is not None:
+        return [
+            _in_order(rows[:count], scores[:count])
+            for rows, scores in zip(found, exact, strict=True)
+        ]
     return [
-        best_of(embeddings, query, rows, count)
-        for query, (rows, _) in zip(queries, found, strict=True)
+        best_of(embeddings, query, rows, count) for query, rows in zip(queries, found, strict=True)
     ]
 
 
