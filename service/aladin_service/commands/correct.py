@@ -37,9 +37,10 @@ def correct(
     region_labels: RegionLabelsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit the hubness correction: items that are near to every query are found less often.
+    """Fit the hubness correction of a network.
 
-    In: CHECKPOINT, and the training photos and captions of DATA. Out: a bank of 1,000 of these
+    Items that are near to queries of any kind are found less often with it. In: CHECKPOINT, and
+    the training photos and captions of DATA. Out: a bank of 1,000 of these
     photos and 2,000 captions, and for each stage and direction how many of the nearest of the bank
     count and how much, stored with the checkpoint: nearest neighbor normalization. The constants
     are chosen on the selection split of the checkpoint's recipe, without one on an eighth of the
