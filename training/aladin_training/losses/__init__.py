@@ -10,6 +10,7 @@ from aladin_training.losses.infonce import InfoNCELoss
 from aladin_training.losses.intra_modal import IntraModalConstraintLoss
 from aladin_training.losses.listnet import ListNetLoss
 from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss
+from aladin_training.losses.partial_ranking import PartialRankingLoss
 from aladin_training.losses.triplet import TripletMarginLoss
 
 LOSSES: dict[str, type[nn.Module]] = {
@@ -19,5 +20,6 @@ LOSSES: dict[str, type[nn.Module]] = {
     "intra_modal": IntraModalConstraintLoss,
     "listnet": ListNetLoss,
     "offline_quintuplet": OfflineQuintupletLoss,
+    "partial_ranking": PartialRankingLoss,
     "triplet": TripletMarginLoss,
 }
