@@ -12,16 +12,18 @@ class PartialRankingLoss(nn.Module):
     """The student should order each query's best candidates as the teacher does.
 
     Candidate ``r(k)`` is the teacher's k-th best of a query. With ``s = temperature * S`` of the
-    student and K the depth, each of the best K is contrasted with all that the teacher puts below
-    it, and they with each other no further::
+    student and K the depth, each of the best K should win a softmax against all that the teacher
+    puts below it::
 
         L_q = 1/K sum_{k=1..K} [ log sum_{j>=k} e^s[r(j)] - s[r(k)] ]
         L   = mean of L_q over text queries + mean of L_q over image queries
 
-    Contrastive partial ranking distillation ("How to Make Cross Encoder a Good Teacher for
-    Efficient Image-Text Retrieval?", CVPR 2024); a Plackett-Luce likelihood of the first K places.
-    Only the teacher's order counts, not its scores: where these lie close together, the softmax of
-    `aladin_training.losses.listnet.ListNetLoss` is nearly uniform and teaches little.
+    After contrastive partial ranking distillation ("How to Make Cross Encoder a Good Teacher for
+    Efficient Image-Text Retrieval?", arXiv 2407.07479): only the order among hard negatives is
+    taught, which scores that lie close together still have, and which a softmax of them, as in
+    `aladin_training.losses.listnet.ListNetLoss`, hardly shows. The paper takes the hard negatives
+    from the student's best of a queue; here they are the teacher's best of the batch, and the
+    positive has the place that the teacher gives it.
     """
 
     def __init__(self, temperature: float = 20.0, depth: int = 16) -> None:
