@@ -131,6 +131,15 @@ def exported_checkpoint(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPath
     return folder
 
 
+@pytest.fixture
+def exports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The checkpoints whose graphs jobs would export; nothing is exported."""
+    asked: list[Path] = []
+    monkeypatch.setenv("ALADIN_RUNTIME", "auto")
+    monkeypatch.setattr("aladin_network.graphs.export.export_graphs", asked.append)
+    return asked
+
+
 @pytest.fixture(scope="session")
 def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small CLIP with random weights, in the files that the hub has of one."""
@@ -281,6 +290,17 @@ def command_trees() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_graphs_unasked() -> Iterator[None]:
+    """Have no job export graphs, nor encode with them, where a test does not ask for it.
+
+    An export takes ten seconds even for a tiny network.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALADIN_RUNTIME", "torch")
         yield
 
 

@@ -40,7 +40,9 @@ def requests() -> RequestCalls:
 
     They are recorded in a process of its own: caches that other tests have filled change the way.
     """
-    return in_fresh_process(record_requests, ROOT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ALADIN_RUNTIME")
+        return in_fresh_process(record_requests, ROOT)
 
 
 def within(calls: list[Call], budget: Budget) -> bool:

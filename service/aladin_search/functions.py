@@ -124,7 +124,8 @@ def train(
         progress: True shows the progress on stderr.
 
     Returns:
-        Folder of the final checkpoint, which `build` takes as `model`.
+        Folder of the final checkpoint, which `build` takes as `model`; with its graphs, unless the
+        network has none or the variable ALADIN_RUNTIME is `torch`.
 
     Raises:
         ConfigError: If there is no such recipe, a setting is wrong, or `out` holds a run and
@@ -143,7 +144,11 @@ def train(
     ]
     with reported(progress) as shown:
         loaded = load_recipe(path, overrides)
-        return run_recipe(loaded, Path(out), resume=resume, progress=shown).checkpoint
+        checkpoint = run_recipe(loaded, Path(out), resume=resume, progress=shown).checkpoint
+    from aladin_network.graphs.export import export_where_possible
+
+    export_where_possible(checkpoint)
+    return checkpoint
 
 
 def evaluate(

@@ -22,6 +22,7 @@ from aladin_network.calibration.calibration import read_calibration
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.errors import IndexMismatchError, IndexNotReadyError, InputError
+from aladin_network.graphs.export import export_where_possible
 from aladin_network.model import AladinModel
 from aladin_network.types import Progress, Target
 from aladin_service.item_sources import image_items, photo_places, text_items
@@ -111,7 +112,7 @@ def draw_demo(out: Path, scenes: int, progress: Progress) -> Path:
 
 
 def train_demo(out: Path, data: Path, progress: Progress, overrides: Sequence[str] = ()) -> Path:
-    """Train the demo's network, or continue its training.
+    """Train the demo's network, or continue its training; then export its graphs.
 
     Args:
         out: Folder of the demo.
@@ -129,7 +130,9 @@ def train_demo(out: Path, data: Path, progress: Progress, overrides: Sequence[st
     recipe = load_recipe(
         recipes_folder() / "demo.toml", [f"data.source={data.absolute()}", *overrides]
     )
-    return run_recipe(recipe, out / "run", resume=True, progress=progress).checkpoint
+    checkpoint = run_recipe(recipe, out / "run", resume=True, progress=progress).checkpoint
+    export_where_possible(checkpoint)
+    return checkpoint
 
 
 def calibrate_demo(checkpoint: Path, data: Path, progress: Progress) -> None:

@@ -123,7 +123,11 @@ def test_an_index_that_is_live_is_left_as_it_is(fresh: Path, data_file: Path) ->
 
 
 def test_without_a_model_photos_get_the_demos_and_nothing_is_trained_twice(
-    fresh: Path, tmp_path: Path, data_file: Path, monkeypatch: pytest.MonkeyPatch
+    fresh: Path,
+    tmp_path: Path,
+    data_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    exports: list[Path],
 ) -> None:
     monkeypatch.setattr(aladin_service.demo, "train_demo", partial(train_demo, overrides=QUICK))
     units = Units()
@@ -131,6 +135,7 @@ def test_without_a_model_photos_get_the_demos_and_nothing_is_trained_twice(
     assert report is not None
     assert report.counts == {"images": 6, "texts": 12}
     assert not {"scenes", "steps"} & set(units.seen)
+    assert exports == [fresh / "demo" / "run" / "checkpoint"]
 
 
 def test_killed_it_goes_on_where_it_was(

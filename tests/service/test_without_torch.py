@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -87,7 +88,8 @@ def built(
 def run(program: str, *words: str | Path) -> Any:
     """Run a program without the packages, and return the JSON that it prints."""
     line = [sys.executable, "-c", PREAMBLE + program, *map(str, words)]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    environment = os.environ | {"ALADIN_RUNTIME": "auto"}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -15,10 +17,11 @@ from aladin_network.errors import ConfigError, StaleNegativesError
 from aladin_network.types import NullProgress
 from aladin_training.batches.offline_negatives import OfflineNegatives
 from aladin_training.batches.plan import BatchRows
+from aladin_training.config.anchors import AnchorsConfig
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.stage import OfflineNegativesConfig
 from aladin_training.stages.preparation import prepare_run
-from aladin_training.stages.run import run_recipe
+from aladin_training.stages.run import is_run_of, run_recipe
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.tasks.joint import OnlineBranches
 
@@ -45,6 +48,15 @@ options = { form = "absolute", soft = true }
 [stage.anchors]
 scenario = "momentum"
 decays = [0.5, 0.9]
+""",
+    "mutual": """
+[stage.tasks.matching_imitation]
+loss = "listnet"
+options = { temperature = 10, teacher_scale = 10 }
+[stage.anchors]
+scenario = "online"
+stages = ["joint"]
+mutual = true
 """,
     "quintuplet": """
 [stage.offline]
@@ -170,6 +182,51 @@ def test_faulty_anchors_are_named(
     recipe_with(recipe_path, tmp_path, "offline")
     with pytest.raises(ConfigError, match=message):
         run_recipe(load_recipe(tmp_path / "offline.toml", [override]), tmp_path / "run")
+
+
+def test_an_anchor_may_be_the_checkpoint_of_another_run(recipe_path: Path, tmp_path: Path) -> None:
+    recipe_with(recipe_path, tmp_path, "offline")
+    path, short = tmp_path / "offline.toml", ["stage.joint.epochs=1", "stage.student.epochs=1"]
+    store = tmp_path / "store"  # the stages before the last are trained once
+    own = load_recipe(path, [*short, 'stage.last.anchors.stages=["joint"]'])
+    run_recipe(own, tmp_path / "own", shared=store)
+    anchor = tmp_path / "own" / "stages" / "joint" / "checkpoint"
+    settings = ["stage.last.anchors.stages=[]", f'stage.last.anchors.checkpoints=["{anchor}"]']
+    foreign = load_recipe(path, [*short, *settings])
+    run_recipe(foreign, tmp_path / "foreign", shared=store)
+    ours, theirs = weights(tmp_path / "own"), weights(tmp_path / "foreign")
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+    assert is_run_of(tmp_path / "foreign", foreign)
+    # Other weights in that folder make another recipe of it.
+    other = tmp_path / "own" / "stages" / "student" / "checkpoint"
+    anchor.rename(anchor.with_name("old"))
+    other.rename(anchor)
+    assert not is_run_of(tmp_path / "foreign", foreign)
+    ids = ["0" * 64]
+    with pytest.raises(ConfigError, match=r"anchors: .* expected 000000000000"):
+        run_recipe(
+            load_recipe(
+                path, [*short, *settings, f"stage.last.anchors.model_ids={json.dumps(ids)}"]
+            ),
+            tmp_path / "refused",
+        )
+
+
+@pytest.mark.parametrize(
+    ("scenario", "settings", "message"),
+    [
+        ("online", {"stages": ("random",), "checkpoints": ("x",)}, "takes no checkpoints"),
+        ("momentum", {"mutual": True}, "only online anchors learn mutually"),
+        ("offline", {"checkpoints": ("x",), "model_ids": ("a", "b")}, "as many model_ids"),
+        ("offline", {}, "offline scenario needs stages or checkpoints"),
+        ("online", {}, "online scenario needs stages$"),
+    ],
+)
+def test_anchors_that_do_not_fit_their_scenario_are_refused(
+    scenario: Literal["offline", "online", "momentum"], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        AnchorsConfig(scenario=scenario, **settings)
 
 
 def test_online_anchors_start_from_new_weights_or_from_a_stage(

@@ -1,9 +1,9 @@
 """Models by name: a checkpoint, a folder of the transformers library, or a name of the hub.
 
 On the hub, a name may stand for a model of transformers or for a checkpoint. A dual encoder is
-converted once, to a checkpoint in a cache; later calls return that. The key of a folder is the
-content of its files, so that a changed folder is converted anew; that of a hub name is the name
-with its revision. Torch is imported only if something has to be converted.
+converted once, to a checkpoint in a cache, which gets its graphs; later calls return that. The key
+of a folder is the content of its files, so that a changed folder is converted anew; that of a hub
+name is the name with its revision. Torch is imported only if something has to be converted.
 """
 
 from __future__ import annotations
@@ -97,6 +97,9 @@ def named_model(name: str, cache_folder: Callable[[], Path]) -> Path:
         with _only_converter(cache, source):
             if not (out / _CONFIG).exists():
                 _convert(source, out)
+                from aladin_network.graphs.export import export_where_possible
+
+                export_where_possible(out)
     return out
 
 

@@ -1,4 +1,4 @@
-"""Export of a checkpoint's network as ONNX graphs, compared with torch before it is kept."""
+"""Export of a checkpoint's network as ONNX graphs, compared with torch before they are kept."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
+from torch.export import Dim
 
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.checkpoint_files import Checkpoint
+from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.encoders.base import ImageBatch, TextBatch
 from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.encoders.multivector import MultiVectorTextEncoder
-from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.errors import AladinError, CheckpointError, ConfigError
 from aladin_network.files import atomic_folder
 from aladin_network.graphs.files import (
     GRAPHS,
@@ -32,12 +33,16 @@ from aladin_network.graphs.files import (
     GraphManifest,
     ImageFacts,
     describe_graphs,
+    read_graphs,
     write_manifest,
 )
+from aladin_network.graphs.loading import runtime_setting
 from aladin_network.graphs.runtimes import installed_runtime, open_graph
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import RUNTIMES, Modality
+
+_LOG = logging.getLogger(__name__)
 
 # Largest difference of a number of an embedding or a token, all of which are in [-1, 1].
 TOLERANCE = 1e-4
@@ -48,11 +53,47 @@ _INSTALL = "`pip install 'aladin-search[onnx-export]'` installs it"
 _TEXTS = ("a dog", "two dogs run on green grass after a red ball", "a man rides a motorcycle")
 
 
+def export_where_possible(checkpoint: Path) -> bool:
+    """Write the graphs of a finished checkpoint, unless it has them or cannot have any.
+
+    The checkpoint is complete without them: whatever prevents them is logged in one line, and is no
+    failure of the job that made the checkpoint. None are written where the variable ALADIN_RUNTIME
+    is `torch`.
+
+    Args:
+        checkpoint: Folder of the checkpoint.
+
+    Returns:
+        Whether the checkpoint has graphs of its weights.
+
+    Raises:
+        ConfigError: If the variable has an impossible value.
+        CheckpointError: If the weights cannot be read.
+    """
+    if runtime_setting() == "torch":
+        return False
+    model_id = read_model_id(checkpoint)
+    try:
+        if read_graphs(checkpoint, model_id) is not None:
+            return True
+    except CheckpointError as error:
+        _LOG.info("%s", error)
+    _LOG.info("writing the graphs of %s", checkpoint)
+    try:
+        export_graphs(checkpoint)
+    except Exception as error:  # the exporter fails in its own ways, too
+        kind = "" if isinstance(error, (AladinError, OSError)) else f"{type(error).__name__}: "
+        reason = " ".join(f"{kind}{error}".split())
+        _LOG.warning("%s has no graphs, so that encoding needs torch: %s", checkpoint, reason)
+        return False
+    return True
+
+
 def export_graphs(checkpoint: Path) -> GraphManifest:
     """Write the graphs of a checkpoint into it, completely or not at all.
 
-    They are computed once by the default runtime and compared with torch, with other numbers of
-    items and of words than those that they were exported with.
+    They are computed by the default runtime and compared with torch, with other photos, and other
+    numbers of texts and words, than those that they were exported with.
 
     Args:
         checkpoint: Folder of the checkpoint.
@@ -70,7 +111,7 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
     runtime = installed_runtime()
     if missing or runtime is None:
         raise ConfigError(
-            f"export: the package {missing[0] if missing else RUNTIMES[0]} is missing; {_INSTALL}"
+            f"the package {missing[0] if missing else RUNTIMES[0]} is missing; {_INSTALL}"
         )
     loaded = load_checkpoint(checkpoint)
     model = loaded.model
@@ -92,11 +133,9 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
 def _image_facts(model: AladinModel) -> ImageFacts:
     encoder = model.image.encoder
     if not isinstance(encoder, HFImageEncoder):
-        raise ConfigError(
-            f"export: expected an image encoder of the kind hf, got {encoder.config.name}"
-        )
+        raise ConfigError(f"expected an image encoder of the kind hf, got {encoder.config.name}")
     if isinstance(model.text.encoder, MultiVectorTextEncoder):
-        raise ConfigError("export: expected a text encoder that pads texts, got multivector")
+        raise ConfigError("expected a text encoder that pads texts, got multivector")
     return ImageFacts(
         dim=encoder.dim,
         num_tokens=encoder.num_tokens,
@@ -119,7 +158,8 @@ def _manifest(loaded: Checkpoint[AladinModel], facts: ImageFacts, folder: Path) 
 def _samples(model: AladinModel) -> dict[Modality, list[ImageBatch | TextBatch]]:
     """Return batches of each modality; the first is the one to export with.
 
-    Its dimensions are two and more: torch takes a dimension of one for a constant.
+    A graph takes one photo, so that nothing in it depends on a number of photos. The first batch of
+    texts has several, since torch takes a dimension of one for a constant.
     """
     image, text = model.image.encoder, model.text.encoder
     random = np.random.default_rng(0)
@@ -129,7 +169,7 @@ def _samples(model: AladinModel) -> dict[Modality, list[ImageBatch | TextBatch]]
     ]
     inputs = [image.preprocess(photo) for photo in photos]
     return {
-        "image": [image.collate(inputs[:2]), image.collate(inputs[2:]), image.collate(inputs)],
+        "image": [image.collate([each]) for each in inputs],
         "text": [
             text.preprocess(_TEXTS[:2], truncate=True),
             text.preprocess(_TEXTS[:1], truncate=True),
@@ -164,8 +204,8 @@ def _export(
 ) -> None:
     names = list(_named_inputs(sample))
     parts = (sample,) if isinstance(sample, Tensor) else tuple(cast(Sequence[Tensor], sample))
-    pads = isinstance(sample, TextBatch) and model.text.encoder.config.pad_to is None
-    free = {0: torch.export.Dim.DYNAMIC} | ({1: torch.export.Dim.DYNAMIC} if pads else {})
+    pads = modality == "text" and model.text.encoder.config.pad_to is None
+    free = {} if modality == "image" else dict.fromkeys((0, 1) if pads else (0,), Dim.DYNAMIC)
     module = _Encode(model, modality, sample).eval()
     try:
         with _quiet(), torch.no_grad():
@@ -182,13 +222,13 @@ def _export(
             program.save(path, external_data=True)
     except torch.onnx.errors.OnnxExporterError as error:
         reason = " ".join(str(error.__cause__ or error).split())[:300]
-        raise ConfigError(f"export: torch cannot export the {modality} tower ({reason})") from error
+        raise ConfigError(f"torch cannot export the {modality} tower ({reason})") from error
 
 
 @contextmanager
 def _quiet() -> Generator[None]:
     """Silence the exporter: it warns of its own parts, and of packages that it does without."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)
@@ -205,7 +245,7 @@ def _compare(modality: Modality, found: Sequence[NDArray[Any]], expected: Encode
     embedding, tokens, mask = (torch.from_numpy(np.array(each)) for each in found)
     real = mask[:, : expected.mask.shape[1]]
     if not torch.equal(real, expected.mask) or int(mask.sum()) != int(real.sum()):
-        raise ConfigError(f"export: the graph of the {modality} tower masks other tokens")
+        raise ConfigError(f"the graph of the {modality} tower masks other tokens")
     pairs = (
         (embedding, expected.embedding),
         (tokens[:, : expected.mask.shape[1]][real], expected.tokens[real]),
@@ -213,8 +253,7 @@ def _compare(modality: Modality, found: Sequence[NDArray[Any]], expected: Encode
     worst = max(float((ours - theirs).abs().max()) for ours, theirs in pairs)
     if not worst <= TOLERANCE:
         raise CheckpointError(
-            f"export: expected the {modality} tower's numbers to {TOLERANCE}, they differ by "
-            f"{worst:.2g}"
+            f"expected the {modality} tower's numbers to {TOLERANCE}, they differ by {worst:.2g}"
         )
 
 

@@ -7,7 +7,8 @@ CHECKPOINT/onnx/
 
 The folder is written completely or not at all. Each graph has the inputs of its encoder's batches,
 by the names of their parts, and the outputs `item_embedding`, `item_tokens` and `item_mask`, as in
-`aladin_network.scoring.scores.EncodedBatch`.
+`aladin_network.scoring.scores.EncodedBatch`. A batch of photos has one photo, one of texts any
+number.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def load_for_inference(
         ConfigError: If the variable has another value, asks for graphs on another device, or names
             a package that is not installed; or if torch is needed and not installed.
     """
-    wanted = _runtime_setting()
+    wanted = runtime_setting()
     is_cpu = device.split(":")[0] == "cpu"
     if wanted not in ("auto", "torch"):
         check_installed(wanted)
@@ -66,7 +66,12 @@ def load_for_inference(
     return _load_by_torch(folder, device, texts_only=texts_only and is_cpu)
 
 
-def _runtime_setting() -> RuntimeSetting:
+def runtime_setting() -> RuntimeSetting:
+    """Return the value of the variable ALADIN_RUNTIME.
+
+    Raises:
+        ConfigError: If it has another value than those of `RuntimeSetting`.
+    """
     value = os.environ.get(RUNTIME_VARIABLE, "auto")
     if value not in get_args(RuntimeSetting):
         known = ", ".join(get_args(RuntimeSetting))

@@ -128,9 +128,11 @@ def aladin(
 
 
 def _print_conversion(report: ConversionReport, as_json: bool) -> None:
-    """Print the result of a conversion: a table on stderr and the folder, or JSON."""
+    """Export the graphs, and print the result: a table on stderr and the folder, or JSON."""
+    from aladin_network.graphs.export import export_where_possible
     from aladin_service.reports.tables import conversion_data, conversion_table, print_table
 
+    export_where_possible(report.out)
     if as_json:
         typer.echo(json.dumps(conversion_data(report), indent=2))
         return
@@ -213,10 +215,22 @@ def towers(
         seed=seed,
     )
     report = convert_towers(source, out, options)
+    # Other heads have to be trained first.
+    _print_made(report, _summary(report), as_json, with_graphs=report.zero_shot)
+
+
+def _print_made(
+    report: TowersReport | MultiVectorReport, summary: str, as_json: bool, *, with_graphs: bool
+) -> None:
+    """Export the graphs, and print the result: a line on stderr and the folder, or JSON."""
+    if with_graphs:
+        from aladin_network.graphs.export import export_where_possible
+
+        export_where_possible(report.out)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(report) | {"out": str(report.out)}, indent=2))
         return
-    typer.echo(_summary(report), err=True)
+    typer.echo(summary, err=True)
     typer.echo(str(report.out))
 
 
@@ -275,11 +289,7 @@ def multivector(
     from aladin_network.conversion.multivector import convert_multivector
 
     report = convert_multivector(source, out, max_tokens, pooling)
-    if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(report) | {"out": str(report.out)}, indent=2))
-        return
-    typer.echo(_multivector_summary(report), err=True)
-    typer.echo(str(report.out))
+    _print_made(report, _multivector_summary(report), as_json, with_graphs=True)
 
 
 def _multivector_summary(report: MultiVectorReport) -> str:

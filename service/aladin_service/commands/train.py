@@ -36,6 +36,8 @@ def _print_recipes(wanted: bool) -> None:
     width = max(len(each.name) for each in recipes)
     for each in recipes:
         typer.echo(f"{each.name:{width}}  {each.summary}")
+        if each.variants:
+            typer.echo(f"{'':{width}}  --set variant={'|'.join(each.variants)}")
     raise typer.Exit
 
 
@@ -76,7 +78,8 @@ def train(
 
     In: RECIPE, and the data set and encoders it names. Out: in the folder --out, the best and the
     last checkpoint, TensorBoard logs and a plot of every stage; the path of the final checkpoint
-    is printed on stdout.
+    is printed on stdout. The final checkpoint gets its graphs (see `aladin export onnx`), unless
+    the network has none or ALADIN_RUNTIME=torch.
 
     On several GPUs, or in several processes that share each step and see the same files:
     torchrun --nproc-per-node N -m aladin_service train RECIPE --out DIR
@@ -94,10 +97,14 @@ def train(
             result = run_recipe(
                 load_recipe(path, overrides or []), out, resume=resume, progress=progress
             )
-            if is_main_process():
-                typer.echo(str(result.checkpoint))
+            reports = is_main_process()
     except ReportedElsewhereError as error:
         raise typer.Exit(exit_code(error)) from None
+    if reports:
+        from aladin_network.graphs.export import export_where_possible
+
+        export_where_possible(result.checkpoint)
+        typer.echo(str(result.checkpoint))
 
 
 @contextmanager
@@ -194,7 +201,8 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="RECIPE...",
-            help='Recipes, or folders of recipes (files starting with "_" are ignored).',
+            help='Recipes, or folders of recipes (files starting with "_" are ignored); '
+            "all variants of each.",
         ),
     ],
     out: Annotated[

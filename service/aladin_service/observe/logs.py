@@ -34,8 +34,8 @@ _OURS = (
     "service",
     "uvicorn",
 )
-# Announces downloads and conversions, for which a person waits.
-_AWAITED = "aladin_network.conversion"
+# Announce downloads, conversions and exports of graphs, for which a person waits.
+_AWAITED = ("aladin_network.conversion", "aladin_network.graphs")
 
 
 class SearchRecord(NamedTuple):
@@ -193,7 +193,8 @@ def log_to_stderr(setup: LogSetup) -> None:
     level = logging.DEBUG if setup.debug else logging.INFO
     for name in _OURS:
         logging.getLogger(name).setLevel(logging.WARNING if setup.is_brief else level)
-    logging.getLogger(_AWAITED).setLevel(level)
+    for name in _AWAITED:
+        logging.getLogger(name).setLevel(level)
     # A reader of JSON lines expects nothing else between them.
     logging.captureWarnings(setup.format == "json")
 

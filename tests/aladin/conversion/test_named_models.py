@@ -65,7 +65,11 @@ def test_a_checkpoint_is_taken_as_it_is(tiny_checkpoint: Path, cache: Path) -> N
 
 
 def test_a_folder_is_converted_once_and_anew_when_it_changes(
-    clip_folder: Path, cache: Path, tmp_path: Path, conversions: list[str]
+    clip_folder: Path,
+    cache: Path,
+    tmp_path: Path,
+    conversions: list[str],
+    exports: list[Path],
 ) -> None:
     folder = Path(shutil.copytree(clip_folder, tmp_path / "my clip"))
     first = named_model(str(folder), lambda: cache)
@@ -81,6 +85,7 @@ def test_a_folder_is_converted_once_and_anew_when_it_changes(
     description.write_text(json.dumps(data | {"image_mean": [0.1, 0.2, 0.3]}))
     second = named_model(str(moved), lambda: cache)
     assert second != first and len(conversions) == 2
+    assert exports == [first, second]
     preprocessing = load_checkpoint(second).model.config.image_encoder.preprocessing
     assert preprocessing is not None and preprocessing.mean == pytest.approx((0.1, 0.2, 0.3))
 

@@ -33,13 +33,14 @@ def train(source: Path, out: Path, *more: str) -> Result:
 
 
 def test_a_run_prints_its_checkpoint_and_is_resumed_only_if_asked(
-    source: Path, tmp_path: Path
+    source: Path, tmp_path: Path, exports: list[Path]
 ) -> None:
     out = tmp_path / "run"
     first = train(source, out)
     assert first.exit_code == 0, first.stderr
     checkpoint = Path(first.stdout.strip())
     assert checkpoint.parent == out
+    assert exports == [checkpoint]
     loaded = load_checkpoint(checkpoint)
     assert loaded.provenance.stage == "student"
     assert "steps" in first.stderr

@@ -82,7 +82,10 @@ def test_a_stored_evaluation_is_that_of_the_served_network(compared: ComparisonP
     records = read_records(Path(run.recipe.data.source), "val")
     served = evaluate_checkpoint(load_checkpoint(run.folder / "checkpoint"), records)
     # Features of frozen encoders pass through the cache in half precision.
-    assert stored.metrics() == served.metrics()
+    metrics = stored.metrics()
+    # So few items are all candidates: the alignment alone orders every one of them.
+    assert metrics.pop("two_stage_alignment") == metrics["alignment"]
+    assert metrics == served.metrics()
     assert stored.mean_difference == pytest.approx(served.mean_difference, abs=1e-3)
 
 

@@ -62,6 +62,23 @@ def test_names_that_make_no_comparison(
         ComparisonPlan(tuple(map(variant, names)), baseline, (0,), "val", tmp_path)
 
 
+def test_a_file_with_variants_stands_for_all_of_them(recipe_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "base.toml").write_text(recipe_path.read_text())
+    path = tmp_path / "table.toml"
+    path.write_text(
+        'extends = "base.toml"\nname = "table"\n[variants]\n'
+        'slow = { "final.lr" = 0.1 }\nfast = { "final.lr" = 0.2 }\n'
+    )
+    grid = {"final.epochs": ("3", "4")}
+    plan = load_plan([path], 1, tmp_path, overrides=["seed=9"], grid=grid, select="other")
+    assert [recipe.name for recipe in plan.recipes] == ["table-slow", "table-fast"]
+    assert [recipe.final_stage.lr for recipe in plan.recipes] == [0.1, 0.2]
+    assert [recipe.seed for recipe in plan.recipes] == [9, 9]
+    candidates = [list(each.candidates.values()) for each in plan.grids]
+    assert [[each.final_stage.lr for each in of] for of in candidates] == [[0.1] * 2, [0.2] * 2]
+    assert [each.final_stage.epochs for each in candidates[1]] == [3, 4]
+
+
 def test_no_seed_is_refused(recipe_path: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="seeds is 0"):
         load_plan([recipe_path], 0, tmp_path)

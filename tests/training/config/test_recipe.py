@@ -11,6 +11,7 @@ from aladin_network.errors import ConfigError
 from aladin_training.config.recipe import load_recipe
 from aladin_training.config.shipped import recipes_folder
 from aladin_training.config.stage import task_kind
+from aladin_training.config.toml_files import variants_of
 from aladin_training.tasks import TASKS
 from aladin_training.tasks.joint import build_tasks
 
@@ -20,10 +21,10 @@ RUNS = [path for path in SHIPPED if not (path.stem.endswith("-base") or path.ste
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_every_shipped_recipe_loads(path: Path) -> None:
-    recipe = load_recipe(path)
-    for stage in recipe.stage:
-        assert {task_kind(name) for name in stage.tasks} <= TASKS.keys()
-        build_tasks(stage)
+    for settings in [[f"variant={name}"] for name in variants_of(path)] or [[]]:
+        for stage in load_recipe(path, settings).stage:
+            assert {task_kind(name) for name in stage.tasks} <= TASKS.keys()
+            build_tasks(stage)
 
 
 def test_the_five_variants_of_aladin_are_shipped() -> None:
@@ -107,3 +108,130 @@ def test_unreadable_recipes_are_named(text: str, message: str, tmp_path: Path) -
 def test_missing_recipe_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such recipe"):
         load_recipe(tmp_path / "none.toml")
+
+
+CHAIN = """
+[[stage]]
+name = "peer"
+start = "joint"
+[stage.tasks.matching]
+loss = "triplet"
+[[stage]]
+name = "boosted"
+start = "student"
+[stage.tasks.matching_boosting]
+loss = "boosting"
+[stage.anchors]
+scenario = "offline"
+stages = ["peer"]
+[[stage]]
+name = "later"
+[stage.tasks.matching]
+loss = "triplet"
+"""
+
+
+@pytest.fixture
+def chain(recipe_path: Path, tmp_path: Path) -> Path:
+    """The stages joint, student (after it), peer (from joint), boosted (needs two), later."""
+    path = tmp_path / "chain.toml"
+    path.write_text(recipe_path.read_text() + CHAIN)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("final", "trained"),
+    [
+        ("joint", ["joint"]),
+        ("student", ["joint", "student"]),
+        ("peer", ["joint", "peer"]),
+        ("boosted", ["joint", "student", "peer", "boosted"]),
+        ("later", ["joint", "student", "peer", "boosted", "later"]),
+    ],
+)
+def test_a_named_final_stage_leaves_out_what_it_does_not_need(
+    final: str, trained: list[str], chain: Path
+) -> None:
+    recipe = load_recipe(chain, [f"final={final}", "final.lr=0.25"])
+    assert [stage.name for stage in recipe.stage] == trained
+    assert recipe.final_stage.name == final
+    assert recipe.final_stage.lr == 0.25
+
+
+def test_without_a_named_final_stage_all_are_trained(chain: Path) -> None:
+    assert len(load_recipe(chain).stage) == 5
+    assert load_recipe(chain).final_stage.name == "later"
+
+
+def test_faults_of_stages_that_are_left_out_are_named_nevertheless(chain: Path) -> None:
+    with pytest.raises(ConfigError, match="epochs is 0"):
+        load_recipe(chain, ["final=joint", "stage.later.epochs=0"])
+
+
+VARIANTS = """
+extends = "base.toml"
+name = "table"
+[variants]
+plain = {}
+wide = { "stage.joint.epochs" = 7, "data.mirror" = false }
+short = { final = "joint", "final.lr" = 0.5 }
+"""
+
+
+@pytest.fixture
+def variants(recipe_path: Path, tmp_path: Path) -> Path:
+    (tmp_path / "base.toml").write_text(recipe_path.read_text())
+    path = tmp_path / "table.toml"
+    path.write_text(VARIANTS)
+    return path
+
+
+def test_a_variant_is_the_recipe_with_its_settings_and_name(variants: Path) -> None:
+    assert variants_of(variants) == ("plain", "wide", "short")
+    plain, wide, short = (
+        load_recipe(variants, [f"variant={name}"]) for name in ("plain", "wide", "short")
+    )
+    base = load_recipe(variants.with_name("base.toml"))
+    assert plain == dataclasses.replace(base, name="table-plain")
+    assert (wide.name, wide.stage[0].epochs, wide.data.mirror) == ("table-wide", 7, False)
+    assert [stage.name for stage in short.stage] == ["joint"]
+    assert short.final_stage.lr == 0.5
+
+
+def test_settings_apply_to_the_chosen_variant(variants: Path) -> None:
+    overrides = ["stage.joint.epochs=2", "variant=wide", "name=mine"]
+    recipe = load_recipe(variants, overrides)
+    assert (recipe.name, recipe.stage[0].epochs, recipe.data.mirror) == ("mine", 2, False)
+
+
+def test_a_file_may_name_the_variant_to_use_by_default(variants: Path) -> None:
+    variants.write_text('variant = "short"\n' + variants.read_text())
+    assert load_recipe(variants).name == "table-short"
+    assert load_recipe(variants, ["variant=plain"]).name == "table-plain"
+
+
+def test_variants_are_not_those_of_a_file_that_extends_theirs(variants: Path) -> None:
+    other = variants.with_name("other.toml")
+    other.write_text('variant = "x"\nextends = "table.toml"\n[variants.x]\nseed = 3\n')
+    assert variants_of(other) == ("x",)
+    assert load_recipe(other).seed == 3
+
+
+@pytest.mark.parametrize(
+    ("override", "text", "message"),
+    [
+        ([], "", "variant: expected one of the file, known are plain, wide, short; got None"),
+        (["variant=tall"], "", "known are plain, wide, short; got tall"),
+        (["variant=x"], "[variants]\nx = 3\n", "expected a table of settings for each variant"),
+        (["variant=x"], "variants = 3\n", "expected a table of settings for each variant"),
+        (["variant=x"], "seed = 1\n", "it has none; got x"),
+        (["variant=x"], "[variants.x]\n'stage.gone.lr' = 1\n", "no stage named 'gone'"),
+    ],
+)
+def test_faults_of_variants_are_named(
+    override: list[str], text: str, message: str, variants: Path
+) -> None:
+    if text:
+        variants.write_text(f'extends = "base.toml"\n{text}')
+    with pytest.raises(ConfigError, match=message):
+        load_recipe(variants, override)

@@ -17,8 +17,10 @@ from torch import Tensor
 from aladin_network.checkpoint import load_checkpoint, read_tensors, write_tensors
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.files import atomic_file, write_json
+from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
 from aladin_network.scoring.separation import summarize_cross_ranks
+from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import Progress
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import PLAIN
@@ -82,7 +84,8 @@ class RunEvaluation:
     Attributes:
         model_id: SHA-256 of the evaluated weights.
         split: Name of the evaluated split.
-        ranks: Ranks by score name: matching, alignment, fused, two_stage and, if the network has
+        ranks: Ranks by score name: matching, alignment, fused, two_stage, two_stage_alignment (the
+            candidates ordered by the alignment alone, the papers' rule) and, if the network has
             that head, attention.
         mean_difference: DBL's MD by score name.
         cross_rank: Median of AOQ's cross-retrieval rank over positive pairs, by score name.
@@ -136,12 +139,19 @@ def evaluate_run(run: PlannedRun, split: str, progress: Progress) -> RunEvaluati
 
 def _condense(evaluation: ExhaustiveEvaluation, model_id: str, split: str) -> RunEvaluation:
     image_of_text = evaluation.image_of_text.cpu()
+    by_alignment = two_stage_ranks(
+        evaluation.matching_scores,
+        evaluation.alignment_scores,
+        Fusion(),  # of weight 1
+        evaluation.image_of_text,
+    )
+    ranks_by_score = evaluation.ranks | {"two_stage_alignment": by_alignment}
     return RunEvaluation(
         model_id=model_id,
         split=split,
         ranks={
             name: Ranks(*(of_queries.cpu() for of_queries in ranks))
-            for name, ranks in evaluation.ranks.items()
+            for name, ranks in ranks_by_score.items()
         },
         mean_difference=dict(evaluation.mean_difference),
         cross_rank={

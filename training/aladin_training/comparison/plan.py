@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aladin_network.errors import ConfigError
 from aladin_training.comparison.grid import Choice, Grid, RecipeGrid, recipe_grid
 from aladin_training.config.recipe import Recipe, load_recipe
+from aladin_training.config.toml_files import variants_of
 from aladin_training.data.selection import SELECTION
 from aladin_training.tasks.joint import build_tasks
 
@@ -143,6 +144,15 @@ def find_recipes(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
+def _each_variant(paths: Sequence[Path]) -> Iterator[tuple[Path, list[str]]]:
+    """Yield each recipe's file with the setting that chooses the variant, if it has variants."""
+    for path in paths:
+        variants = variants_of(path)
+        yield from ((path, [f"variant={name}"]) for name in variants)
+        if not variants:
+            yield path, []
+
+
 def load_plan(
     paths: Sequence[Path],
     seeds: int,
@@ -156,7 +166,7 @@ def load_plan(
     """Read the recipes of a comparison.
 
     Args:
-        paths: Recipes, or folders of recipes.
+        paths: Recipes, or folders of recipes; a file with variants stands for all of them.
         seeds: Number of runs of each recipe, with the seeds 0, 1, 2, ...
         out: Folder of the comparison.
         split: Split to evaluate on.
@@ -175,8 +185,8 @@ def load_plan(
     lacking = _Lacking()
     recipes: list[Recipe] = []
     grids: list[RecipeGrid] = []
-    for path in find_recipes(paths):
-        recipe, settings = load_recipe(path), list[str]()
+    for path, settings in _each_variant(find_recipes(paths)):
+        recipe = load_recipe(path, settings)
         for override in overrides:
             changed = lacking.apply(path, recipe, settings, override)
             if changed is not None:

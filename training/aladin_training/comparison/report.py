@@ -11,18 +11,22 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from aladin_network.files import atomic_file
-from aladin_network.scoring.bootstrap import Interval
 from aladin_training.comparison.conditions import (
     conditions,
 )
 from aladin_training.comparison.figures import draw_distributions, draw_learning_curves
-from aladin_training.comparison.summary import Comparison, RecipeSummary, mean_and_std
+from aladin_training.comparison.summary import Comparison
+from aladin_training.comparison.tables import (
+    Table,
+    choices_table,
+    cost_table,
+    differences_table,
+    results_table,
+    scores_table,
+)
 
 # Highest ratio of step times for an objective that encodes no more than the baseline does.
 STEP_TIME_BOUND = 1.5
-
-_SCORES = ("matching", "alignment", "attention", "fused", "two_stage")
-_NO_VALUE = "-"
 
 _RESULTS_NOTE = (
     "rsum: sum of the six recalls of the recipe's own score, mean ± standard deviation over the "
@@ -46,7 +50,8 @@ _CHOICES_NOTE = (
 _SCORES_NOTE = (
     "rsum of every score of the same networks, mean ± standard deviation over the seeds. Fused: "
     "matching and alignment together. Two-stage: the 100 best by matching, re-ranked by the fused "
-    "score. A head that no stage trained has random weights, and its score is meaningless."
+    "score; with fusion 1 by the alignment alone, as the papers do. A head that no stage trained "
+    "has random weights, and its score is meaningless."
 )
 _COST_NOTE = (
     "Beyond the shared start: steps of all stages except those with which the recipe and the "
@@ -63,21 +68,6 @@ _DISTRIBUTIONS_NOTE = (
     "Each recipe's own score over positive and negative pairs, both scaled to the same area; "
     "first finished seed. MD is the distance between the two means."
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table whose first column holds words and whose other columns hold numbers.
-
-    Attributes:
-        header: One cell for each column.
-        rows: Rows with as many cells.
-        marked: Positions of highlighted rows, such as the baseline's.
-    """
-
-    header: list[str]
-    rows: list[list[str]]
-    marked: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,156 +123,21 @@ def write_report(comparison: Comparison) -> tuple[Path, Path]:
 def _tables(comparison: Comparison) -> list[Section]:
     unfinished = _unfinished(comparison)
     differences = Section(
-        title="Differences", table=_differences_table(comparison), note=_DIFFERENCES_NOTE
+        title="Differences", table=differences_table(comparison), note=_DIFFERENCES_NOTE
     )
-    choices = Section(title="Chosen settings", table=_choices_table(comparison), note=_CHOICES_NOTE)
+    choices = Section(title="Chosen settings", table=choices_table(comparison), note=_CHOICES_NOTE)
     return [
-        Section(title="Results", table=_results_table(comparison), note=_RESULTS_NOTE),
+        Section(title="Results", table=results_table(comparison), note=_RESULTS_NOTE),
         *([Section(title="Not finished", lines=tuple(unfinished))] if unfinished else []),
         *([differences] if any(each.together for each in comparison.summaries) else []),
         *([choices] if comparison.choices else []),
-        Section(title="All scores", table=_scores_table(comparison), note=_SCORES_NOTE),
+        Section(title="All scores", table=scores_table(comparison), note=_SCORES_NOTE),
         Section(
             title="Cost",
-            table=_cost_table(comparison),
+            table=cost_table(comparison),
             note=" ".join([_COST_NOTE, *_slow_steps(comparison)]),
         ),
     ]
-
-
-def _results_table(comparison: Comparison) -> Table:
-    """Each recipe's own score compared with the baseline's."""
-    rows: list[list[str]] = []
-    for summary in comparison.summaries:
-        cells = [_NO_VALUE] * 8
-        if summary.runs:
-            cells = [
-                _number(summary, summary.score),
-                _difference(summary.difference),
-                f"{summary.recall_at_1('text_to_image'):.1f}",
-                f"{summary.recall_at_1('image_to_text'):.1f}",
-                f"{summary.mean_difference:.3f}",
-                f"{summary.cross_rank:.1f}",
-                f"{summary.minutes([summary.final_stage]):.1f}",
-                f"{summary.parameters:,}",
-            ]
-        finished = _finished_runs(summary, len(comparison.plan.seeds))
-        rows.append([summary.recipe.name, summary.score, *cells, finished])
-    return Table(
-        header=[
-            "recipe",
-            "own score",
-            "rsum",
-            f"difference to {comparison.plan.baseline}",
-            "R@1 text to image",
-            "R@1 image to text",
-            "MD",
-            "cross rank",
-            "minutes",
-            "parameters",
-            "runs",
-        ],
-        rows=rows,
-        marked=_baseline_row(comparison),
-    )
-
-
-def _differences_table(comparison: Comparison) -> Table:
-    """Each difference to the baseline, by itself and together with all others."""
-    rows = [
-        [
-            each.recipe.name,
-            _difference(each.difference),
-            _difference(each.together.interval),
-            f"{each.together.smallest_effect:.1f}",
-        ]
-        for each in comparison.summaries
-        if each.together is not None
-    ]
-    header = ["recipe", "difference", "simultaneous interval", "smallest effect"]
-    return Table(header=header, rows=rows)
-
-
-def _choices_table(comparison: Comparison) -> Table:
-    """What was tried for each recipe, and what was chosen."""
-    rows: list[list[str]] = []
-    for choice in comparison.choices:
-        tried = "; ".join(f"{label}: {rsum:.1f}" for label, rsum in choice.rsums.items())
-        cells = (choice.chosen, ", ".join(choice.at_edge), tried)
-        rows.append([choice.recipe, *(cell or _NO_VALUE for cell in cells)])
-    header = ["recipe", "chosen", "at the edge", "rsum of all combinations"]
-    return Table(header=header, rows=rows)
-
-
-def _scores_table(comparison: Comparison) -> Table:
-    """The rsum of every score."""
-    known = [
-        score
-        for score in _SCORES
-        if any(summary.rsum(score) is not None for summary in comparison.summaries)
-    ]
-    return Table(
-        header=["recipe", *(score.replace("_", "-") for score in known)],
-        rows=[
-            [summary.recipe.name, *(_number(summary, score) for score in known)]
-            for summary in comparison.summaries
-        ],
-        marked=_baseline_row(comparison),
-    )
-
-
-def _cost_table(comparison: Comparison) -> Table:
-    """Steps, minutes and step time."""
-    rows: list[list[str]] = []
-    for summary in comparison.summaries:
-        name = summary.recipe.name
-        ratio = comparison.step_ratios.get(name)
-        cells = [_NO_VALUE] * 4
-        if summary.runs:
-            stages = [stage.name for stage in summary.recipe.stage]
-            extra = comparison.extra_steps(summary) if comparison.baseline.runs else None
-            cells = [
-                ", ".join(f"{stage} {summary.steps(stage):,}" for stage in stages),
-                _NO_VALUE if extra is None else f"{extra:,}",
-                f"{summary.minutes([summary.final_stage]):.1f}",
-                f"{summary.minutes(stages):.1f}",
-            ]
-        rows.append([name, *cells, _NO_VALUE if ratio is None else f"{ratio:.2f}"])
-    return Table(
-        header=[
-            "recipe",
-            "stages (steps)",
-            "steps beyond the shared start",
-            "minutes, final stage",
-            "minutes, whole chain",
-            "step time",
-        ],
-        rows=rows,
-        marked=_baseline_row(comparison),
-    )
-
-
-def _number(summary: RecipeSummary, score: str) -> str:
-    rsum = summary.rsum(score)
-    return _NO_VALUE if rsum is None else mean_and_std(rsum)
-
-
-def _difference(value: Interval | None) -> str:
-    if value is None:
-        return _NO_VALUE
-    return f"{value.difference:+.1f} ({value.low:+.1f} to {value.high:+.1f})"
-
-
-def _finished_runs(summary: RecipeSummary, planned: int) -> str:
-    text = f"{len(summary.runs)} of {planned}"
-    if summary.failures:
-        text += f", {len(summary.failures)} failed"
-    return text
-
-
-def _baseline_row(comparison: Comparison) -> frozenset[int]:
-    names = [summary.recipe.name for summary in comparison.summaries]
-    return frozenset({names.index(comparison.plan.baseline)})
 
 
 def _unfinished(comparison: Comparison) -> list[str]:

@@ -6,6 +6,7 @@ stages; each stage trains some parts of the network on one task, or on several a
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,9 @@ from pydantic import ConfigDict
 from aladin_network.config import STRICT, ModelConfig, parse_config
 from aladin_network.errors import ConfigError
 from aladin_network.types import ScoreName
+from aladin_training.config.anchors import RANDOM
 from aladin_training.config.defaults import FEATURE_CACHE
-from aladin_training.config.stage import RANDOM, StageConfig
+from aladin_training.config.stage import StageConfig
 from aladin_training.config.toml_files import read_toml
 from aladin_training.config.tune import EncoderPart
 from aladin_training.parallel.numerics import Precision
@@ -173,7 +175,8 @@ class Recipe:
         model: Network, or None for that of `start`.
         start: Checkpoint whose network is trained, in place of `model`.
         stage: Stages, in order.
-        final: Stage whose checkpoint is that of the run, or None for the last one.
+        final: Stage whose checkpoint is that of the run, or None for the last one; if it is named,
+            `load_recipe` leaves out the stages that it does not need.
         tokenizer: Vocabulary of a text encoder that starts at random.
         seed: Seeds weights, batches and dropout.
         precision: "auto" computes in bfloat16 if the processor has instructions for it.
@@ -220,6 +223,11 @@ class Recipe:
                     f"stage {stage.name!r}: offline negatives need photos in any order, and "
                     "data.stream reads them front to back; mine from a list of photos instead"
                 )
+            if self.data.stream is not None and stage.share < 1:
+                raise ConfigError(
+                    f"stage {stage.name!r}: a share of the photos needs a list of them, and "
+                    "data.stream reads them front to back"
+                )
             names.append(stage.name)
         if not names:
             raise ConfigError("a recipe needs at least one [[stage]]")
@@ -230,6 +238,20 @@ class Recipe:
     def final_stage(self) -> StageConfig:
         """Stage whose checkpoint is that of the run."""
         return next((stage for stage in self.stage if stage.name == self.final), self.stage[-1])
+
+    def without_unneeded(self) -> Recipe:
+        """Return the recipe without the stages that a named final stage does not depend on."""
+        if self.final is None:
+            return self
+        needed = {self.final}
+        for number, stage in reversed(list(enumerate(self.stage))):
+            if stage.name in needed:
+                needed.update(stage.needed_stages.values())
+                if stage.start is None and number:
+                    needed.add(self.stage[number - 1].name)
+        return dataclasses.replace(
+            self, stage=tuple(stage for stage in self.stage if stage.name in needed)
+        )
 
     @property
     def own_score(self) -> ScoreName:
@@ -245,13 +267,17 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         path: TOML file. Its key `extends` may name another file, relative to it, on which it
             builds: tables and stages of the same name are merged, and new stages are appended. Its
             table `stage_defaults` completes every stage. TOML has no null: the text "null" stands
-            for it.
+            for it. Its table `variants` holds settings by the name of a variant, which
+            ``variant=NAME`` chooses; the recipe is then named after both.
         overrides: ``dotted.key=value`` settings that replace those of the file; stages are
             addressed by name, e.g. ``stage.warmup.epochs=2``, and the one whose checkpoint is the
             run's also as ``final.epochs=2``. A value is JSON, or else a string.
+
+    Returns:
+        The recipe, without the stages that its final stage does not need if that is named.
 
     Raises:
         ConfigError: If the file cannot be read, or a key or value is wrong.
     """
     data = with_start(read_toml(path, overrides), str(path))
-    return parse_config(Recipe, data, str(path))
+    return parse_config(Recipe, data, str(path)).without_unneeded()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aladin_network.errors import ConfigError
+from aladin_training.config.toml_files import variants_of
 
 
 class ShippedRecipe(NamedTuple):
@@ -17,11 +18,13 @@ class ShippedRecipe(NamedTuple):
         name: Name of the recipe: the path of its file below the folder of recipes, without suffix.
         path: Its file.
         summary: Its first line, which is a comment.
+        variants: Names of its variants, of which ``--set variant=NAME`` chooses one.
     """
 
     name: str
     path: Path
     summary: str
+    variants: tuple[str, ...] = ()
 
 
 def recipes_folder() -> Path:
@@ -38,7 +41,8 @@ def shipped_recipes() -> list[ShippedRecipe]:
         text = path.read_text(encoding="utf-8")
         if "name" in tomllib.loads(text):
             name = path.relative_to(folder).with_suffix("").as_posix()
-            found.append(ShippedRecipe(name, path, text.partition("\n")[0].lstrip("# ")))
+            summary = text.partition("\n")[0].lstrip("# ")
+            found.append(ShippedRecipe(name, path, summary, variants_of(path)))
     return found
 
 

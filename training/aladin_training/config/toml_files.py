@@ -1,4 +1,4 @@
-"""The TOML files of recipes: files that extend others, defaults of all stages, and overrides."""
+"""The TOML files of recipes: files that extend others, variants, stage defaults and overrides."""
 
 from __future__ import annotations
 
@@ -16,15 +16,46 @@ def read_toml(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
 
     Args:
         path: TOML file.
-        overrides: ``dotted.key=value`` settings that replace those of the file.
+        overrides: ``dotted.key=value`` settings that replace those of the file;
+            ``variant=NAME`` chooses one of its variants, to which the others then apply.
 
     Raises:
-        ConfigError: If the file cannot be read, or an override names no place in it.
+        ConfigError: If the file cannot be read, an override names no place in it, or the variant
+            is unknown or not chosen.
     """
     data = _merged_file(path)
-    for override in overrides:
-        _override(data, override)
+    settings = [_parse_override(override) for override in overrides]
+    variants, variant = _pop_variants(data, path), data.pop("variant", None)
+    for key, value in settings:
+        variant = value if key == "variant" else variant
+    if variants or variant is not None:
+        if variant not in variants:
+            known = f"known are {', '.join(variants)}" if variants else "it has none"
+            raise ConfigError(f"{path}: variant: expected one of the file, {known}; got {variant}")
+        data["name"] = f"{data.get('name', path.stem)}-{variant}"
+        settings = [*variants[variant].items(), *settings]
+    for key, value in settings:
+        if key != "variant":
+            _override(data, key, value)
     return _with_nulls(_with_defaults(data))
+
+
+def variants_of(path: Path) -> tuple[str, ...]:
+    """Return the names of a recipe's variants, in the order of the file; empty if it has none.
+
+    Raises:
+        ConfigError: If the file cannot be read.
+    """
+    return tuple(_pop_variants(_merged_file(path), path))
+
+
+def _pop_variants(data: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
+    """Remove the variants from a recipe's data: their settings by name."""
+    variants: Any = data.pop("variants", {})
+    tables: list[Any] = list(variants.values()) if isinstance(variants, dict) else [variants]
+    if not all(isinstance(table, dict) for table in tables):
+        raise ConfigError(f"{path}: variants: expected a table of settings for each variant")
+    return variants
 
 
 def _merged_file(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -42,7 +73,10 @@ def _merged_file(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, An
         raise ConfigError(f"{path}: extends: expected the name of a file, got {base!r}")
     if path in extended_by:
         raise ConfigError(f"{path}: a file cannot extend itself")
-    return _merge(_merged_file(path.parent / base, (*extended_by, path)), data)
+    extended = _merged_file(path.parent / base, (*extended_by, path))
+    for own in ("variants", "variant"):  # these are recipes of their own, not part of the base
+        extended.pop(own, None)
+    return _merge(extended, data)
 
 
 def _with_defaults(data: dict[str, Any]) -> dict[str, Any]:
@@ -94,15 +128,20 @@ def _merge_stages(base: list[Any], stages: list[Any]) -> list[Any]:
     return merged
 
 
-def _override(data: dict[str, Any], override: str) -> None:
+def _parse_override(override: str) -> tuple[str, Any]:
+    """Return the dotted key and the value of ``key=value``: JSON, or else a string."""
     key, equals, text = override.partition("=")
     if not equals:
         raise ConfigError(f"override {override!r}: expected key=value")
     try:
-        value: Any = json.loads(text)
+        return key.strip(), json.loads(text)
     except ValueError:
-        value = text
-    *path, last = key.strip().split(".")
+        return key.strip(), text
+
+
+def _override(data: dict[str, Any], key: str, value: Any) -> None:
+    """Set the value at a dotted key; steps into the list of stages are their names."""
+    *path, last = key.split(".")
     if path[:1] == ["final"]:
         path = ["stage", _final_name(data), *path[1:]]
     node: Any = data
@@ -110,12 +149,12 @@ def _override(data: dict[str, Any], override: str) -> None:
         if isinstance(node, list):
             named = [each for each in node if isinstance(each, dict) and each.get("name") == step]
             if not named:
-                raise ConfigError(f"override {override!r}: no stage named {step!r}")
+                raise ConfigError(f"override {key!r}: no stage named {step!r}")
             node = named[0]
         elif isinstance(node, dict):
             node = node.setdefault(step, {})
     if not isinstance(node, dict):
-        raise ConfigError(f"override {override!r}: {'.'.join(path)} has no keys")
+        raise ConfigError(f"override {key!r}: {'.'.join(path)} has no keys")
     node[last] = value
 
 

@@ -123,7 +123,7 @@ def is_run_of(out: Path, recipe: Recipe) -> bool:
     except FileNotFoundError:
         return False
     try:
-        known = parse_config(Recipe, json.loads(text), _RECIPE)
+        known = parse_config(Recipe, json.loads(text), _RECIPE).without_unneeded()
     except (ValueError, ConfigError):
         return False
     # Both are parsed, so that tuples compare equal to lists, and keys that are newer than the run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from typer.testing import CliRunner, Result
 
@@ -26,6 +27,18 @@ def test_stdout_has_the_folder_and_stderr_what_was_left(oscar_folder: Path, tmp_
     model = load_checkpoint(tmp_path / "out").model
     assert model.config.text_encoder.max_tokens == 10
     assert model.config.image_tower.aggregate == "encoder"
+
+
+def test_a_network_of_regions_has_no_graphs(
+    oscar_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALADIN_RUNTIME", "auto")
+    result = run(oscar_folder, "--out", tmp_path / "out")
+    assert (result.exit_code, result.stdout) == (0, f"{tmp_path / 'out'}\n")
+    told = [line for line in result.stderr.splitlines() if "WARNING" in line]
+    assert len(told) == 1
+    assert f"{tmp_path / 'out'} has no graphs, so that encoding needs torch: " in told[0]
+    assert "regions" in told[0].rpartition(": ")[2]
 
 
 def test_json_names_every_tensor(oscar_folder: Path, tmp_path: Path) -> None:

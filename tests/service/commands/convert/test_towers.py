@@ -151,12 +151,15 @@ def test_evidence_of_photos_of_any_shape(
             assert (x1 - x0) * width == pytest.approx((y1 - y0) * height, rel=0.35)
 
 
-def test_a_pyramid_and_fewer_patches(naflex: PreTrainedModel, tmp_path: Path) -> None:
+def test_a_pyramid_and_fewer_patches(
+    naflex: PreTrainedModel, tmp_path: Path, exports: list[Path]
+) -> None:
     del naflex
     words = ["convert", "towers", tmp_path / "source", "--out", tmp_path / "checkpoint"]
     options = ["--pyramid", 2, "--pyramid", 1, "--max-patches", 12, "--align-dim", 6, "--json"]
     report = json.loads(aladin(*words, *options).stdout)
     assert report["zero_shot"] is True
+    assert exports == [tmp_path / "checkpoint"]
     assert (report["dim"], report["regions"], report["max_tokens"]) == (12, 5, 64)
     model = load_checkpoint(tmp_path / "checkpoint").model
     assert model.config.image_encoder.preprocessing is not None
@@ -165,7 +168,9 @@ def test_a_pyramid_and_fewer_patches(naflex: PreTrainedModel, tmp_path: Path) ->
     assert model.alignment.dim == 6
 
 
-def test_towers_that_do_not_belong_together_get_new_heads(tmp_path: Path) -> None:
+def test_towers_that_do_not_belong_together_get_new_heads(
+    tmp_path: Path, exports: list[Path]
+) -> None:
     vision, text = tmp_path / "vision", tmp_path / "text"
     AutoModel.from_config(AutoConfig.for_model("dinov2", image_size=32, **VISION)).save_pretrained(
         vision
@@ -183,6 +188,7 @@ def test_towers_that_do_not_belong_together_get_new_heads(tmp_path: Path) -> Non
     words = ["convert", "towers", vision, "--text", text, "--out", tmp_path / "checkpoint"]
     made = aladin(*words, "--size", 48)
     assert "the heads are new, train them before searching" in made.stderr
+    assert exports == []
     assert "regions a photo: 36, texts of up to 128 tokens" in made.stderr
     checkpoint = load_checkpoint(tmp_path / "checkpoint")
     assert checkpoint.model.config.matching.start == "random"

@@ -1,0 +1,103 @@
+"""Graphs that nobody asked for: written where they can be, and no failure where they cannot."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.errors import ConfigError
+from aladin_network.graphs import export
+from aladin_network.graphs.export import export_where_possible
+from aladin_network.graphs.files import GRAPHS
+from aladin_network.graphs.loading import load_for_inference
+from aladin_network.model import AladinModel
+from aladin_network.types import RUNTIMES
+
+
+@pytest.fixture
+def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    """A checkpoint without graphs."""
+    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+
+
+def test_graphs_that_are_there_are_kept(exported_checkpoint: Path, exports: list[Path]) -> None:
+    assert export_where_possible(exported_checkpoint)
+    assert exports == []
+
+
+def test_graphs_of_other_weights_are_replaced(
+    build_tiny: Callable[..., AladinModel],
+    exported_checkpoint: Path,
+    tmp_path: Path,
+    exports: list[Path],
+) -> None:
+    model = build_tiny()
+    with torch.no_grad():
+        next(model.parameters()).add_(1)
+    save_checkpoint(tmp_path / "other", model)
+    shutil.copytree(exported_checkpoint / GRAPHS, tmp_path / "other" / GRAPHS)
+    assert export_where_possible(tmp_path / "other")
+    assert exports == [tmp_path / "other"]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ConfigError("no graph form"), "no graph form"),
+        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+        (RuntimeError("first\nsecond"), "RuntimeError: first second"),
+    ],
+)
+def test_a_failure_is_one_line_and_leaves_a_checkpoint_for_torch(
+    checkpoint: Path,
+    exports: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    reason: str,
+) -> None:
+    def fail(_: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(export, "export_graphs", fail)
+    caplog.set_level("WARNING")
+    assert not export_where_possible(checkpoint)
+    told = f"{checkpoint} has no graphs, so that encoding needs torch: {reason}"
+    assert (caplog.messages, exports) == ([told], [])
+    assert isinstance(load_for_inference(checkpoint).model, AladinModel)
+
+
+def test_none_are_written_for_torch(
+    checkpoint: Path, exports: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALADIN_RUNTIME", "torch")
+    assert not export_where_possible(checkpoint)
+    assert exports == []
+
+
+def test_an_interruption_leaves_a_checkpoint_without_graphs(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("onnx", "onnxscript", RUNTIMES[0]):
+        pytest.importorskip(package, reason=f"the package {package} is not installed (extra dev)")
+
+    def interrupted(*words: Any) -> None:
+        path: Path = words[-1]
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    before = sorted(checkpoint.iterdir())
+    monkeypatch.setenv("ALADIN_RUNTIME", "auto")
+    monkeypatch.setattr(export, "_export", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        export_where_possible(checkpoint)
+    assert sorted(checkpoint.iterdir()) == before
+    model = load_for_inference(checkpoint).model
+    assert isinstance(model, AladinModel)
+    assert load_checkpoint(checkpoint).model_id

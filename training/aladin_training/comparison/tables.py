@@ -1,0 +1,169 @@
+"""The tables of a comparison's report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aladin_network.scoring.bootstrap import Interval
+from aladin_training.comparison.summary import Comparison, RecipeSummary, mean_and_std
+
+# Headers of the scores' columns, in their order.
+_SCORES = {
+    "matching": "matching",
+    "alignment": "alignment",
+    "attention": "attention",
+    "fused": "fused",
+    "two_stage": "two-stage",
+    "two_stage_alignment": "two-stage, fusion 1",
+}
+_NO_VALUE = "-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table whose first column holds words and whose other columns hold numbers.
+
+    Attributes:
+        header: One cell for each column.
+        rows: Rows with as many cells.
+        marked: Positions of highlighted rows, such as the baseline's.
+    """
+
+    header: list[str]
+    rows: list[list[str]]
+    marked: frozenset[int] = frozenset()
+
+
+def results_table(comparison: Comparison) -> Table:
+    """Each recipe's own score compared with the baseline's."""
+    rows: list[list[str]] = []
+    for summary in comparison.summaries:
+        cells = [_NO_VALUE] * 8
+        if summary.runs:
+            cells = [
+                _number(summary, summary.score),
+                _difference(summary.difference),
+                f"{summary.recall_at_1('text_to_image'):.1f}",
+                f"{summary.recall_at_1('image_to_text'):.1f}",
+                f"{summary.mean_difference:.3f}",
+                f"{summary.cross_rank:.1f}",
+                f"{summary.minutes([summary.final_stage]):.1f}",
+                f"{summary.parameters:,}",
+            ]
+        finished = _finished_runs(summary, len(comparison.plan.seeds))
+        rows.append([summary.recipe.name, summary.score, *cells, finished])
+    return Table(
+        header=[
+            "recipe",
+            "own score",
+            "rsum",
+            f"difference to {comparison.plan.baseline}",
+            "R@1 text to image",
+            "R@1 image to text",
+            "MD",
+            "cross rank",
+            "minutes",
+            "parameters",
+            "runs",
+        ],
+        rows=rows,
+        marked=_baseline_row(comparison),
+    )
+
+
+def differences_table(comparison: Comparison) -> Table:
+    """Each difference to the baseline, by itself and together with all others."""
+    rows = [
+        [
+            each.recipe.name,
+            _difference(each.difference),
+            _difference(each.together.interval),
+            f"{each.together.smallest_effect:.1f}",
+        ]
+        for each in comparison.summaries
+        if each.together is not None
+    ]
+    header = ["recipe", "difference", "simultaneous interval", "smallest effect"]
+    return Table(header=header, rows=rows)
+
+
+def choices_table(comparison: Comparison) -> Table:
+    """What was tried for each recipe, and what was chosen."""
+    rows: list[list[str]] = []
+    for choice in comparison.choices:
+        tried = "; ".join(f"{label}: {rsum:.1f}" for label, rsum in choice.rsums.items())
+        cells = (choice.chosen, ", ".join(choice.at_edge), tried)
+        rows.append([choice.recipe, *(cell or _NO_VALUE for cell in cells)])
+    header = ["recipe", "chosen", "at the edge", "rsum of all combinations"]
+    return Table(header=header, rows=rows)
+
+
+def scores_table(comparison: Comparison) -> Table:
+    """The rsum of every score."""
+    known = [
+        score
+        for score in _SCORES
+        if any(summary.rsum(score) is not None for summary in comparison.summaries)
+    ]
+    return Table(
+        header=["recipe", *(_SCORES[score] for score in known)],
+        rows=[
+            [summary.recipe.name, *(_number(summary, score) for score in known)]
+            for summary in comparison.summaries
+        ],
+        marked=_baseline_row(comparison),
+    )
+
+
+def cost_table(comparison: Comparison) -> Table:
+    """Steps, minutes and step time."""
+    rows: list[list[str]] = []
+    for summary in comparison.summaries:
+        name = summary.recipe.name
+        ratio = comparison.step_ratios.get(name)
+        cells = [_NO_VALUE] * 4
+        if summary.runs:
+            stages = [stage.name for stage in summary.recipe.stage]
+            extra = comparison.extra_steps(summary) if comparison.baseline.runs else None
+            cells = [
+                ", ".join(f"{stage} {summary.steps(stage):,}" for stage in stages),
+                _NO_VALUE if extra is None else f"{extra:,}",
+                f"{summary.minutes([summary.final_stage]):.1f}",
+                f"{summary.minutes(stages):.1f}",
+            ]
+        rows.append([name, *cells, _NO_VALUE if ratio is None else f"{ratio:.2f}"])
+    return Table(
+        header=[
+            "recipe",
+            "stages (steps)",
+            "steps beyond the shared start",
+            "minutes, final stage",
+            "minutes, whole chain",
+            "step time",
+        ],
+        rows=rows,
+        marked=_baseline_row(comparison),
+    )
+
+
+def _number(summary: RecipeSummary, score: str) -> str:
+    rsum = summary.rsum(score)
+    return _NO_VALUE if rsum is None else mean_and_std(rsum)
+
+
+def _difference(value: Interval | None) -> str:
+    if value is None:
+        return _NO_VALUE
+    return f"{value.difference:+.1f} ({value.low:+.1f} to {value.high:+.1f})"
+
+
+def _finished_runs(summary: RecipeSummary, planned: int) -> str:
+    text = f"{len(summary.runs)} of {planned}"
+    if summary.failures:
+        text += f", {len(summary.failures)} failed"
+    return text
+
+
+def _baseline_row(comparison: Comparison) -> frozenset[int]:
+    names = [summary.recipe.name for summary in comparison.summaries]
+    return frozenset({names.index(comparison.plan.baseline)})
