@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from aladin_index.ann.first_stage_build import check_first_stages
 from aladin_index.build.catalogue import Catalogue, collection_source, listed
-from aladin_index.build.kept_regions import KeptRegions, SampleTexts
 from aladin_index.build.resume import (
     BuildPlan,
     begin,
@@ -22,6 +20,7 @@ from aladin_index.build.resume import (
     rows_of_part,
 )
 from aladin_index.build.shards import (
+    EMBEDDINGS,
     LocalEncoding,
     Shard,
     ShardEncoding,
@@ -29,6 +28,7 @@ from aladin_index.build.shards import (
     ShardWork,
     read_shard,
 )
+from aladin_index.encode.kept_regions import KeptRegions
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.region_sources import RegionReader, RegionSource, check_regions
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
@@ -38,8 +38,8 @@ from aladin_index.format.manifest import ModelEntry, read_manifest
 from aladin_index.format.records import SkippedItem, read_skipped
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import describe_model, install_model, write_generation
-from aladin_index.search.evidence import region_boxes
 from aladin_index.settings import BuildSettings
+from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_network.calibration.calibration import Calibration, read_calibration
 from aladin_network.errors import ConfigError, IndexNotReadyError, InputError
 from aladin_network.graphs.loading import load_for_inference
@@ -269,11 +269,11 @@ class _Build:
 
     def _kept_regions(self, texts: Sequence[Shard]) -> KeptRegions | None:
         """Return what chooses the regions that are stored, or None to store all."""
-        count, network = self._settings.keep_regions, self._network
+        count = self._settings.keep_regions
         if count is None:
             return None
-        boxes_of = partial(region_boxes, network)
-        return KeptRegions(count, SampleTexts.of(texts), boxes_of, network.zero_tokens)
+        parts = [(shard.array(EMBEDDINGS), shard.token_store()) for shard in texts]
+        return KeptRegions.of(count, SampleTexts.of(parts), self._network)
 
     def _encode(self, target: Target) -> list[Shard]:
         """Encode the shards that are not on the disk yet; return all shards."""

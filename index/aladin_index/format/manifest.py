@@ -153,8 +153,7 @@ class CollectionEntry:
         token_dim: Size of a token.
         token_count: Number of tokens of all items.
         token_dtype: Form in which tokens are stored.
-        keep_regions: Number of regions that the build stored of each photo, or None for all. Photos
-            that were added later have all of theirs.
+        keep_regions: Number of regions that are stored of each photo, or None for all.
         filter_fields: Metadata fields with an index for filters, or None for all fields.
         ann: Entry of the first stage.
         tuning: Tuning of the second stage, or None if not tuned.

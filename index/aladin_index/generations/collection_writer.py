@@ -68,7 +68,7 @@ class CollectionSource:
         count: Number of items, if known; used only for the progress.
         tuning: Tuning of the second stage, kept from an earlier generation, or None if not tuned.
         learned: First stage of an earlier generation whose fit is kept, or None if there is none.
-        keep_regions: Number of regions that the build stored of each photo, or None for all.
+        keep_regions: Number of regions that are stored of each photo, or None for all.
     """
 
     embedding_dim: int

@@ -5,7 +5,6 @@ Also how much of a file the operating system keeps in memory.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +18,12 @@ from aladin_index.ann.exact_scan import ExactScan
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.format.disk import GenerationLease, lease_generation, lease_live_generation
+from aladin_index.format.disk import (
+    GenerationLease,
+    lease_generation,
+    lease_live_generation,
+    read_file_ahead,
+)
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, MODEL, generation_folder
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths, read_manifest
 from aladin_index.format.npy import map_npy, map_pages
@@ -42,17 +46,6 @@ from aladin_network.errors import (
 )
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.types import Target
-
-
-def read_ahead(path: Path) -> None:
-    """Ask the system to read a file into memory; do nothing if it does not support this."""
-    if not hasattr(os, "posix_fadvise"):
-        return
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
-    finally:
-        os.close(file)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +106,12 @@ class SearchIndex:
         """
         folder = generation_folder(self.path, self.generation)
         for name in self.manifest.files:
-            read_ahead(folder / name)
+            read_file_ahead(folder / name)
         for side in (self.images, self.texts):
             if side is not None:
                 stored = [array for array in side.tokens.stored if array is not None]
-                map_pages([side.embeddings, *stored])
+                fitted = [] if side.learned is None else [side.learned.vectors]
+                map_pages([side.embeddings, *fitted, *stored])
                 if side.bounds is not None and side.entry.ann.asked == EXACT_ALIGN:
                     threading.Thread(target=side.bounds.get, name="bounds", daemon=True).start()
 
