@@ -59,9 +59,9 @@ class Teacher:
 class TeacherEnsemble:
     """Teaches the mean of several teachers' scores.
 
-    Networks that differ only in their random numbers err on different negatives. On the
-    ranking of a batch their mean is a stronger teacher than any of them (Hinton et al., Distilling
-    the Knowledge in a Neural Network, 2015), and what is served stays one network.
+    Networks that differ in their random numbers alone err on different negatives: their mean ranks
+    better than any of them (Hinton et al., Distilling the Knowledge in a Neural Network, 2015), and
+    what is served stays one network.
     """
 
     def __init__(self, teachers: Sequence[BatchTeacher]) -> None:
