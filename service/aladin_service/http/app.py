@@ -15,7 +15,11 @@ from starlette.types import Message
 from aladin_service.http.access.control import AccessControl, AnswerHeaders
 from aladin_service.http.access.policy import AccessPolicy, make_policy
 from aladin_service.http.error_responses import install_error_handlers
-from aladin_service.http.middleware import BodyLimit, OverloadGate, RequestContext
+from aladin_service.http.middleware import (
+    BodyLimit,
+    LayeredApplication,
+    RequestContext,
+)
 from aladin_service.http.openapi import (
     OPENAPI_TAGS,
     complete_document,
@@ -103,7 +107,7 @@ def create_app(
             if tracing is not None:
                 await asyncio.to_thread(tracing.close)
 
-    app = FastAPI(
+    app = LayeredApplication(
         title="ALADIN search",
         description="Search photos with words and words with photos.",
         version=version("aladin-search"),
@@ -115,17 +119,16 @@ def create_app(
         openapi_url=None,  # `describe_access` serves it
     )
     install_error_handlers(app)
-    # The middleware added last is the outermost: an oversized body is rejected with a request id.
-    app.add_middleware(
-        BodyLimit,
+    gate = search.SearchGate(app.framework, workers)
+    limited = BodyLimit(
+        gate,
         max_bytes=settings.max_body_bytes,
         max_bytes_in_all=settings.max_bodies_bytes,
         timeout_s=settings.body_timeout_s,
     )
-    app.add_middleware(OverloadGate, workers=workers)
-    app.add_middleware(AccessControl, policy=policy)
-    app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
-    app.add_middleware(AnswerHeaders, policy=policy)
+    controlled = AccessControl(limited, policy)
+    # The outermost: an oversized body, for example, is rejected with a request id.
+    app.layers = RequestContext(controlled, AnswerHeaders(policy), metrics, tracing)
     for router in _ROUTERS:
         # Not `include_router`, which makes every route of every application again.
         app.router.routes.extend(router.routes)

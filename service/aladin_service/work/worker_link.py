@@ -165,10 +165,9 @@ class WorkerLink:
                 return False
             batch.finish(WorkerDiedError())
         elif done.error is None:
-            for place, answer in enumerate(done.result):
-                if answer is not None:
-                    batch.settle(place, answer)
-        batch.finish(None if done is None else done.error)
+            await batch.deliver(done.result)
+        else:
+            batch.finish(done.error)
         return True
 
     async def do(self, waiting: QueuedJob) -> bool:

@@ -316,10 +316,7 @@ class ThreadWorkers:
         except Exception as error:
             batch.finish(error)
         else:
-            for place, answer in enumerate(answers):
-                if answer is not None:
-                    batch.settle(place, answer)
-            batch.finish()
+            await batch.deliver(answers)
         if not thread.is_alive:
             await self._replace(name)
 
