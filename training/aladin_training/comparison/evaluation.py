@@ -7,6 +7,7 @@ RUN/evaluation.safetensors    the rank of every query and the distribution of sc
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from torch import Tensor
 from aladin_network.checkpoint import load_checkpoint, read_tensors, write_tensors
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.files import atomic_file, write_json
-from aladin_network.model import AladinModel
+from aladin_network.scoring.correction import CORRECTION, read_correction
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.metrics import (
     Ranks,
@@ -31,10 +32,12 @@ from aladin_network.types import Progress
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import PLAIN
 from aladin_training.comparison.plan import PlannedRun
+from aladin_training.correction import correction_records, fit_to_records
+from aladin_training.data import Record
 from aladin_training.data.selection import read_split
 from aladin_training.evaluation import (
     ExhaustiveEvaluation,
-    evaluate_scores,
+    evaluate_encodings,
     mean_scores,
     score_encodings,
 )
@@ -119,44 +122,62 @@ class RunEvaluation:
         return {name: summarize(ranks) for name, ranks in self.ranks.items()}
 
 
-def evaluate_run(run: PlannedRun, split: str, progress: Progress) -> RunEvaluation:
+def evaluate_run(
+    run: PlannedRun, split: str, progress: Progress, *, correct: bool = False
+) -> RunEvaluation:
     """Evaluate a finished run in float32, as it would be served.
+
+    A hubness correction that the checkpoint has is evaluated beside the plain scores.
 
     Args:
         run: Run with a checkpoint.
         split: Split of the recipe's data.
         progress: Receives photos and captions.
+        correct: Whether to fit the correction of a checkpoint whose alignment was trained, unless
+            it has one, and to store it there.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
         DataError: If the split has no photo, or none that can be decoded.
+        InputError: If there are too few training photos for a correction.
     """
-    checkpoint = load_checkpoint(run.folder / "checkpoint")
-    data = run.recipe.data
-    dataset = PairDataset.prepare(
-        read_split(Path(data.source).expanduser(), split, checkpoint.provenance.recipe),
-        checkpoint.model,
-        Path(data.cache).expanduser(),
-        views=[PLAIN],
-        precision=run.recipe.precision,
-        progress=progress,
-    )
+    folder, data = run.folder / "checkpoint", run.recipe.data
+    checkpoint = load_checkpoint(folder)
+    source, recipe = Path(data.source).expanduser(), checkpoint.provenance.recipe
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    truth = dataset.image_of_text.to(device)
-    scores = _scores(checkpoint.model.to(device), dataset)
-    evaluation = evaluate_scores(scores, checkpoint.fusion, truth)
+    model = checkpoint.model.to(device)
+
+    def prepared(records: Sequence[Record]) -> PairDataset:
+        return PairDataset.prepare(
+            records,
+            model,
+            Path(data.cache).expanduser(),
+            views=[PLAIN],
+            precision=run.recipe.precision,
+            progress=progress,
+        )
+
+    correction = read_correction(folder, checkpoint.model_id)
+    if correct and correction is None and checkpoint.alignment_trained:
+        records = correction_records(source, data.train_split, recipe)
+        correction = fit_to_records(
+            checkpoint, source, records, lambda some: prepared(some).encode(model)
+        ).correction
+        correction.save(folder / CORRECTION)
+    dataset = prepared(read_split(source, split, recipe))
+    images, texts = dataset.encode(model)
+    image_of_text = dataset.image_of_text.to(device)
+    evaluation = evaluate_encodings(
+        model, checkpoint.fusion, images, texts, image_of_text, correction
+    )
     condensed = _condense(evaluation, checkpoint.model_id, split)
-    branches = [load_checkpoint(folder, device).model for folder in _branches(run)]
+    branches = [load_checkpoint(each, device).model for each in _branches(run)]
     if branches:
-        of_all = mean_scores([scores, *(_scores(branch, dataset) for branch in branches)])
-        ranks = retrieval_ranks(of_all[run.recipe.own_score], truth)
+        others = [score_encodings(each, *dataset.encode(each)) for each in branches]
+        scores = mean_scores([evaluation.scores, *others])[run.recipe.own_score]
+        ranks = retrieval_ranks(scores, image_of_text)
         condensed.ranks["ensemble"] = Ranks(*(of_queries.cpu() for of_queries in ranks))
     return condensed
-
-
-@torch.inference_mode()
-def _scores(model: AladinModel, dataset: PairDataset) -> dict[str, Tensor]:
-    return score_encodings(model, *dataset.encode(model))
 
 
 def _branches(run: PlannedRun) -> list[Path]:
