@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ DEFAULT_SOURCE = Path("runs/flickr8k-index")
 EMBEDDING_DIM, TOKEN_DIM, GRID = 256, 128, 7
 REGIONS = GRID**2
 
+_STORED_CAPTIONS = 3  # captions of each photo
 _STAND_IN_PHOTOS, _STAND_IN_CAPTIONS, _STAND_IN_GRID, _STAND_IN_WORDS = 1000, 5, 4, 12
 
 
@@ -68,6 +69,16 @@ class Source:
     name: str
     photos: Photos
     captions: list[list[Caption]]
+
+    def divided(self) -> tuple[Source, Source]:
+        """Divide the captions of each photo: the first three are in an index, others ask.
+
+        What is chosen or fitted by an index's own texts is then measured with texts that it has
+        not seen. A photo with fewer captions is asked for with its last one.
+        """
+        stored = [of_photo[:_STORED_CAPTIONS] for of_photo in self.captions]
+        asking = [of_photo[_STORED_CAPTIONS:] or of_photo[-1:] for of_photo in self.captions]
+        return replace(self, captions=stored), replace(self, captions=asking)
 
 
 def find_source(path: Path | None = None) -> Source:

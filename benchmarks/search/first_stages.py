@@ -38,14 +38,14 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann.first_stage import largest
-from aladin_index.learned.fit import LearnedStage, TokenRows, fit_learned_stage
+from aladin_index.learned.fit import BANK_WORDS, LearnedStage, fit_learned_stage
+from aladin_network.scoring.token_rows import TokenRows
 from benchmarks.lib.measuring import quiet_median_s, quiet_time, use_one_thread
 from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.synthetic_sources import Caption, Photos, Source, find_source
 
 _TOP, _FIDELITY, _NEAREST = 10, 0.99, 100
-_FITTED_TO = 3  # captions of each photo
 _PHOTOS_A_BATCH = 2048
 _SAMPLE, _SCANS = 3000, 30
 # Repetitions, hyperplanes and projected values of a fixed dimensional encoding, as in the paper's
@@ -83,7 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--dims", type=int, nargs="+", default=[64, 128, 256], help="sizes of learned vectors"
     )
-    parser.add_argument("--bank", type=int, default=8192, help="words that photos are fitted to")
+    parser.add_argument(
+        "--bank", type=int, default=BANK_WORDS, help="words that photos are fitted to"
+    )
     parser.add_argument(
         "--muvera-items", type=int, default=10_000, help="most photos to encode with MUVERA"
     )
@@ -108,17 +110,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def make_task(source: Source, items: int, queries: int, *, real: bool) -> Task:
     """Divide the captions, and draw the photos and the queries."""
-    captions = source.captions
-    fitted_to = [each for of_photo in captions for each in of_photo[:_FITTED_TO]]
-    others = [of_photo[_FITTED_TO:] or of_photo[-1:] for of_photo in captions]
+    stored, asking = source.divided()
+    fitted_to = [each for of_photo in stored.captions for each in of_photo]
     if real:
         batches = _batches(source.photos)
-        asked = [each for of_photo in others for each in of_photo]
+        asked = [each for of_photo in asking.captions for each in of_photo]
         chosen = np.random.default_rng(0).permutation(len(asked))[:queries]
         return Task(
-            batches, len(captions), fitted_to, [asked[place] for place in chosen], source.name
+            batches,
+            len(asking.captions),
+            fitted_to,
+            [asked[place] for place in chosen],
+            source.name,
         )
-    synthetic = SyntheticPhotos(replace(source, captions=others))
+    synthetic = SyntheticPhotos(asking)
     drawn = synthetic.queries(queries, items, seed=1)
     asked = [Caption(*each) for each in zip(drawn.embeddings, drawn.words, strict=True)]
     return Task(

@@ -39,7 +39,7 @@ from benchmarks.lib.processes import in_fresh_process
 from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.lib.synthetic_sources import find_source
 from benchmarks.search.scale import QUICK_ITEMS, build
-from benchmarks.search.searches import CANDIDATES, TextSearches, measure_recall
+from benchmarks.search.searches import CANDIDATES, ServedFirstStage, TextSearches, measure_recall
 
 _RECALL_QUERIES = 50
 
@@ -132,7 +132,8 @@ def measure(root: Path, queries: TextQueries) -> dict[str, Any]:
         for name, values in _in_turn(searches, len(queries.words)).items():
             figures[name] = (figures[name] or {}) | values
         for name, index in opened.items():
-            recall = measure_recall(index.side("images").base, queries, _RECALL_QUERIES)
+            stage = ServedFirstStage(index.side("images").base, queries)
+            recall = measure_recall(stage, _RECALL_QUERIES)
             figures[name] = (figures[name] or {}) | {"ann_recall": recall}
         items = opened["processor"].side("images").count
     return {"gpu": gpu, "items": items, "engines": figures}

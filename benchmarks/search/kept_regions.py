@@ -35,11 +35,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from aladin_index.build.kept_regions import BoxesOf, KeptRegions, PhotoRegions, SampleTexts
+from aladin_index.encode.kept_regions import BoxesOf, KeptRegions, PhotoRegions
 from aladin_index.format.layout import MODEL, generation_folder, live_generation
 from aladin_index.search.evidence import region_boxes
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
+from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_index.tokens.store import TokenStore
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.fusion import Fusion

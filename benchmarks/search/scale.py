@@ -1,21 +1,28 @@
 """Builds an index of N synthetic photos, opens it in a fresh process, and searches it.
 
-    python -m benchmarks.search.scale --items 100000 [--json] [--tokens int8] [--ann auto] [--keep
-    DIR]
+    python -m benchmarks.search.scale --items 100000 [--json] [--tokens int8] [--ann auto]
+        [--fit DIM] [--keep DIR]
 
 The photos are made from real encodings (see `benchmarks.lib.synthetic`), 49 regions each. The index
 is built by one process and searched by another, so that the peak resident memory of each is
-measured. Searches are for photos by encoded texts, one at a time and on one thread unless noted.
+measured. Searches are for photos by encoded texts, one at a time and on one thread unless noted,
+and by alignment alone. The captions asked for are not those in the index. With --fit, the first
+stage is fitted to the alignment and tuned with the captions of the index, as by `aladin index fit
+--dim DIM` and `aladin index tune`. With --keep, an index that is there already is searched as it
+is.
 
 rss_bytes                      the larger of build_rss_bytes and search_rss_bytes, including the
                                pages of mapped files
 open_ms                        time to open the index, with its network
 p50_ms, p95_ms                 time to retrieve and re-rank 100 candidates and to look up the hits,
                                with all pages in memory
-ann_recall                     share of the exact nearest 100 among the candidates
+ann_recall                     share of the first stage's exact nearest 100 among the candidates
 candidates                     smallest number that keeps a fidelity of 0.99 on half of the queries
 fidelity                       share of the top 10 by exhaustive alignment among the hits with that
                                number of candidates, on the other queries
+stages_p50_ms                  time of both stages in whole searches with that number
+fit_s, tune_s                  time to fit the first stage, and to tune the search
+tuned_candidates               number of candidates that tuning chose
 retrieve_over_faiss            time of the first stage, divided by that of FAISS with the same
                                parameters, including its exact comparison (IndexRefineFlat)
 retrieve_over_faiss_unrefined  the same without FAISS's exact comparison
@@ -34,8 +41,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from aladin_index.measure.fit_first_stage import fit_first_stage
+from aladin_index.measure.tune import TuneOptions, tune_index
 from aladin_index.settings import BuildSettings
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
+from benchmarks.lib.measuring import quiet_time, use_one_thread
 from benchmarks.lib.output import figures_parser, print_json
 from benchmarks.lib.processes import in_fresh_process, peak_rss_bytes
 from benchmarks.lib.small_collection import folder_bytes
@@ -55,12 +65,17 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=10_000, help="number of photos")
     parser.add_argument("--tokens", choices=TOKEN_DTYPES, default="int8")
     parser.add_argument("--ann", default="auto", help="auto, exact or a FAISS factory string")
+    parser.add_argument(
+        "--fit", type=int, metavar="DIM", help="fit vectors of DIM values to the alignment"
+    )
     parser.add_argument("--source", type=Path, metavar="INDEX", help="index of real photos")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="folder to keep the index in")
     options = parser.parse_args()
     items = QUICK_ITEMS if options.quick else options.items
     effort = _QUICK if options.quick else effort_for(items)
-    figures = measure(items, options.tokens, options.ann, effort, options.source, options.keep)
+    figures = measure(
+        items, options.tokens, options.ann, effort, options.source, options.keep, options.fit
+    )
     if options.json:
         print_json(figures)
     else:
@@ -85,6 +100,7 @@ def measure(
     effort: Effort,
     source: Path | None = None,
     keep: Path | None = None,
+    fit: int | None = None,
 ) -> dict[str, Any]:
     """Build and search, each in a separate process.
 
@@ -95,14 +111,18 @@ def measure(
         effort: Number of repetitions of the measurements.
         source: Index of real photos, or None for the choice of `find_source`.
         keep: Folder for the index, or None for a temporary one.
+        fit: Number of values of the vectors to fit to the alignment, or None not to fit any.
     """
     place = tempfile.TemporaryDirectory() if keep is None else nullcontext(keep)
     with place as folder:
         root = Path(folder) / "index"
         figures: dict[str, Any] = {"items": items, "tokens": tokens, "threads": processor_count()}
-        figures |= in_fresh_process(build, root, items, tokens, ann, source)
+        if not (root / "CURRENT").exists():
+            figures |= in_fresh_process(build, root, items, tokens, ann, source)
+        if fit is not None:
+            figures |= in_fresh_process(fit_and_tune, root, fit)
         figures |= in_fresh_process(search, root, items, effort, source)
-    figures["rss_bytes"] = max(figures["build_rss_bytes"], figures["search_rss_bytes"])
+    figures["rss_bytes"] = max(figures.get("build_rss_bytes", 0), figures["search_rss_bytes"])
     return figures
 
 
@@ -112,7 +132,8 @@ def build(
     """Build the index; return its costs."""
     made_from = find_source(source)
     settings = BuildSettings(ann=ann, token_dtype=tokens)
-    seconds = write_synthetic_index(root, SyntheticPhotos(made_from), items, settings)
+    photos = SyntheticPhotos(made_from.divided()[0])
+    seconds = write_synthetic_index(root, photos, items, settings)
     return {
         "source": made_from.name,
         "build_s": {stage: round(value, 2) for stage, value in seconds.items()},
@@ -121,9 +142,25 @@ def build(
     }
 
 
+def fit_and_tune(root: Path, dim: int) -> dict[str, Any]:
+    """Fit the first stage to the alignment, and choose the candidates; one thread."""
+    use_one_thread()
+    with quiet_time() as fitting:
+        fit_first_stage(root, dim)
+    with quiet_time() as tuning:
+        tuned = tune_index(root, TuneOptions()).sides["images"].tuning
+    assert tuned is not None  # the index has texts to ask with
+    return {
+        "fit_s": fitting.seconds,
+        "tune_s": tuning.seconds,
+        "tuned_candidates": tuned.candidates,
+        "tuned_fidelity": tuned.fidelity,
+    }
+
+
 def search(root: Path, items: int, effort: Effort, source: Path | None) -> dict[str, Any]:
     """Open and search the index with texts that it was not calibrated with."""
-    photos = SyntheticPhotos(find_source(source))
+    photos = SyntheticPhotos(find_source(source).divided()[1])
     asked = max(effort.searches, effort.recall_queries, effort.fidelity_queries)
     # The index's own texts are the first ones of the same random sequence.
     queries = photos.queries(asked, items, seed=1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -15,10 +17,16 @@ from aladin_network.errors import ConfigError, StaleNegativesError
 from aladin_network.types import NullProgress
 from aladin_training.batches.offline_negatives import OfflineNegatives
 from aladin_training.batches.plan import BatchRows
+from aladin_training.comparison.evaluation import evaluate_run
+from aladin_training.comparison.plan import PlannedRun
+from aladin_training.config.anchors import AnchorsConfig
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.stage import OfflineNegativesConfig
+from aladin_training.data import read_records
+from aladin_training.evaluation import evaluate_checkpoint
+from aladin_training.stage_files import branch_checkpoints
 from aladin_training.stages.preparation import prepare_run
-from aladin_training.stages.run import run_recipe
+from aladin_training.stages.run import is_run_of, run_recipe
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.tasks.joint import OnlineBranches
 
@@ -45,6 +53,15 @@ options = { form = "absolute", soft = true }
 [stage.anchors]
 scenario = "momentum"
 decays = [0.5, 0.9]
+""",
+    "mutual": """
+[stage.tasks.matching_imitation]
+loss = "listnet"
+options = { temperature = 10, teacher_scale = 10 }
+[stage.anchors]
+scenario = "online"
+stages = ["joint"]
+mutual = true
 """,
     "quintuplet": """
 [stage.offline]
@@ -172,6 +189,51 @@ def test_faulty_anchors_are_named(
         run_recipe(load_recipe(tmp_path / "offline.toml", [override]), tmp_path / "run")
 
 
+def test_an_anchor_may_be_the_checkpoint_of_another_run(recipe_path: Path, tmp_path: Path) -> None:
+    recipe_with(recipe_path, tmp_path, "offline")
+    path, short = tmp_path / "offline.toml", ["stage.joint.epochs=1", "stage.student.epochs=1"]
+    store = tmp_path / "store"  # the stages before the last are trained once
+    own = load_recipe(path, [*short, 'stage.last.anchors.stages=["joint"]'])
+    run_recipe(own, tmp_path / "own", shared=store)
+    anchor = tmp_path / "own" / "stages" / "joint" / "checkpoint"
+    settings = ["stage.last.anchors.stages=[]", f'stage.last.anchors.checkpoints=["{anchor}"]']
+    foreign = load_recipe(path, [*short, *settings])
+    run_recipe(foreign, tmp_path / "foreign", shared=store)
+    ours, theirs = weights(tmp_path / "own"), weights(tmp_path / "foreign")
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+    assert is_run_of(tmp_path / "foreign", foreign)
+    # Other weights in that folder make another recipe of it.
+    other = tmp_path / "own" / "stages" / "student" / "checkpoint"
+    anchor.rename(anchor.with_name("old"))
+    other.rename(anchor)
+    assert not is_run_of(tmp_path / "foreign", foreign)
+    ids = ["0" * 64]
+    with pytest.raises(ConfigError, match=r"anchors: .* expected 000000000000"):
+        run_recipe(
+            load_recipe(
+                path, [*short, *settings, f"stage.last.anchors.model_ids={json.dumps(ids)}"]
+            ),
+            tmp_path / "refused",
+        )
+
+
+@pytest.mark.parametrize(
+    ("scenario", "settings", "message"),
+    [
+        ("online", {"stages": ("random",), "checkpoints": ("x",)}, "takes no checkpoints"),
+        ("momentum", {"mutual": True}, "only online anchors learn mutually"),
+        ("offline", {"checkpoints": ("x",), "model_ids": ("a", "b")}, "as many model_ids"),
+        ("offline", {}, "offline scenario needs stages or checkpoints"),
+        ("online", {}, "online scenario needs stages$"),
+    ],
+)
+def test_anchors_that_do_not_fit_their_scenario_are_refused(
+    scenario: Literal["offline", "online", "momentum"], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        AnchorsConfig(scenario=scenario, **settings)
+
+
 def test_online_anchors_start_from_new_weights_or_from_a_stage(
     recipe_path: Path, tmp_path: Path
 ) -> None:
@@ -201,6 +263,31 @@ def test_online_anchors_start_from_new_weights_or_from_a_stage(
         same = torch.equal(value, dict(target.named_parameters())[name])
         # Norms and biases start alike everywhere; frozen encoders are what they were.
         assert not (value.ndim > 1 and same and value.requires_grad), name
+
+
+def test_online_anchors_leave_checkpoints_and_make_an_ensemble(
+    recipe_path: Path, tmp_path: Path
+) -> None:
+    recipe = recipe_with(recipe_path, tmp_path, "mutual")
+    run = PlannedRun(recipe, tmp_path / "run")
+    run_recipe(recipe, run.folder)
+    (branch,) = branch_checkpoints(run.folder / "stages" / "last")
+    target, peer = load_checkpoint(run.folder / "checkpoint"), load_checkpoint(branch)
+    assert target.model_id != peer.model_id
+    records = read_records(Path(recipe.data.source), "val")
+    one, other, both = (
+        evaluate_checkpoint(target, records),
+        evaluate_checkpoint(peer, records),
+        evaluate_checkpoint(target, records, ensemble=[peer]),
+    )
+    for head, scores in both.scores.items():
+        torch.testing.assert_close(scores, (one.scores[head] + other.scores[head]) / 2)
+    evaluation = evaluate_run(run, "val", NullProgress())
+    ranks, expected = evaluation.ranks["ensemble"], both.ranks["matching"]
+    # Features of frozen encoders pass through the cache in half precision.
+    assert (ranks.text_to_image - expected.text_to_image).abs().sum() <= 1
+    assert (ranks.image_to_text - expected.image_to_text).abs().sum() <= 1
+    assert set(evaluation.ranks) == set(one.ranks) | {"two_stage_alignment", "ensemble"}
 
 
 def test_only_the_diagonal_is_excluded_on_demand(recipe_path: Path) -> None:

@@ -37,7 +37,12 @@ _VECTORS_AT_A_TIME = 2**14
 
 
 class AnnIndex:
-    """Searches a FAISS index; a search changes no shared state."""
+    """Searches a FAISS index; a search changes no shared state.
+
+    Attributes:
+        is_cold: Whether the vectors of the latest candidates were read from a disk, not from the
+            page cache; at first they are assumed to be.
+    """
 
     def __init__(
         self,
@@ -59,6 +64,7 @@ class AnnIndex:
         self.search_width = search_width
         self.oversample = oversample
         self.file = file
+        self.is_cold = True
         self._parameters: dict[int | None, Any] = {}  # by width, for searches without a filter
         self.count = int(index.ntotal)
         self.dim = int(index.d)

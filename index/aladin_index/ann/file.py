@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
+from aladin_index.format.disk import read_file_ahead
 from aladin_network.errors import IndexCorruptError
 
 # Fast scan compares with this many codes at a time: a list's codes fill whole blocks of them.
@@ -109,6 +110,8 @@ def read_ann(path: Path) -> Any:
             access memory out of bounds.
     """
     try:
+        # Every search reads lists from all over the file, and the check below does so first.
+        read_file_ahead(path)
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         if _has_mark(path):
             _map_lists(index, path)

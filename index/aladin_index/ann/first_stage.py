@@ -5,6 +5,7 @@ Exact search over the stored embeddings is the reference, and serves what an ANN
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.format.npy import read_ahead
 from aladin_index.items.selection import Selection
+from aladin_index.kernel import blocks_read
 from aladin_network.errors import IndexCorruptError
 
 # Number of rows that are scored at a time, so that millions of rows are not in memory at once.
@@ -159,16 +162,34 @@ def found_by(
     """
     if not isinstance(engine, AnnIndex):
         rows = [engine.search(query, count, allowed) for query in queries]
-        found = [(each, np.empty(0, dtype=np.float32)) for each in rows]
-    else:
-        found = engine.search_scored(queries, count, allowed)
-    for rows, _ in found:
-        _check_rows(rows, len(embeddings), engine)
-    if isinstance(engine, AnnIndex) and engine.keeps_vectors:
+        return _best_of_each(engine, embeddings, queries, rows, count)
+    found = engine.search_scored(queries, count, allowed)
+    if engine.keeps_vectors:
+        for rows, _ in found:
+            _check_rows(rows, len(embeddings), engine)
         return [_in_order(rows[:count], scores[:count]) for rows, scores in found]
+    before = blocks_read()
+    if engine.is_cold:
+        for rows, _ in found:
+            known = rows[(rows >= 0) & (rows < len(embeddings))].tolist()
+            read_ahead(embeddings, known, [row + 1 for row in known])
+    best = _best_of_each(engine, embeddings, queries, [rows for rows, _ in found], count)
+    engine.is_cold = blocks_read() > before
+    return best
+
+
+def _best_of_each(
+    engine: FirstStage,
+    embeddings: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    found: Sequence[NDArray[np.int64]],
+    count: int,
+) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Compare each query with the rows that were found for it, see `best_of`."""
+    for rows in found:
+        _check_rows(rows, len(embeddings), engine)
     return [
-        best_of(embeddings, query, rows, count)
-        for query, (rows, _) in zip(queries, found, strict=True)
+        best_of(embeddings, query, rows, count) for query, rows in zip(queries, found, strict=True)
     ]
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
+from aladin_index.ann.corrected import open_correction
 from aladin_index.ann.first_stage_build import check_first_stages
 from aladin_index.build.catalogue import Catalogue, collection_source, listed
-from aladin_index.build.kept_regions import KeptRegions, SampleTexts
 from aladin_index.build.resume import (
     BuildPlan,
     begin,
@@ -22,6 +21,7 @@ from aladin_index.build.resume import (
     rows_of_part,
 )
 from aladin_index.build.shards import (
+    EMBEDDINGS,
     LocalEncoding,
     Shard,
     ShardEncoding,
@@ -29,6 +29,7 @@ from aladin_index.build.shards import (
     ShardWork,
     read_shard,
 )
+from aladin_index.encode.kept_regions import KeptRegions
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.region_sources import RegionReader, RegionSource, check_regions
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
@@ -38,13 +39,14 @@ from aladin_index.format.manifest import ModelEntry, read_manifest
 from aladin_index.format.records import SkippedItem, read_skipped
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import describe_model, install_model, write_generation
-from aladin_index.search.evidence import region_boxes
 from aladin_index.settings import BuildSettings
+from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_network.calibration.calibration import Calibration, read_calibration
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, IndexNotReadyError, InputError
 from aladin_network.graphs.loading import load_for_inference, load_in_bfloat16
 from aladin_network.inference import Network
+from aladin_network.scoring.correction import HubCorrection, read_correction
 from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
@@ -86,8 +88,8 @@ def build_index(
 
     Args:
         checkpoint_folder: Checkpoint of the model. A new index gets a copy of it; an existing index
-            accepts no other model. Its calibration goes into the manifest; without one, the live
-            generation's calibration stays.
+            accepts no other model. Its calibration goes into the manifest, and its hubness
+            correction corrects the items; without them, those of the live generation stay.
         out: Index folder, new or existing.
         images: Images, including those that their source skipped, or None for an index without
             images.
@@ -128,16 +130,15 @@ def build_index(
         install_model(out, checkpoint_folder, model)
         with seconds.measure("list"):
             contents = _content_fingerprints(catalogues, rows, regions)
-        calibration = read_calibration(checkpoint_folder, checkpoint.model_id)
-        calibration = calibration or _live_calibration(out)
-        fingerprint = fingerprint_of(model, contents, settings, calibration)
+        calibration, correction = _fitted(checkpoint_folder, checkpoint.model_id, out)
+        fingerprint = fingerprint_of(model, contents, settings, calibration, correction)
         if settings.resume and is_published(out, fingerprint):
             discard(out)
             return _report(out, live_generation(out), seconds.seconds)
         plan = _begin(out, fingerprint, rows, settings)
         encoding = encoding or LocalEncoding(network, settings, regions)
         build = _Build(out, network, plan, catalogues, rows, encoding, settings, progress, seconds)
-        generation = build.run(model, calibration)
+        generation = build.run(model, calibration, correction)
         discard(out)
     return _report(out, generation, seconds.seconds)
 
@@ -242,7 +243,12 @@ class _Build:
         self._progress = progress
         self._seconds = seconds
 
-    def run(self, model: ModelEntry, calibration: Calibration | None) -> int:
+    def run(
+        self,
+        model: ModelEntry,
+        calibration: Calibration | None,
+        correction: HubCorrection | None,
+    ) -> int:
         """Do the remaining work, and return the number of the generation."""
         if is_placed(self._root, self._plan):
             return self._plan.generation
@@ -272,15 +278,16 @@ class _Build:
             self._progress,
             self._seconds,
             calibration=calibration,
+            correction=correction,
         )
 
     def _kept_regions(self, texts: Sequence[Shard]) -> KeptRegions | None:
         """Return what chooses the regions that are stored, or None to store all."""
-        count, network = self._settings.keep_regions, self._network
+        count = self._settings.keep_regions
         if count is None:
             return None
-        boxes_of = partial(region_boxes, network)
-        return KeptRegions(count, SampleTexts.of(texts), boxes_of, network.zero_tokens)
+        parts = [(shard.array(EMBEDDINGS), shard.token_store()) for shard in texts]
+        return KeptRegions.of(count, SampleTexts.of(parts), self._network)
 
     def _encode(self, target: Target) -> list[Shard]:
         """Encode the shards that are not on the disk yet; return all shards."""
@@ -316,12 +323,23 @@ class _Build:
         return shards
 
 
-def _live_calibration(root: Path) -> Calibration | None:
-    """Return the calibration of the generation to be replaced, if it has the same model."""
+def _fitted(
+    checkpoint_folder: Path, model_id: str, root: Path
+) -> tuple[Calibration | None, HubCorrection | None]:
+    """Return the checkpoint's calibration and correction, or else those of the live generation."""
+    calibration = read_calibration(checkpoint_folder, model_id)
+    correction = read_correction(checkpoint_folder, model_id)
     try:
-        return read_manifest(generation_folder(root, live_generation(root))).calibration
+        folder = generation_folder(root, live_generation(root))
     except IndexNotReadyError:
-        return None
+        return calibration, correction
+    live = read_manifest(folder)
+    if calibration is None and correction is None and live.correction is not None:
+        correction = open_correction(folder)
+    # Probabilities are those of scores that are corrected alike.
+    if live.correction == (None if correction is None else correction.constants):
+        calibration = calibration or live.calibration
+    return calibration, correction
 
 
 def _report(root: Path, generation: int, seconds: dict[str, float]) -> BuildReport:

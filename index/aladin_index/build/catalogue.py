@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from aladin_index.build.kept_regions import KeptRegions, PhotoRegions
 from aladin_index.build.shards import EMBEDDINGS, LENGTHS, ROWS, SIZES_PX, Shard
+from aladin_index.encode.kept_regions import KeptRegions, PhotoRegions
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import (
     ImageItem,

@@ -45,7 +45,7 @@ from aladin_index.format.npy import NpyWriter
 from aladin_index.format.records import SkippedItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
-from aladin_index.tokens.store import FILE_OF
+from aladin_index.tokens.store import FILE_OF, TokenStore
 from aladin_network.files import atomic_folder
 from aladin_network.inference import Network
 from aladin_network.scoring.encoding import Encoding
@@ -123,6 +123,10 @@ class Shard:
             array.field: self.array(FILE_OF[array.field]) for array in self.format.codec.arrays
         }
         return PackedTokens(**arrays)
+
+    def token_store(self) -> TokenStore:
+        """Return what reads the tokens of the shard's items."""
+        return TokenStore.from_arrays(self.format.codec, self.tokens(), self.array(LENGTHS))
 
 
 def read_shard(folder: Path, format: ShardFormat) -> Shard | None:

@@ -7,11 +7,14 @@ import sqlite3
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.ann.corrected import corrected_vectors, open_correction
 from aladin_index.changes.database import (
     FILE_STATES,
     changes_database,
@@ -19,8 +22,9 @@ from aladin_index.changes.database import (
     open_to_write,
 )
 from aladin_index.format.disk import FileIdentity, identity_at, identity_of
-from aladin_index.format.layout import ITEMS, generation_folder
+from aladin_index.format.layout import EMBEDDINGS, ITEMS, generation_folder
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
+from aladin_index.format.npy import map_npy
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import (
     StoredItem,
@@ -32,11 +36,26 @@ from aladin_index.items.tables import (
 from aladin_index.settings import MAX_FILTER_FIELDS
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
+from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_index.tokens.store import TokenStore, feedback_from, read_centroids
 from aladin_network.errors import IndexMismatchError, InputError, NoSuchTargetError
+from aladin_network.scoring.correction import HubCorrection
+from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import TARGETS, Target
 
 _LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM removed)"
+
+
+class RegionTexts(NamedTuple):
+    """What chooses the regions that are stored of each photo.
+
+    Attributes:
+        number: Number of regions to store.
+        texts: Texts of the generation by which they are chosen.
+    """
+
+    number: int
+    texts: SampleTexts
 
 
 class WritableGeneration:
@@ -88,6 +107,23 @@ class WritableGeneration:
             )
         return self._sides[target]
 
+    @cached_property
+    def region_texts(self) -> RegionTexts | None:
+        """What chooses the regions to store of an added photo, or None to store all."""
+        images, texts = self._manifest.images, self._manifest.texts
+        if images is None or images.keep_regions is None or texts is None:
+            return None
+        folder = generation_folder(self._root, self.generation) / "texts"
+        shape = texts.count, texts.embedding_dim
+        embeddings = map_npy(folder / EMBEDDINGS, np.float32, shape)
+        store = self._token_store("texts", texts)
+        return RegionTexts(images.keep_regions, SampleTexts.of([(embeddings, store)]))
+
+    def _token_store(self, target: Target, entry: CollectionEntry) -> TokenStore:
+        folder = generation_folder(self._root, self.generation) / target
+        numbers = entry.count, entry.token_count, entry.token_dim
+        return TokenStore.open(folder, *numbers, entry.token_dtype)
+
     def _what_asks(self, target: Target, entry: CollectionEntry) -> ErrorFeedback | None:
         """Compute from the other collection how to round tokens of this one, as a build does."""
         if entry.token_dtype == "float16":
@@ -95,9 +131,7 @@ class WritableGeneration:
         for other in TARGETS:
             asking = self._manifest.side(other)
             if other != target and asking is not None:
-                folder = generation_folder(self._root, self.generation) / other
-                numbers = (asking.count, asking.token_count, asking.token_dim)
-                return feedback_from(TokenStore.open(folder, *numbers, asking.token_dtype))
+                return feedback_from(self._token_store(other, asking))
         return None
 
     def close(self) -> None:
@@ -125,6 +159,7 @@ class WritableCollection:
     entry: CollectionEntry
     feedback: ErrorFeedback | None
     codec: TokenCodec = field(init=False)
+    _correction: HubCorrection | None = field(init=False, default=None)
     _base: ItemStore = field(init=False)
     _connection: sqlite3.Connection | None = field(init=False, default=None)
     _identity: FileIdentity | None = field(init=False, default=None)
@@ -178,6 +213,21 @@ class WritableCollection:
             return None if item is None else item.row
         gone = connection.execute("SELECT 1 FROM removed WHERE row = ?", (item.row,)).fetchone()
         return item.row if gone is None else None
+
+    def vector(self, embedding: NDArray[np.float32], packed: PackedTokens) -> NDArray[np.float32]:
+        """Return the vector of a new item: its embedding, with the biases of a correction.
+
+        Raises:
+            IndexCorruptError: If the correction of the generation cannot be read.
+        """
+        if not self.entry.corrected:
+            return embedding
+        if self._correction is None:
+            self._correction = open_correction(self.folder.parent)
+        values = self.codec.unpack(packed)
+        tokens = TokenRows(values, np.array([len(values)], dtype=np.int64))
+        target: Target = "images" if self.folder.name == "images" else "texts"
+        return corrected_vectors(self._correction, target, embedding[None], tokens)[0]
 
     def check_fields(self, items: Iterable[StoredItem]) -> None:
         """Reject items that would exceed the maximum number of indexed metadata fields.
@@ -260,7 +310,7 @@ class WritableCollection:
 def insert_encoding(
     connection: sqlite3.Connection,
     row: int,
-    embedding: NDArray[np.float32],
+    vector: NDArray[np.float32],
     packed: PackedTokens,
 ) -> None:
     """Insert the encoding of one item.
@@ -268,9 +318,9 @@ def insert_encoding(
     Args:
         connection: Connection to a database of changes.
         row: Row of the item.
-        embedding: (d_match,).
+        vector: (width,) its vector, see `WritableCollection.vector`.
         packed: Packed tokens of the item.
     """
     arrays = [None if array is None else array.tobytes() for array in packed]
-    values = (row, embedding.astype(np.float32).tobytes(), len(packed.values), *arrays)
+    values = (row, vector.astype(np.float32).tobytes(), len(packed.values), *arrays)
     connection.execute("INSERT INTO encodings VALUES (?,?,?,?,?,?)", values)

@@ -20,6 +20,7 @@ from aladin_index.encode.item_encoders import (
     TextEncoder,
     item_encoder,
 )
+from aladin_index.encode.kept_regions import KeptRegions, PhotoRegions, kept_by
 from aladin_index.encode.read_ahead import NumberedItem, StageSeconds, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, SourceItem, check_item, stored_form
@@ -76,8 +77,7 @@ class TimedAddReport:
 
     Attributes:
         report: Result of the writer.
-        decode_ms: Time to check the items and to turn bytes into the network's input, detected
-            regions included.
+        decode_ms: Time to check the items and to prepare them, detected regions included.
         encode_ms: Time in the network.
         write_ms: Time until everything was on the disk.
     """
@@ -104,8 +104,7 @@ class ItemChanger:
             writer: Writer of the index, for the model that `add` is called with; closed with this.
             images: Reads uploaded photos and regions.
             metadata: Limits of an item's metadata.
-            max_text_chars: Maximum length of a text or a caption, or None if only the network
-                limits it.
+            max_text_chars: Maximum length of a text, or None for the network's limit alone.
         """
         self._writer = writer
         self._images = images
@@ -153,7 +152,9 @@ class ItemChanger:
         decoded_s = time.perf_counter()
         encoding = encoder.encode(prepared)
         encoded_s = time.perf_counter()
-        report = self._writer.add(target, new_items(items, prepared, encoding), on_duplicate)
+        kept = kept_by(self._writer, model, target)
+        new = new_items(items, prepared, encoding, kept)
+        report = self._writer.add(target, new, on_duplicate)
         return TimedAddReport(
             report=report,
             decode_ms=1000 * (decoded_s - started_s),
@@ -237,8 +238,7 @@ def add_items(
         writer: Writer of the index.
         model: Model that the index was built with.
         target: Collection to add to.
-        items: Items, read once and a few at a time in memory, including those that the source
-            skipped.
+        items: Items, read once and a few at a time, including those that the source skipped.
         settings: Options of adding.
         progress: Progress, advanced by the items that are done.
         regions: Regions of the images, for a network that reads regions.
@@ -253,6 +253,7 @@ def add_items(
     progress.start(None, "photos" if target == "images" else "texts")
     counts, seconds = AddCounts(), StageSeconds()
     encoder = item_encoder(target, model, settings.limits, regions, exif=settings.exif)
+    kept = kept_by(writer, model, target)
     # Items of the batches that are being read; a few batches at a time.
     sources: dict[int, SourceItem] = {}
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
@@ -261,7 +262,8 @@ def add_items(
         counts.left_out += batch.left_out
         if batch.encoding is not None:
             with seconds.measure("write"):
-                new = new_items([sources[each.row] for each in usable], usable, batch.encoding)
+                added = [sources[each.row] for each in usable]
+                new = new_items(added, usable, batch.encoding, kept)
                 report = writer.add(target, new, settings.on_duplicate)
             counts.added += len(report.added)
             counts.replaced += len(report.replaced)
@@ -272,24 +274,32 @@ def add_items(
 
 
 def new_items(
-    sources: Sequence[SourceItem], prepared: Sequence[Prepared], encoding: Encoding
+    sources: Sequence[SourceItem],
+    prepared: Sequence[Prepared],
+    encoding: Encoding,
+    kept: KeptRegions | None,
 ) -> NewItems:
-    """Join items with the network's output for them.
+    """Join items with the network's output for them, as far as it is stored.
 
     Args:
         sources: The items; uploaded photos are kept in the index.
         prepared: The same items, in the same order, as the network took them.
         encoding: Encoding of the items, in the same order.
+        kept: Chooses the regions to store of photos, or None to store all tokens.
     """
+    boxes = [each.boxes for each in prepared]
+    stored = PhotoRegions(encoding.tokens[encoding.mask], encoding.mask.sum(axis=1), boxes)
+    if kept is not None:
+        stored = kept.select(encoding.embedding, stored, [each.size_px for each in prepared])
     uploads = [item.upload for item in sources if isinstance(item, ImageItem) and item.upload]
     return NewItems(
         items=[
-            stored_form(item, each.size_px, each.boxes, each.metadata)
-            for item, each in zip(sources, prepared, strict=True)
+            stored_form(item, each.size_px, own, each.metadata)
+            for item, each, own in zip(sources, prepared, stored.boxes, strict=True)
         ],
         embeddings=encoding.embedding,
-        tokens=encoding.tokens[encoding.mask],
-        lengths=encoding.mask.sum(axis=1),
+        tokens=stored.tokens,
+        lengths=stored.lengths,
         photos=uploads,
     )
 

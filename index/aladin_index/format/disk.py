@@ -322,3 +322,14 @@ def sole_use(root: Path, generation: int) -> Generator[bool]:
         yield True
     finally:
         os.close(descriptor)
+
+
+def read_file_ahead(path: Path) -> None:
+    """Ask the system to read a file into memory; do nothing if it does not support this."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
+    finally:
+        os.close(file)

@@ -5,7 +5,6 @@ Also how much of a file the operating system keeps in memory.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
@@ -15,11 +14,17 @@ from types import TracebackType
 import numpy as np
 
 from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.corrected import open_correction
 from aladin_index.ann.exact_scan import ExactScan
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.format.disk import GenerationLease, lease_generation, lease_live_generation
+from aladin_index.format.disk import (
+    GenerationLease,
+    lease_generation,
+    lease_live_generation,
+    read_file_ahead,
+)
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, MODEL, generation_folder
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths, read_manifest
 from aladin_index.format.npy import map_npy, map_pages
@@ -41,18 +46,8 @@ from aladin_network.errors import (
     NoSuchTargetError,
 )
 from aladin_network.graphs.loading import load_for_inference
+from aladin_network.scoring.correction import HubCorrection
 from aladin_network.types import Target
-
-
-def read_ahead(path: Path) -> None:
-    """Ask the system to read a file into memory; do nothing if it does not support this."""
-    if not hasattr(os, "posix_fadvise"):
-        return
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
-    finally:
-        os.close(file)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +82,16 @@ class SearchIndex:
         """Identity of the generation's files, other than of a copy; None once closed."""
         return self.lease.place
 
+    def correction(self) -> HubCorrection | None:
+        """Read the hubness correction of the generation, or return None if it has none.
+
+        Raises:
+            IndexCorruptError: If the file is not a correction.
+        """
+        if self.manifest.correction is None:
+            return None
+        return open_correction(generation_folder(self.path, self.generation))
+
     def side(self, target: Target, filter: Filter | None = None) -> LiveCollection:
         """Return one collection as it is now, with all committed changes of any process.
 
@@ -113,11 +118,12 @@ class SearchIndex:
         """
         folder = generation_folder(self.path, self.generation)
         for name in self.manifest.files:
-            read_ahead(folder / name)
+            read_file_ahead(folder / name)
         for side in (self.images, self.texts):
             if side is not None:
                 stored = [array for array in side.tokens.stored if array is not None]
-                map_pages([side.embeddings, *stored])
+                fitted = [] if side.learned is None else [side.learned.vectors]
+                map_pages([side.embeddings, *fitted, *stored])
                 if side.bounds is not None and side.entry.ann.asked == EXACT_ALIGN:
                     threading.Thread(target=side.bounds.get, name="bounds", daemon=True).start()
 
@@ -205,7 +211,7 @@ def open_index(
             target: ChangesReader(
                 changes_database(path, generation, target),
                 side.entry.count,
-                side.entry.embedding_dim,
+                side.entry.vector_dim,
                 side.tokens.codec,
             )
             for target, side in opened.items()
@@ -256,17 +262,17 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
     """
     place = folder / target
     ann = AnnIndex.open(place / ANN, entry.ann.search_width, entry.ann.oversample)
-    if (ann.count, ann.dim) != (entry.count, entry.embedding_dim):
-        expected = f"{entry.count} vectors of {entry.embedding_dim}"
+    if (ann.count, ann.dim) != (entry.count, entry.vector_dim):
+        expected = f"{entry.count} vectors of {entry.vector_dim}"
         raise IndexCorruptError(place / ANN, f"expected {expected}, got {ann.count} of {ann.dim}")
-    shape = (entry.count, entry.embedding_dim)
+    shape = (entry.count, entry.vector_dim)
     embeddings = map_npy(place / EMBEDDINGS, np.float32, shape)
     tokens = TokenStore.open(
         place, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
     )
     learned = None
     if entry.learned is not None:
-        learned = LearnedFirstStage.open(place, entry.learned, entry.count, entry.token_dim)
+        learned = LearnedFirstStage.open(place, entry.learned, entry)
     items = ItemStore(place / ITEMS)
     if items.count != entry.count:
         items.close()

@@ -13,8 +13,10 @@ and a photo is one vector. Three steps fit it to some photos and texts:
    A term that is the same for all photos does not change their order and is subtracted first.
 2. The features are reduced to the directions that matter most for these photos' scores (reduced
    rank regression): the best approximation of all scores by so many dimensions.
-3. Any photo, now or later, is fitted by least squares to the cosines of a bank of single words,
-   whose factors are stored. Nothing depends on the other photos.
+3. Any photo, now or later, is fitted by least squares to its best cosines with a bank of single
+   words, whose factors are stored. Comparing a photo with the bank is nearly all of the time, so
+   the bank is small, and its least squares are corrected by ridge regression to those of eight
+   times as many words on the sampled photos. A photo's vector does not depend on other photos.
 
 Against the paper: the features are not trained, the reduction takes the place of a wide output,
 and the first step regresses on texts in place of words, whose errors add up within a text.
@@ -22,9 +24,8 @@ and the first step regresses on texts in place of words, whose errors add up wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -33,41 +34,29 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from aladin_network.errors import ConfigError, IndexCorruptError, ShapeError
+from aladin_network.scoring.token_rows import (
+    BLOCK_BYTES,
+    TokenRows,
+    best_cosines,
+    sums_of_items,
+)
 from aladin_network.types import NullProgress, Progress
 
 # Measured on 7,000 photos of Flickr8k for 256 dimensions: 512 units need 35 candidates for a
 # fidelity of .99, 1,024 need 31.
 _HIDDEN = 1024
 # Texts, photos and words that the fit is made of. Measured likewise: 1,000, 2,000 and 3,000 texts
-# need 36, 32 and 31 candidates; 1,024, 4,096 and 8,192 words need 42, 35 and 33.
+# need 36, 32 and 31 candidates; 1,024, 4,096 and 8,192 words need 42, 35 and 33. Another network,
+# 128 dimensions: 8,192 words need 41; 256, 512, 1,024 and 2,048 words alone 92, 54, 47 and 46,
+# corrected to the 8,192 words 56, 47, 43 and 42.
 _TEXTS, _PHOTOS = 3000, 3000
-BANK_WORDS = 8192
+BANK_WORDS = 1024
+_WORDS_A_BANK_WORD = 8
 # Fewer texts determine the features of words too poorly.
 LEAST_TEXTS = 200
 # Weights of the penalties, relative to the mean variance of a feature; a tenth or the tenfold
 # changes nothing.
-_RIDGE, _WORD_RIDGE = 1e-2, 1e-3
-# Upper bound of the block of cosines (words x regions) in memory.
-_BLOCK_BYTES = 64 * 2**20
-
-
-class TokenRows(NamedTuple):
-    """Tokens of some items.
-
-    Attributes:
-        values: Tokens of all items, item after item.
-        lengths: (items,) number of tokens of each item.
-    """
-
-    values: Float[np.ndarray, "tokens dim"]
-    lengths: NDArray[np.int64]
-
-    def sample(self, count: int, seed: int) -> TokenRows:
-        """Take some items at random, always the same ones; all if there are fewer."""
-        total = len(self.lengths)
-        chosen = np.random.default_rng(seed).permutation(total)[: min(count, total)]
-        parts = np.split(self.values, np.cumsum(self.lengths)[:-1])
-        return TokenRows(np.concatenate([parts[item] for item in chosen]), self.lengths[chosen])
+_RIDGE, _WORD_RIDGE, _BANK_RIDGE = 1e-2, 1e-3, 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +68,7 @@ class LearnedStage:
         shift: What the hidden layer subtracts.
         reduction: Features of a word (its values, a one, the hidden units) to the query's vector.
         words: Bank of words that photos are compared with.
-        factors: Least squares: a photo's cosines with the bank to its vector.
+        factors: A photo's best cosines with the bank to its vector.
         centre: Mean vector of the sampled photos, which is subtracted: it adds the same to the
             score of every photo.
     """
@@ -107,13 +96,7 @@ class LearnedStage:
 
     def photo_vectors(self, photos: TokenRows) -> Float[np.ndarray, "photos learned"]:
         """Fit the vectors of photos by least squares; see `fit_learned_stage`."""
-        if len(photos.lengths) == 0:
-            return np.zeros((0, self.dim), dtype=np.float32)
-        tokens_a_block = max(1, _BLOCK_BYTES // (4 * len(self.words)))
-        parts: list[NDArray[np.float32]] = []
-        for block in _blocks(photos, tokens_a_block):
-            parts.append((self.factors @ _best_cosines(self.words, block)).T - self.centre)
-        return np.concatenate(parts)
+        return _bank_cosines(self.words, photos) @ self.factors.T - self.centre
 
     def save(self, path: Path) -> None:
         """Write the parameters to a safetensors file.
@@ -160,7 +143,7 @@ def fit_learned_stage(
         dim: Size of the vectors.
         progress: Receives the texts that are scored against the sampled photos.
         bank: Number of words that a photo is compared with to be fitted, at most those there are;
-            the time of a fit is in proportion.
+            the time of a photo is in proportion.
 
     Raises:
         ConfigError: If there are too few texts, or `dim` is larger than what can be determined.
@@ -184,18 +167,50 @@ def fit_learned_stage(
     scores = _centred_scores(texts, photos, progress)
     reduction = _reduce(features / scale, scores, dim)
     reduction /= scale[:, None]
-    words = TokenRows(texts.values, np.ones(len(texts.values), dtype=np.int64)).sample(bank, 2)
+    singles = TokenRows(texts.values, np.ones(len(texts.values), dtype=np.int64))
+    words = singles.sample(_WORDS_A_BANK_WORD * bank, seed=2)
     reduced = _text_features(directions, shift, words) @ reduction
-    factors = np.linalg.solve(_penalised(reduced, _WORD_RIDGE), reduced.T.astype(np.float64))
-    stage = LearnedStage(
+    cosines = _bank_cosines(words.values, photos)
+    factors = _bank_factors(reduced, cosines, bank)
+    return LearnedStage(
         directions=directions,
         shift=shift,
         reduction=reduction,
-        words=words.values,
-        factors=factors.astype(np.float32),
-        centre=np.zeros(dim, dtype=np.float32),
+        words=words.values[:bank],
+        factors=factors,
+        centre=factors @ cosines[:, :bank].mean(axis=0),
     )
-    return replace(stage, centre=stage.photo_vectors(photos).mean(axis=0))
+
+
+def _bank_factors(
+    reduced: Float[np.ndarray, "words learned"],
+    cosines: Float[np.ndarray, "photos words"],
+    bank: int,
+) -> Float[np.ndarray, "learned bank"]:
+    """Return what turns a photo's cosines with the first `bank` words into its vector.
+
+    The least squares of these words, corrected by ridge regression so that the sampled photos get
+    the vectors that all words give them, but for a constant. A photo unlike them loses the
+    correction, and not its fit.
+
+    Args:
+        reduced: Reduced features of all words.
+        cosines: Best cosines of the sampled photos with all words.
+        bank: Number of words to use.
+    """
+    of_all, of_bank = (_least_squares(part) for part in (reduced, reduced[:bank]))
+    if len(reduced) <= bank:
+        return of_bank.astype(np.float32)
+    centred = cosines - cosines.mean(axis=0, dtype=np.float64)  # (photos, words) float64
+    missing = centred @ of_all.T - centred[:, :bank] @ of_bank.T
+    known = centred[:, :bank]
+    correction = np.linalg.solve(_penalised(known, _BANK_RIDGE), known.T @ missing)
+    return (of_bank + correction.T).astype(np.float32)
+
+
+def _least_squares(reduced: Float[np.ndarray, "words learned"]) -> NDArray[np.floating]:
+    """Return the factors of ridge regression on the words' features, (learned, words)."""
+    return np.linalg.solve(_penalised(reduced, _WORD_RIDGE), reduced.T.astype(np.float64))
 
 
 def _hidden_layer(
@@ -219,17 +234,7 @@ def _text_features(
     of_words = np.concatenate([values, ones, hidden], axis=1)
     if len(lengths) == len(values):  # single words
         return of_words
-    return _sums(of_words, lengths)
-
-
-def _sums(values: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Add up so many rows for each item; an item without rows has zeros."""
-    sums = np.zeros((len(lengths), values.shape[1]), dtype=np.float32)
-    filled = lengths > 0
-    if filled.any():
-        # `reduceat` accepts no empty segments.
-        sums[filled] = np.add.reduceat(values, (np.cumsum(lengths) - lengths)[filled], axis=0)
-    return sums
+    return sums_of_items(of_words, lengths)
 
 
 def _spread(features: Float[np.ndarray, "texts features"]) -> Float[np.ndarray, " features"]:
@@ -238,44 +243,25 @@ def _spread(features: Float[np.ndarray, "texts features"]) -> Float[np.ndarray, 
     return np.where(spread > 1e-3 * size, spread, size).clip(1e-6).astype(np.float32)
 
 
-def _blocks(items: TokenRows, most_tokens: int) -> list[TokenRows]:
-    """Divide items into blocks of at most so many tokens, or of one item."""
-    ends = np.cumsum(items.lengths)
-    blocks: list[TokenRows] = []
-    start = 0
-    while start < len(ends):
-        first = int(ends[start] - items.lengths[start])
-        end = max(start + 1, int(np.searchsorted(ends, first + most_tokens, side="right")))
-        lengths = items.lengths[start:end]
-        blocks.append(TokenRows(items.values[first : first + int(lengths.sum())], lengths))
-        start = end
-    return blocks
-
-
-def _best_cosines(
+def _bank_cosines(
     words: NDArray[np.float32], photos: TokenRows
-) -> Float[np.ndarray, "words photos"]:
-    """Return for each word and photo the cosine with the best region, 0 without regions."""
-    regions, lengths = photos
-    cosines = words @ regions.T
-    best = np.zeros((len(words), len(lengths)), dtype=np.float32)
-    filled = lengths > 0
-    if filled.any():
-        starts = (np.cumsum(lengths) - lengths)[filled]
-        best[:, filled] = np.maximum.reduceat(cosines, starts, axis=1)
-    return best
+) -> Float[np.ndarray, "photos words"]:
+    """Return for each photo and word the cosine with the best region, block by block."""
+    blocks = photos.blocks(max(1, BLOCK_BYTES // (4 * len(words))))
+    none = np.empty((0, len(words)), dtype=np.float32)
+    return np.concatenate([none, *(best_cosines(words, block).T for block in blocks)])
 
 
 def _centred_scores(
     texts: TokenRows, photos: TokenRows, progress: Progress
 ) -> Float[np.ndarray, "texts photos"]:
     """Score texts against photos, and subtract each text's mean."""
-    words_a_block = max(1, _BLOCK_BYTES // (4 * max(1, len(photos.values))))
+    words_a_block = max(1, BLOCK_BYTES // (4 * max(1, len(photos.values))))
     progress.start(len(texts.lengths), "texts")
     parts: list[NDArray[np.float32]] = []
-    for block in _blocks(texts, words_a_block):
-        best = _best_cosines(block.values, photos)
-        parts.append(_sums(best, block.lengths))
+    for block in texts.blocks(words_a_block):
+        best = best_cosines(block.values, photos)
+        parts.append(sums_of_items(best, block.lengths))
         progress.advance(len(block.lengths))
     joined = np.concatenate(parts)
     return joined - joined.mean(axis=1, keepdims=True)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from aladin_index.search.results import Box
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from benchmarks.search import kept_regions
 from benchmarks.search.kept_regions import overlap
+from tests.benchmarks.search.made_index import unit, write_made_index
 
 PHOTOS, CAPTIONS, DIM = 40, 120, 16
 # A grid of two by two cells, and the whole photo.
@@ -27,10 +26,6 @@ BOXES: list[Box] = [
 ]
 
 
-def unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
-    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
-
-
 @pytest.fixture
 def made_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Forty photos with three captions each, which say nothing of the last three regions."""
@@ -41,24 +36,7 @@ def made_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     regions = unit(regions.astype(np.float64))
     words = np.repeat(regions[:, :2], 3, axis=0) + 0.05 * random.standard_normal((CAPTIONS, 2, DIM))
     words[..., 8:] = 0
-    embeddings = unit(random.standard_normal((PHOTOS, 8)))
-    for target, tokens, own in (
-        ("images", regions, embeddings),
-        ("texts", unit(np.abs(words)), np.repeat(embeddings, 3, axis=0)),
-    ):
-        folder = tmp_path / "generations" / "000001" / target
-        folder.mkdir(parents=True)
-        np.save(folder / "embeddings.npy", own)
-        np.save(folder / "tokens.npy", tokens.reshape(-1, DIM).astype(np.float16))
-        np.save(folder / "offsets.npy", np.arange(len(tokens) + 1) * tokens.shape[1])
-        with sqlite3.connect(folder / "items.sqlite") as database:
-            database.execute("CREATE TABLE items (row INTEGER, id TEXT, image_id TEXT)")
-            database.executemany(
-                "INSERT INTO items VALUES (?, ?, ?)",
-                [(row, f"images {row}", f"images {row // 3}") for row in range(len(tokens))],
-            )
-        database.close()
-    (tmp_path / "CURRENT").write_text("000001\n")
+    write_made_index(tmp_path, regions, unit(np.abs(words)), captions=3)
     half = DirectionFusion(weight=0.5, align_std=0.5)
     fusion = Fusion(text_to_image=half, image_to_text=half)
     checkpoint = SimpleNamespace(fusion=fusion, model=None)

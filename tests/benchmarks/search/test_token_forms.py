@@ -1,21 +1,16 @@
 import json
-import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from benchmarks.search import token_forms
 from benchmarks.search.token_forms import fidelity
+from tests.benchmarks.search.made_index import unit, write_made_index
 
 PHOTOS, CAPTIONS, DIM = 30, 60, 16
-
-
-def unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
-    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
 
 
 @pytest.fixture
@@ -24,24 +19,7 @@ def made_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     random = np.random.default_rng(0)
     regions = unit(random.standard_normal((PHOTOS, 5, DIM)))
     words = unit(np.repeat(regions[:, :3], 2, axis=0) + 0.1 * random.standard_normal((60, 3, DIM)))
-    embeddings = unit(random.standard_normal((PHOTOS, 8)))
-    for target, tokens, own in (
-        ("images", regions, embeddings),
-        ("texts", words, unit(np.repeat(embeddings, 2, axis=0) + 0.01)),
-    ):
-        folder = tmp_path / "generations" / "000001" / target
-        folder.mkdir(parents=True)
-        np.save(folder / "embeddings.npy", own)
-        np.save(folder / "tokens.npy", tokens.reshape(-1, DIM).astype(np.float16))
-        np.save(folder / "offsets.npy", np.arange(len(tokens) + 1) * tokens.shape[1])
-        with sqlite3.connect(folder / "items.sqlite") as database:
-            database.execute("CREATE TABLE items (row INTEGER, id TEXT, image_id TEXT)")
-            database.executemany(
-                "INSERT INTO items VALUES (?, ?, ?)",
-                [(row, f"{target} {row}", f"images {row // 2}") for row in range(len(tokens))],
-            )
-        database.close()
-    (tmp_path / "CURRENT").write_text("000001\n")
+    write_made_index(tmp_path, regions, words, captions=2)
     half = DirectionFusion(weight=0.5, align_std=0.5)
     checkpoint = SimpleNamespace(fusion=Fusion(text_to_image=half, image_to_text=half))
     monkeypatch.setattr(token_forms, "load_checkpoint", lambda _: checkpoint)

@@ -51,6 +51,28 @@ def test_the_order_is_that_of_exact_search(
         np.testing.assert_allclose(scores, true_scores, rtol=1e-5)
 
 
+def test_vectors_are_read_ahead_at_first_and_while_they_come_from_a_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blocks = iter([0, 8, 8, 8, 8, 8])  # before and after each search
+    asked: list[list[int]] = []
+
+    def ask(array: np.ndarray, starts: list[int], stops: list[int]) -> None:
+        assert array is VECTORS and stops == [start + 1 for start in starts]
+        asked.append(starts)
+
+    monkeypatch.setattr("aladin_index.ann.first_stage.read_ahead", ask)
+    monkeypatch.setattr("aladin_index.ann.first_stage.blocks_read", lambda: next(blocks))
+    ann = AnnIndex(build_ann("IVF8,PQ16x4fs", VECTORS, NullProgress()), 8, 2.0)
+    found = [retrieve(ann, VECTORS, QUERIES[0], 30)[0] for _ in range(3)]
+    assert [len(starts) for starts in asked] == [60, 60] and set(found[0]) <= set(asked[0])
+    np.testing.assert_array_equal(found[0], found[2])
+    assert not ann.is_cold
+    exact = AnnIndex(build_ann("Flat", VECTORS, NullProgress()), None)
+    retrieve(exact, VECTORS, QUERIES[0], 30)  # has its own copy
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize("factory", ["IVF8,Flat", "IVF8,PQ16x4fs"])
 def test_a_search_that_finds_too_few_is_made_up_for(factory: str) -> None:
     ann = AnnIndex(build_ann(factory, VECTORS, NullProgress()), 1, 2.0)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aladin_index.build import kept_regions
 from aladin_index.build.builder import build_index
-from aladin_index.build.kept_regions import KeptRegions, PhotoRegions, SampleTexts, most_needed
 from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.encode.item_changer import AddSettings, add_items
+from aladin_index.encode.kept_regions import KeptRegions, PhotoRegions, most_needed
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import generation_folder
 from aladin_index.generations.compact import compact_index
@@ -25,7 +25,8 @@ from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.results import Box
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint_files import read_model_id
+from aladin_index.tokens import sample_texts
+from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_network.errors import ConfigError
 from aladin_network.inference import encode_texts
 from aladin_network.types import Target
@@ -64,7 +65,7 @@ def test_regions_are_chosen_as_by_loops() -> None:
 
 
 def test_near_texts_choose_and_regions_of_zeros_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_regions, "_NEAREST", 1)
+    monkeypatch.setattr(sample_texts, "_NEAREST", 1)
     near, far = np.eye(2, dtype=np.float32)
     words = np.array([[1, 0, 0], [0, 1, 0]], dtype=np.float32)  # of the near text, of the far one
     texts = SampleTexts(np.stack([far, near]), words[::-1].copy(), np.array([0, 1, 2]))
@@ -176,19 +177,27 @@ def test_the_shards_do_not_matter(
         assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_added_photos_have_all_regions_also_after_a_compaction(
-    kept_index: Path, tmp_path: Path, made_up: MakeItems
+def test_added_photos_are_stored_as_the_build_stores_them_also_after_a_compaction(
+    kept_index: Path, tmp_path: Path, images: list[ImageItem]
 ) -> None:
     root = Path(shutil.copytree(kept_index, tmp_path / "index"))
-    new = made_up(["added"])
-    with closing(ChangesWriter(root, read_model_id(root / "model"))) as changes:
-        changes.add("images", new, "error")
-    compact_index(root)
-    with open_index(root) as index:
-        side = side_of(index)
-        assert side.entry.keep_regions == KEPT
-        lengths = side.tokens.lengths(np.arange(side.entry.count))
-        assert lengths.tolist() == [KEPT] * (side.entry.count - 1) + new.lengths.tolist()
+    again = [replace(item, id=f"{item.id} again") for item in images[:4]]
+    with open_index(root) as index, closing(ChangesWriter(root, index.checkpoint.model_id)) as to:
+        model = index.checkpoint.model
+        assert add_items(to, model, "images", again, AddSettings(batch_size=3)).added == 4
+    for _ in range(2):
+        with open_index(root) as index:
+            live = index.side("images")
+            for item in again:
+                added, built = (
+                    live.items.by_id(each) for each in (item.id, item.id[: -len(" again")])
+                )
+                assert added is not None and built is not None
+                assert added.boxes is not None and added.boxes == built.boxes
+                tokens = live.tokens(added.row)
+                assert len(tokens) == KEPT
+                np.testing.assert_allclose(tokens, live.tokens(built.row), atol=1e-3)
+        compact_index(root)
 
 
 def test_regions_are_chosen_by_texts(

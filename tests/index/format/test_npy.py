@@ -1,11 +1,13 @@
+import mmap
 import resource
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from aladin_index.format.npy import map_npy, map_pages, write_npy
+from aladin_index.format.npy import map_npy, map_pages, read_ahead, write_npy
 from aladin_network.errors import IndexCorruptError
 
 
@@ -60,3 +62,36 @@ def test_mapped_pages_are_in_memory(tmp_path: Path) -> None:
     assert int(mapped.sum()) == int(array.sum())
     # A hundred pages of 4 KiB, of which a first reading maps at most sixteen at a time.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 6
+
+
+class AdvisedMap(mmap.mmap):
+    """A map that remembers what it is told to read."""
+
+    advised: ClassVar[list[tuple[int, int, int]]] = []
+
+    def madvise(self, option: int, start: int = 0, length: int = 0) -> None:
+        self.advised.append((option, start, length))
+        super().madvise(option, start, length)
+
+
+def test_rows_are_asked_for_by_whole_pages_from_where_they_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AdvisedMap, "advised", asked := [])
+    file = tmp_path / "rows"
+    file.write_bytes(bytes(64 + 100 * 1000))
+    with file.open("rb") as opened:
+        mapped = AdvisedMap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
+    # As in a file of an array: rows of 1,000 bytes after a header.
+    rows = np.ndarray((100, 1000), np.uint8, mapped, offset=64)
+    page, needed = mmap.PAGESIZE, mmap.MADV_WILLNEED
+    read_ahead(rows, [0, 50, 7], [1, 52, 7])
+    first = (64 + 50_000) // page * page
+    assert asked == [(needed, 0, 1064), (needed, first, 64 + 52_000 - first)]
+    asked.clear()
+    read_ahead(rows[50:52])
+    assert asked == [(needed, first, 64 + 52_000 - first)]
+    asked.clear()
+    read_ahead(rows[:0])
+    read_ahead(np.zeros((3, 4)), [0], [3])  # in memory
+    assert asked == []

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.learned.fit import LearnedStage, TokenRows, fit_learned_stage
+from aladin_index.learned.fit import LearnedStage, fit_learned_stage
 from aladin_network.errors import ConfigError, IndexCorruptError, ShapeError
+from aladin_network.scoring.token_rows import TokenRows
 
 DIM = 8
 
@@ -69,6 +70,28 @@ def test_more_values_approximate_better(stage: LearnedStage) -> None:
         fitted = fit.query_vectors(texts) @ fit.photo_vectors(photos).T
         errors.append(np.std(fitted - fitted.mean(axis=1, keepdims=True) - exact))
     assert errors[1] < 0.8 * errors[0]
+
+
+def test_a_small_bank_is_corrected_to_the_vectors_of_all_words(stage: LearnedStage) -> None:
+    small = fit_learned_stage(items(300, seed=0), items(400, seed=1), 32, bank=100)
+    np.testing.assert_array_equal(small.words, stage.words[:100])
+    np.testing.assert_array_equal(small.reduction, stage.reduction)
+    features = small.query_vectors(TokenRows(small.words, np.ones(100, dtype=np.int64)))
+    moments = features.T @ features
+    penalty = 1e-3 * moments.diagonal().mean() * np.eye(32)
+    alone = np.linalg.solve(moments + penalty, features.T)
+    photos = items(200, seed=2)
+    wanted = stage.photo_vectors(photos)
+    cosines = np.array([[(of @ word).max() for word in small.words] for of in items_of(photos)])
+    by_hundred, corrected = cosines @ alone.T, small.photo_vectors(photos)
+    lost = [
+        np.square(found - found.mean(axis=0) - wanted + wanted.mean(axis=0)).sum()
+        for found in (by_hundred, corrected)
+    ]
+    assert lost[1] < 0.7 * lost[0]
+    # Over the sampled photos, which both fits subtract the mean of.
+    sampled = small.photo_vectors(items(300, seed=0))
+    np.testing.assert_allclose(sampled.mean(axis=0), 0, atol=1e-4)
 
 
 def test_a_text_is_the_sum_of_its_words_and_a_photo_depends_on_itself_alone(

@@ -1,4 +1,5 @@
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,38 +122,48 @@ def test_files_of_another_form_are_named(tmp_path: Path) -> None:
         open_store(tmp_path, "4bit")
 
 
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[Any]]:
+    """Parts of arrays that the store asks the system for."""
+    parts: list[NDArray[Any]] = []
+
+    def ask(array: NDArray[Any], starts: Sequence[int], stops: Sequence[int]) -> None:
+        parts.extend(array[start:stop] for start, stop in zip(starts, stops, strict=True))
+
+    monkeypatch.setattr("aladin_index.tokens.store.read_ahead", ask)
+    return parts
+
+
 def test_warming_asks_for_the_pages_of_the_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, asked: list[NDArray[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     items = write(tmp_path, "int8")
     store = open_store(tmp_path, "int8")
-    asked: list[NDArray[Any]] = []
-    monkeypatch.setattr("aladin_index.tokens.store.read_ahead", asked.append)
     store.warm(2, 4)
     assert [part.shape for part in asked] == [(6, DIM), (6,)]
     np.testing.assert_array_equal(asked[0], store.stored.values[3:9])
     asked.clear()
     store.warm(4, 5)  # an item without tokens
-    assert asked == []
+    assert [len(part) for part in asked] == [0, 0]
+    asked.clear()
     store.warm()
     assert [len(part) for part in asked] == [TOTAL, TOTAL]
     monkeypatch.undo()
     # Asking changes nothing, whether the arrays lie in a file or in memory.
     store.warm()
+    store.warm(4, 5)
     TokenStore.from_arrays(store.codec, store.packed(np.arange(COUNT)), LENGTHS).warm()
     np.testing.assert_allclose(store.read(np.array([3])).values, items[3], rtol=1e-6)
     assert (tmp_path / TOKENS).stat().st_size > 0
 
 
 @pytest.mark.skipif(load_kernel() is None, reason="the native kernel was not compiled")
-def test_candidates_are_read_ahead_once_the_last_ones_came_from_a_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_candidates_are_read_ahead_at_first_and_while_they_come_from_a_disk(
+    tmp_path: Path, asked: list[NDArray[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "int8")
     store = open_store(tmp_path, "int8")
-    asked: list[NDArray[Any]] = []
     blocks = iter([0, 8, 8, 16, 16, 16, 16, 16])  # before and after each call
-    monkeypatch.setattr("aladin_index.tokens.store.read_ahead", asked.append)
     monkeypatch.setattr("aladin_index.tokens.maxsim.blocks_read", lambda: next(blocks))
     query, rows = unit_vectors(2), np.array([3, 0], dtype=np.int64)
     parts: list[int] = []
@@ -162,17 +173,15 @@ def test_candidates_are_read_ahead_once_the_last_ones_came_from_a_disk(
         parts.append(len(asked))
         asked.clear()
     # The values and the scales of both items.
-    assert parts == [0, 4, 4, 0]
+    assert parts == [4, 4, 4, 0]
     assert not store.is_cold
     for each in scores:
         np.testing.assert_array_equal(each, scores[0])
 
 
-def test_rows_are_read_ahead_item_by_item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_read_ahead_item_by_item(tmp_path: Path, asked: list[NDArray[Any]]) -> None:
     write(tmp_path, "int8")
     store = open_store(tmp_path, "int8")
-    asked: list[NDArray[Any]] = []
-    monkeypatch.setattr("aladin_index.tokens.store.read_ahead", asked.append)
     store.warm_rows(np.array([3, -1, 2, COUNT], dtype=np.int64))
     starts = store.offsets
     assert [len(part) for part in asked] == 2 * [starts[4] - starts[3], starts[3] - starts[2]]

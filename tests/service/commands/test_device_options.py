@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from aladin_index.generations import reader as file_pages
+from aladin_index.format import disk as file_pages
 from aladin_service.cli import app
 from aladin_service.settings import QueryLimits
 from aladin_service.work.hot_swap import LiveIndex
@@ -57,7 +57,7 @@ def test_warm_reads_every_generation_ahead(
     index_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
-    monkeypatch.setattr("aladin_index.generations.reader.read_ahead", read.append)
+    monkeypatch.setattr("aladin_index.generations.reader.read_file_ahead", read.append)
     cold = LiveIndex(index_folder, QueryLimits())
     cold.open()
     cold.close()
@@ -78,5 +78,5 @@ def test_files_are_read_ahead_by_the_system(
         pytest.skip("this system cannot be asked")
     asked: list[tuple[int, int, int]] = []
     monkeypatch.setattr(file_pages.os, "posix_fadvise", lambda _, *how: asked.append(how))
-    file_pages.read_ahead(index_folder / "CURRENT")
+    file_pages.read_file_ahead(index_folder / "CURRENT")
     assert asked == [(0, 0, file_pages.os.POSIX_FADV_WILLNEED)]

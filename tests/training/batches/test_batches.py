@@ -47,6 +47,18 @@ def test_an_epoch_of_photos_shows_each_once_with_its_own_captions() -> None:
     assert shown.keys() == set(range(9))
 
 
+@pytest.mark.parametrize("captions_per_photo", [None, 2])
+def test_a_share_of_the_photos_is_the_same_in_every_epoch(captions_per_photo: int | None) -> None:
+    part = BatchPlan(CAPTIONS_OF_PHOTO, 1, captions_per_photo, 1, "0:a", share=0.4)
+    shown = [{photo for batch in part.epoch(n) for photo in batch.photos} for n in range(9)]
+    assert [len(photos) for photos in shown] == [2] * 9
+    assert len(set.union(*shown)) == 2
+    captions = {caption for batch in part.epoch(0) for caption in batch.captions}
+    assert captions <= {c for photo in shown[0] for c in CAPTIONS_OF_PHOTO[photo]}
+    others = [BatchPlan(CAPTIONS_OF_PHOTO, 1, None, 1, f"{n}:a", share=0.4) for n in range(9)]
+    assert any({b.photos[0] for b in other.epoch(0)} != shown[0] for other in others)
+
+
 def test_epochs_are_reproducible_and_differ_by_epoch_and_seed() -> None:
     assert plan().epoch(3) == plan().epoch(3)
     assert plan().epoch(3) != plan().epoch(4)

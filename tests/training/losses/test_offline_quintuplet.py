@@ -11,7 +11,7 @@ from aladin_training.losses.negatives import negative_mask
 from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss, OfflineScores
 from aladin_training.losses.triplet import TripletMarginLoss
 
-FORMS = ["triplet", "quintuplet", "adaptive"]
+FORMS = ["triplet", "quintuplet", "adaptive"]  # eqs 3 to 5
 
 
 def reference(
@@ -155,6 +155,56 @@ def test_a_low_online_margin_leaves_the_offline_terms_alone(
         torch.testing.assert_close(each.grad, hinge)
 
 
+@pytest.mark.parametrize("g2", [0.0, 0.1])
+def test_online_quintuplet_crosses_the_batch_s_own_negatives(
+    pairs: tuple[Tensor, Tensor], offline: OfflineScores, g2: float
+) -> None:
+    # AOQ's ablation OnlineQuin: eq 4 with the pair of the two online negatives.
+    scores, negatives = pairs
+    loss = OfflineQuintupletLoss("online_quintuplet", offline_margin=g2)
+    no_cross = OfflineScores(offline.text, offline.image)
+    ours = loss(scores, no_cross, negatives)
+    expected = scores.new_zeros(())
+    S, batch = scores.tolist(), range(len(scores))
+    for n in batch:
+        p = scores[n, n]
+        text = max((u for u in batch if negatives[n, u]), key=lambda u: S[n][u])
+        image = max((j for j in batch if negatives[j, n]), key=lambda j: S[j][n])
+        for on, off, cross in (
+            (scores[n, text], offline.text[n], (image, text)),
+            (scores[image, n], offline.image[n], (text, image)),
+        ):
+            expected = expected + (0.2 - p + on).relu() + (g2 - p + off).relu()
+            if negatives[cross]:
+                expected = expected + (g2 - p + scores[cross]).relu()
+    assert ours.item() == pytest.approx(expected.item(), abs=1e-10)
+    inputs = (scores, offline.text, offline.image)
+    found, wanted = (torch.autograd.grad(each, inputs) for each in (ours, expected))
+    torch.testing.assert_close(found, wanted)
+    if len(scores) > 4:  # there are cross terms that count
+        assert ours > OfflineQuintupletLoss(offline_margin=g2)(scores, no_cross, negatives)
+
+
+def test_weights_by_the_positive_pair(pairs: tuple[Tensor, Tensor], offline: OfflineScores) -> None:
+    # AOQ's ablation without OfflineAdap: eq 5 with p in the place of off in the weight alone.
+    scores, negatives = pairs
+    loss = OfflineQuintupletLoss("adaptive", weight_by="positive")(scores, offline, negatives)
+    plain = OfflineQuintupletLoss("quintuplet", online_margin=-10)(scores, offline, negatives)
+    expected = plain
+    S, batch = scores.tolist(), range(len(scores))
+    for n in batch:
+        p = scores[n, n]
+        for cells in (
+            [(n, u) for u in batch if negatives[n, u]],
+            [(j, n) for j in batch if negatives[j, n]],
+        ):
+            on = scores[max(cells, key=lambda cell: S[cell[0]][cell[1]])]
+            expected = expected + (1.5 - (p - on) / 0.3) * (0.2 - p + on).relu()
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-10)
+    found, wanted = (torch.autograd.grad(each, (scores, *offline)) for each in (loss, expected))
+    torch.testing.assert_close(found, wanted)
+
+
 def test_easy_offline_negatives_leave_the_triplet_loss(pairs: tuple[Tensor, Tensor]) -> None:
     scores, negatives = pairs
     easy = torch.full((len(scores),), -1.0, dtype=torch.float64)
@@ -196,7 +246,7 @@ def test_order_of_the_pairs_does_not_matter(
     torch.testing.assert_close(shuffled, loss(scores, offline, negatives))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [*FORMS, "online_quintuplet"])
 @pytest.mark.parametrize("batch", [1, 4])
 def test_a_batch_of_one_image_has_no_online_term(form: str, batch: int) -> None:
     scores = torch.full((batch, batch), 0.5, requires_grad=True)
@@ -215,6 +265,8 @@ def test_a_batch_of_one_image_has_no_online_term(form: str, batch: int) -> None:
 def test_impossible_options_and_input_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"unknown form 'quadruplet', known are .*'quintuplet'"):
         OfflineQuintupletLoss("quadruplet")
+    with pytest.raises(ConfigError, match="unknown weight_by 'online'"):
+        OfflineQuintupletLoss(weight_by="online")
     with pytest.raises(ConfigError, match="alpha must be positive, got 0"):
         OfflineQuintupletLoss(alpha=0)
     two, scores, negatives = torch.zeros(2), torch.zeros(2, 2), negative_mask(torch.arange(2))

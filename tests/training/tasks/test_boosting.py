@@ -11,8 +11,10 @@ import torch
 from aladin_network.model import AladinModel
 from aladin_training.adapters.parts import reset_part
 from aladin_training.batches.batch import Batch
-from aladin_training.config.stage import AnchorsConfig, StageConfig, TaskConfig, TaskName
+from aladin_training.config.anchors import AnchorsConfig
+from aladin_training.config.stage import StageConfig, TaskConfig, TaskName
 from aladin_training.losses.boosting import BoostingLoss
+from aladin_training.losses.listnet import ListNetLoss
 from aladin_training.losses.triplet import TripletMarginLoss
 from aladin_training.tasks.frozen import MomentumAnchor, momentum
 from aladin_training.tasks.joint import JointTask, OnlineBranches
@@ -94,6 +96,38 @@ def test_online_branches_are_boosted_by_those_before_them(
     third = raw[2] + (of_two[0] + of_two[1]) / 2
     torch.testing.assert_close(report.total.detach(), first + second + third)
     torch.testing.assert_close(report.terms["matching"], raw[2])
+
+
+def test_mutual_branches_imitate_all_others(build_tiny: Build, pairs_for: Pairs) -> None:
+    """Deep mutual learning: each branch has the loss from every other one, without its gradient."""
+    model = build_tiny()
+    models = [another(model, 1), another(model, 2), model]
+    options = {"temperature": 10, "teacher_scale": 10}
+    tasks: dict[str, TaskConfig] = {
+        "matching": TaskConfig(loss="triplet"),
+        "matching_imitation": TaskConfig(loss="listnet", options=options),
+    }
+    anchors = AnchorsConfig(scenario="online", stages=("random", "random"), mutual=True)
+    stage = StageConfig(name="s", tasks=tasks, anchors=anchors)
+    branches = [JointTask(each, stage) for each in models]
+    batch = pairs_for(model)
+    report = OnlineBranches(branches[:-1], branches[-1], mutual=True).eval()(batch)
+    report.total.backward()
+    scores = [scores_of(each, batch, "matching") for each in models]
+    listnet = ListNetLoss(temperature=10, teacher_scale=10)
+    expected = torch.zeros(())
+    for own, score in enumerate(scores):
+        peers = [listnet(score, other) for n, other in enumerate(scores) if n != own]
+        expected = expected + TripletMarginLoss()(score, batch.negatives) + sum(peers) / 2
+    torch.testing.assert_close(report.total.detach(), expected)
+    # The last branch alone, with the others frozen, has the same gradient.
+    found = [value.grad.clone() for value in model.parameters() if value.grad is not None]
+    model.zero_grad(set_to_none=True)
+    frozen = [FrozenNetwork(copy.deepcopy(each)) for each in models[:2]]
+    JointTask(model, stage, anchors=frozen).eval()(batch).total.backward()
+    alone = [value.grad for value in model.parameters() if value.grad is not None]
+    assert found
+    torch.testing.assert_close(found, alone)
 
 
 def test_no_gradient_passes_between_online_branches(build_tiny: Build, pairs_for: Pairs) -> None:

@@ -79,7 +79,7 @@ class CachedPhotos:
 class ReadPhotos:
     """Photos that are read and preprocessed batch by batch, for encoders that are trained.
 
-    All networks of one configuration preprocess alike and can share these. Only the photos that
+    All networks of one configuration preprocess alike and share these. Only the photos that
     threads are working on are held in memory decoded.
     """
 
@@ -159,11 +159,14 @@ class InputStore:
         self._cache_root = cache_root
         self._precision: Precision = precision
         self._progress = progress
-        self.unencoded = NetworkInputs(
-            ReadPhotos(model.image.encoder, items), TokenisedTexts(model.text.encoder, captions)
-        )
         self._photos: dict[str, CachedPhotos] = {}
         self._texts: dict[str, CachedTexts] = {}
+        # Of encoders that are not frozen, by what their preprocessing depends on.
+        self._read_photos: dict[str, ReadPhotos] = {}
+        self._tokenised: dict[str, TokenisedTexts] = {}
+        self.unencoded = NetworkInputs(
+            self._photos_for(model.image.encoder), self._texts_for(model.text.encoder)
+        )
 
     def inputs_of(self, model: AladinModel) -> NetworkInputs:
         """Return the inputs of a network; inputs that two networks share are the same object.
@@ -173,9 +176,18 @@ class InputStore:
         """
         image, text = model.image.encoder, model.text.encoder
         return NetworkInputs(
-            self._cached_photos(image) if image.frozen else self.unencoded.photos,
-            self._cached_texts(text) if text.frozen else self.unencoded.texts,
+            self._cached_photos(image) if image.frozen else self._photos_for(image),
+            self._cached_texts(text) if text.frozen else self._texts_for(text),
         )
+
+    def _photos_for(self, encoder: ImageEncoder) -> ReadPhotos:
+        return self._read_photos.setdefault(
+            _configuration(encoder), ReadPhotos(encoder, self._items)
+        )
+
+    def _texts_for(self, encoder: TokenizedTextEncoder) -> TokenisedTexts:
+        key = _configuration(encoder) + encoder.tokenizer.to_str()
+        return self._tokenised.setdefault(key, TokenisedTexts(encoder, self._captions))
 
     def _cached_photos(self, encoder: ImageEncoder) -> CachedPhotos:
         key = image_digest(encoder)
@@ -247,11 +259,15 @@ def text_digest(encoder: TokenizedTextEncoder) -> str:
 
 
 def _digest(encoder: ImageEncoder | TokenizedTextEncoder, more: str) -> str:
+    content = _configuration(encoder) + more + encoder.weights_digest()
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _configuration(encoder: ImageEncoder | TokenizedTextEncoder) -> str:
     # Where the weights come from, and whether they may be trained, does not affect the output.
     config = dataclasses.replace(encoder.config, source=None, frozen=False)
     # Only changed fields: a field added later must not invalidate existing caches.
-    content = json.dumps(dump_changes(config), sort_keys=True) + more + encoder.weights_digest()
-    return hashlib.sha256(content.encode()).hexdigest()
+    return json.dumps(dump_changes(config), sort_keys=True)
 
 
 @torch.inference_mode()

@@ -95,6 +95,7 @@ class BatchPlan:
         coupled: bool = False,
         short_texts: ShortTexts | None = None,
         short_captions: float = 0.0,
+        share: float = 1.0,
     ) -> None:
         """Plan a stage.
 
@@ -111,12 +112,15 @@ class BatchPlan:
             coupled: How they are drawn, see `sample_offline`.
             short_texts: Shorter texts that replace some captions, or None to show captions only.
             short_captions: Share of the captions that they replace.
+            share: Share of the photos that are shown, the same ones in every epoch; at least one.
         """
         self._captions_of_photo = captions_of_photo
+        self._photos = list(range(len(captions_of_photo)))
+        if share < 1:
+            shown = max(1, round(share * len(self._photos)))
+            self._photos = sorted(random.Random(f"{seed}:share").sample(self._photos, shown))
         self._pairs = [
-            (photo, caption)
-            for photo, captions in enumerate(captions_of_photo)
-            for caption in captions
+            (photo, caption) for photo in self._photos for caption in captions_of_photo[photo]
         ]
         self._captions_per_photo = captions_per_photo
         self._views = views
@@ -128,7 +132,7 @@ class BatchPlan:
         self._photo_of_caption = [
             photo for photo, captions in enumerate(captions_of_photo) for _ in captions
         ]
-        items = len(self._pairs) if captions_per_photo is None else len(captions_of_photo)
+        items = len(self._pairs) if captions_per_photo is None else len(self._photos)
         self.batch_size = min(batch_size, items)
         self.batches_per_epoch = batches_of_epoch(items, batch_size)
 
@@ -140,7 +144,7 @@ class BatchPlan:
             shown = [(photo, [caption]) for photo, caption in self._pairs]
             generator.shuffle(shown)
         else:
-            photos = list(range(len(captions_of_photo)))
+            photos = list(self._photos)
             generator.shuffle(photos)
             shown = [
                 (photo, draw_captions(captions_of_photo[photo], captions_per_photo, generator))

@@ -17,9 +17,11 @@ from pydantic import ConfigDict
 from aladin_network.config import STRICT, ModelConfig, parse_config
 from aladin_network.errors import ConfigError
 from aladin_network.types import ScoreName
+from aladin_training.config.anchors import RANDOM
 from aladin_training.config.defaults import FEATURE_CACHE
-from aladin_training.config.stage import RANDOM, EncoderPart, StageConfig
+from aladin_training.config.stage import StageConfig
 from aladin_training.config.toml_files import read_toml
+from aladin_training.config.tune import EncoderPart
 from aladin_training.parallel.numerics import Precision
 
 
@@ -220,6 +222,11 @@ class Recipe:
                 raise ConfigError(
                     f"stage {stage.name!r}: offline negatives need photos in any order, and "
                     "data.stream reads them front to back; mine from a list of photos instead"
+                )
+            if self.data.stream is not None and stage.share < 1:
+                raise ConfigError(
+                    f"stage {stage.name!r}: a share of the photos needs a list of them, and "
+                    "data.stream reads them front to back"
                 )
             names.append(stage.name)
         if not names:

@@ -7,63 +7,9 @@ from typing import Any, Literal, cast, get_args
 
 from aladin_network.errors import ConfigError
 from aladin_network.types import ScoreName
+from aladin_training.config.anchors import AnchorsConfig
 from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
-
-EncoderPart = Literal["image_encoder", "text_encoder"]
-TuneMode = Literal["full", "last", "lora"]
-
-# Used instead of a stage's name for an anchor branch that starts from new weights.
-RANDOM = "random"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TuneConfig:
-    """Fine-tuning of one encoder in a stage.
-
-    Attributes:
-        mode: "full": all weights; "last": the last `layers` layers and what follows them; "lora":
-            low-rank changes of matrices, which are merged into these when the stage ends (Hu et
-            al., LoRA, 2021).
-        layers: Number of layers for "last".
-        rank: Rank of the changes; this and the next three apply to "lora".
-        alpha: The changes are scaled by alpha / rank.
-        dropout: Dropout on the input of the changes.
-        targets: Endings of the names of the changed modules, e.g. ("query", "value"), or None for
-            all linear maps of the encoder's layers, and their 1 x 1 convolutions.
-        lr_decay: Learning rate of each layer relative to the one above it; the embeddings have the
-            lowest rate, the last layer and what follows it the encoder's own rate.
-        checkpointing: Recompute the activations of the layers in the backward pass instead of
-            keeping them: about a third more time for a fraction of the memory.
-    """
-
-    mode: TuneMode = "full"
-    layers: int | None = None
-    rank: int = 8
-    alpha: float = 16.0
-    dropout: float = 0.0
-    targets: tuple[str, ...] | None = None
-    lr_decay: float = 1.0
-    checkpointing: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse impossible values.
-
-        Raises:
-            ConfigError: If a value is out of its range, or belongs to another mode.
-        """
-        if (self.mode == "last") != (self.layers is not None):
-            raise ConfigError('tune: mode "last" and layers require each other')
-        if self.layers is not None and self.layers < 1:
-            raise ConfigError(f"tune: layers is {self.layers}, expected at least 1")
-        if self.rank < 1 or self.alpha <= 0:
-            raise ConfigError("tune: rank must be at least 1 and alpha above 0")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"tune: dropout is {self.dropout}, expected [0, 1)")
-        if self.targets is not None and (self.mode != "lora" or not self.targets):
-            raise ConfigError('tune: targets require mode "lora" and at least one name')
-        if not 0 < self.lr_decay <= 1:
-            raise ConfigError(f"tune: lr_decay is {self.lr_decay}, expected (0, 1]")
-
+from aladin_training.config.tune import EncoderPart, TuneConfig
 
 Part = Literal[
     "image_encoder",
@@ -83,6 +29,9 @@ TaskName = Literal[
     "matching_boosting",
     "alignment_boosting",
     "attention_boosting",
+    "matching_imitation",
+    "alignment_imitation",
+    "attention_imitation",
     "matching_quintuplet",
     "alignment_quintuplet",
     "attention_quintuplet",
@@ -151,42 +100,6 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnchorsConfig:
-    """The anchor branches of deep boosting learning (DBL).
-
-    The boosting losses of the stage are averaged over the anchors: M branches are M - 1 anchors
-    and the target.
-
-    Attributes:
-        scenario: Where the anchors come from. "offline" (OAS): frozen networks of earlier stages.
-            "online" (OSS): networks trained at the same time on the same batches, each boosted by
-            those before it, the first by none. "momentum" (MSS): moving averages of the target's
-            weights.
-        stages: One entry for each anchor. Offline: the stage whose network it is. Online: the stage
-            from whose weights it starts, or "random".
-        decays: Momentum: one entry for each anchor, its beta at the stage's start, in [0, 1].
-    """
-
-    scenario: Literal["offline", "online", "momentum"]
-    stages: tuple[str, ...] = ()
-    decays: tuple[float, ...] = (0.99995,)
-
-    def __post_init__(self) -> None:
-        """Refuse impossible values.
-
-        Raises:
-            ConfigError: If there is no anchor, or a decay is out of its range.
-        """
-        if self.scenario == "momentum":
-            if self.stages:
-                raise ConfigError("anchors: momentum anchors follow the target; give no stages")
-            if not self.decays or not all(0 <= decay <= 1 for decay in self.decays):
-                raise ConfigError(f"anchors: decays are {self.decays}, expected values in [0, 1]")
-        elif not self.stages:
-            raise ConfigError(f"anchors: the {self.scenario} scenario needs stages")
-
-
-@dataclass(frozen=True, kw_only=True)
 class OfflineNegativesConfig:
     """Hard negatives mined from the whole training split (AOQ).
 
@@ -234,10 +147,10 @@ class StageConfig:
         tasks: Tasks by name, keys of `aladin_training.tasks.TASKS`; several are trained jointly.
             Tasks of one kind are distinguished by a suffix after a colon, see `task_kind`.
         start: Stage from whose best weights this one starts, or None for the previous stage.
-        teacher: Earlier stage whose frozen network is the teacher of the distillation tasks, or
-            None for this network's own alignment scores.
+        teacher: Earlier stage whose frozen network is the teacher of the distillation tasks; or
+            several, whose scores are averaged; or None for this network's own alignment scores.
         teacher_score: Score of the teacher that is distilled; "fused" is that of its second stage.
-        anchors: Anchors of the boosting tasks.
+        anchors: Anchors of the boosting and imitation tasks.
         offline: Mined negatives of the quintuplet tasks.
         negatives: Which pairs of a batch may be negatives. "image": those of different photos;
             "diagonal": all except the pair itself, as in the papers' official codes (C-1).
@@ -247,7 +160,9 @@ class StageConfig:
             photos and texts instead of cached features.
         frozen_dropout: Keep parts that are not trained in training mode, as ALADIN's official code
             does with its frozen backbone, instead of evaluation mode.
-        epochs: Passes over the training split.
+        share: Share of the training photos that the stage shows, always the same ones: what a
+            network learns from less data (DBL).
+        epochs: Passes over these photos.
         batch_size: Photos in a step, over all processes.
         chunk_size: Photos, or texts, that a process encodes at a time, or None for all at once.
             Memory then holds one chunk's graph, and every encoder runs twice a step (GradCache).
@@ -268,7 +183,7 @@ class StageConfig:
     name: str
     tasks: dict[str, TaskConfig]
     start: str | None = None
-    teacher: str | None = None
+    teacher: str | tuple[str, ...] | None = None
     teacher_score: Literal["alignment", "matching", "attention", "fused"] = "alignment"
     anchors: AnchorsConfig | None = None
     offline: OfflineNegativesConfig | None = None
@@ -277,6 +192,7 @@ class StageConfig:
     train: tuple[Part, ...] | None = None
     tune: dict[EncoderPart, TuneConfig] = field(default_factory=dict)
     frozen_dropout: bool = False
+    share: float = 1.0
     epochs: int = 10
     batch_size: int = 128
     chunk_size: int | None = None
@@ -304,6 +220,8 @@ class StageConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{where}: {name} is {value}, expected at least 1 or null")
+        if not 0 < self.share <= 1:
+            raise ConfigError(f"{where}: share is {self.share}, expected above 0 and at most 1")
         if self.lr <= 0 or self.clip_norm <= 0:
             raise ConfigError(f"{where}: lr and clip_norm must be above 0")
         if not 0 <= self.short_captions <= (0 if self.offline else 1):
@@ -317,10 +235,12 @@ class StageConfig:
         for encoder in self.tune:
             if self.train is not None and encoder not in self.train:
                 raise ConfigError(f"{where}: tune.{encoder}: expected {encoder} in train as well")
+        if self.teacher == () or len(set(self.teachers)) < len(self.teachers):
+            raise ConfigError(f"{where}: teacher: expected different stages, at least one")
         if self._has("alignment_distillation") and self.teacher is None:
             raise ConfigError(f"{where}: alignment_distillation needs a teacher")
-        if self._has("boosting") != (self.anchors is not None):
-            raise ConfigError(f"{where}: boosting tasks and anchors require each other")
+        if (self._has("boosting") or self._has("imitation")) != (self.anchors is not None):
+            raise ConfigError(f"{where}: boosting or imitation and anchors require each other")
         if self._has("quintuplet") != (self.offline is not None):
             raise ConfigError(f"{where}: quintuplet tasks and offline negatives require each other")
         if self.offline is not None and self.captions_per_photo not in (None, 1):
@@ -331,14 +251,22 @@ class StageConfig:
         """Names of the earlier stages that this one needs, by the key that refers to them."""
         needed = {
             "start": self.start,
-            "teacher": self.teacher,
             "offline.stage": self.offline.stage if self.offline else None,
         }
-        for number, stage in enumerate(self.anchors.stages if self.anchors else ()):
-            online = self.anchors is not None and self.anchors.scenario == "online"
-            if not (online and stage == RANDOM):
-                needed[f"anchors.stages[{number}]"] = stage
+        if isinstance(self.teacher, str):
+            needed["teacher"] = self.teacher
+        else:
+            needed |= {f"teacher[{n}]": name for n, name in enumerate(self.teachers)}
+        if self.anchors is not None:
+            needed |= {f"anchors.{key}": name for key, name in self.anchors.needed_stages.items()}
         return {key: stage for key, stage in needed.items() if stage is not None}
+
+    @property
+    def teachers(self) -> tuple[str, ...]:
+        """Stages whose networks are the teachers; none for the network's own alignment scores."""
+        if isinstance(self.teacher, str):
+            return (self.teacher,)
+        return self.teacher or ()
 
     @property
     def trained_scores(self) -> frozenset[ScoreName]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from aladin_network.errors import ConfigError, ShapeError
+from aladin_network.errors import ConfigError
+from aladin_training.losses.teachers import check_teacher
 
 
 class ListNetLoss(nn.Module):
@@ -56,10 +57,7 @@ class ListNetLoss(nn.Module):
         Raises:
             ShapeError: If the two matrices differ in shape.
         """
-        if student_scores.shape != teacher_scores.shape:
-            raise ShapeError(
-                f"teacher_scores {tuple(student_scores.shape)}", tuple(teacher_scores.shape)
-            )
+        check_teacher(student_scores, teacher_scores)
         student = self.temperature * student_scores
         teacher = self.teacher_scale * teacher_scores.detach()
         return _cross_entropy(student, teacher, dim=0) + _cross_entropy(student, teacher, dim=1)

@@ -28,6 +28,7 @@ from aladin_training.batches.items import (
     with_detector,
 )
 from aladin_training.config.recipe import Recipe, StartConfig
+from aladin_training.config.stage import StageConfig
 from aladin_training.data import Record, read_records
 from aladin_training.data.beir import read_text_pairs
 from aladin_training.data.records import DocumentRecord
@@ -119,20 +120,32 @@ def prepare_run(
 
 
 def with_model_id(recipe: Recipe) -> Recipe:
-    """Add the id of the model that a recipe starts from.
+    """Add the ids of the models that a recipe starts from and that are its anchors.
 
     Args:
         recipe: Recipe with or without a start.
 
     Raises:
-        CheckpointError: If the checkpoint cannot be read.
+        CheckpointError: If a checkpoint cannot be read.
         ConfigError: If the recipe names another model id.
     """
-    if recipe.start is None:
-        return recipe
-    model_id = read_model_id(Path(recipe.start.checkpoint).expanduser())
-    _check_model_id(recipe.start, model_id)
-    return dataclasses.replace(recipe, start=dataclasses.replace(recipe.start, model_id=model_id))
+    start = recipe.start
+    if start is not None:
+        model_id = read_model_id(Path(start.checkpoint).expanduser())
+        check_model_id("start", start.checkpoint, start.model_id, model_id)
+        start = dataclasses.replace(start, model_id=model_id)
+    stages = tuple(_with_anchor_ids(stage) for stage in recipe.stage)
+    return dataclasses.replace(recipe, start=start, stage=stages)
+
+
+def _with_anchor_ids(stage: StageConfig) -> StageConfig:
+    anchors = stage.anchors
+    if anchors is None or not anchors.checkpoints:
+        return stage
+    ids = [read_model_id(Path(folder).expanduser()) for folder in anchors.checkpoints]
+    for folder, expected, found in zip(anchors.checkpoints, anchors.model_ids, ids, strict=False):
+        check_model_id("anchors", folder, expected, found)
+    return dataclasses.replace(stage, anchors=dataclasses.replace(anchors, model_ids=tuple(ids)))
 
 
 def load_start(start: StartConfig) -> AladinModel:
@@ -144,15 +157,25 @@ def load_start(start: StartConfig) -> AladinModel:
     """
     folder = Path(start.checkpoint).expanduser()
     checkpoint = load_checkpoint(folder, frozen=start.frozen)
-    _check_model_id(start, checkpoint.model_id)
+    check_model_id("start", start.checkpoint, start.model_id, checkpoint.model_id)
     return checkpoint.model
 
 
-def _check_model_id(start: StartConfig, model_id: str) -> None:
-    if start.model_id not in (None, model_id):
+def check_model_id(key: str, checkpoint: str, expected: str | None, found: str) -> None:
+    """Refuse a checkpoint that holds another network than a recipe asks for.
+
+    Args:
+        key: Key of the recipe that names the checkpoint.
+        checkpoint: Folder of the checkpoint.
+        expected: Required model id, or None for any.
+        found: Model id of the checkpoint.
+
+    Raises:
+        ConfigError: If the two differ.
+    """
+    if expected is not None and expected != found:
         raise ConfigError(
-            f"start: {start.checkpoint} holds the model {model_id[:12]}, "
-            f"expected {str(start.model_id)[:12]}"
+            f"{key}: {checkpoint} holds the model {found[:12]}, expected {expected[:12]}"
         )
 
 

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
+from aladin_network.checkpoint import load_checkpoint
 from aladin_network.model import AladinModel
 from aladin_network.scoring.metrics import RetrievalMetrics, retrieval_metrics
 from aladin_network.types import Progress
 from aladin_training.adapters.parts import reset_part, start_fine_tuning
 from aladin_training.batches.dataset import BatchSource, PairDataset, PlannedBatches
 from aladin_training.batches.plan import BatchPlan
+from aladin_training.config.anchors import RANDOM, AnchorsConfig
 from aladin_training.config.recipe import Recipe
-from aladin_training.config.stage import RANDOM, AnchorsConfig, StageConfig
+from aladin_training.config.stage import StageConfig
 from aladin_training.loop import StageTrainer, Validate
 from aladin_training.parallel.distributed import main_process_first
 from aladin_training.parallel.numerics import Precision, mixed_precision, seed_from
-from aladin_training.stages.preparation import PreparedRun
+from aladin_training.stages.preparation import PreparedRun, check_model_id
 from aladin_training.stages.sources import StageSources
 from aladin_training.streaming.streamed_batches import StreamedBatches
 from aladin_training.streaming.tar_stream import PhotoStream
-from aladin_training.tasks.frozen import MomentumAnchor, Teacher
+from aladin_training.tasks.frozen import MomentumAnchor, Teacher, TeacherEnsemble
 from aladin_training.tasks.joint import JointTask, OnlineBranches
 from aladin_training.tasks.scores import FrozenNetwork
 
@@ -100,7 +103,8 @@ def build_networks(
         return StageNetworks(JointTask(model, stage, teacher), others)
     match anchors.scenario:
         case "offline":
-            frozen = _offline_anchors(anchors, sources, others)
+            device = next(model.parameters()).device
+            frozen = _offline_anchors(anchors, sources, device, others)
             start_fine_tuning(model, stage.tune)
             return StageNetworks(JointTask(model, stage, teacher, frozen), others)
         case "momentum":
@@ -119,28 +123,35 @@ def build_networks(
                 others[name] = branch
                 branches.append(JointTask(branch, stage, teacher, reads=name))
             start_fine_tuning(model, stage.tune)
-            return StageNetworks(OnlineBranches(branches, JointTask(model, stage, teacher)), others)
+            target = JointTask(model, stage, teacher)
+            return StageNetworks(OnlineBranches(branches, target, anchors.mutual), others)
 
 
 def _teacher(
     stage: StageConfig, sources: StageSources, others: dict[str, AladinModel]
-) -> Teacher | None:
-    if stage.teacher is None:
-        return None
-    checkpoint = sources.checkpoint(stage.teacher)
-    others[stage.teacher] = checkpoint.model
-    return Teacher(checkpoint, stage.teacher_score, stage.teacher)
+) -> TeacherEnsemble | None:
+    teachers: list[Teacher] = []
+    for name in stage.teachers:
+        checkpoint = sources.checkpoint(name)
+        others[name] = checkpoint.model
+        teachers.append(Teacher(checkpoint, stage.teacher_score, name))
+    return TeacherEnsemble(teachers) if teachers else None
 
 
 def _offline_anchors(
-    anchors: AnchorsConfig, sources: StageSources, others: dict[str, AladinModel]
+    anchors: AnchorsConfig,
+    sources: StageSources,
+    device: torch.device,
+    others: dict[str, AladinModel],
 ) -> list[FrozenNetwork]:
-    """Load the frozen networks of earlier stages."""
-    frozen: list[FrozenNetwork] = []
-    for name in anchors.stages:
-        others[name] = sources.checkpoint(name).model
-        frozen.append(FrozenNetwork(others[name], name))
-    return frozen
+    """Load the frozen networks of earlier stages and of other runs."""
+    networks = {name: sources.checkpoint(name).model for name in anchors.stages}
+    for folder, expected in itertools.zip_longest(anchors.checkpoints, anchors.model_ids):
+        checkpoint = load_checkpoint(Path(folder).expanduser(), device)
+        check_model_id("anchors", folder, expected, checkpoint.model_id)
+        networks[folder] = checkpoint.model
+    others |= networks
+    return [FrozenNetwork(network, name) for name, network in networks.items()]
 
 
 def _online_anchors(
@@ -211,6 +222,7 @@ def _batches(
         stage.offline is not None and stage.offline.coupled,
         train_set.short_texts,
         stage.short_captions,
+        stage.share,
     )
     return PlannedBatches(train_set, plan, stage.negatives)
 

@@ -176,14 +176,18 @@ class OnlineBranches(nn.Module):
     branches, so that one optimizer over all of them is equivalent to one for each.
     """
 
-    def __init__(self, anchors: Sequence[JointTask], target: JointTask) -> None:
+    def __init__(
+        self, anchors: Sequence[JointTask], target: JointTask, mutual: bool = False
+    ) -> None:
         """Order the branches.
 
         Args:
             anchors: Anchors; the first has no anchor itself, the second has the first, and so on.
             target: Network that the stage trains, boosted by all anchors.
+            mutual: All other branches are the anchors of each branch.
         """
         super().__init__()
+        self._mutual = mutual
         self._branches = nn.ModuleList([*anchors, target])
 
     @property
@@ -200,7 +204,8 @@ class OnlineBranches(nn.Module):
         """Compute the losses of all branches; the reported terms are the target's."""
         scores = [branch.scores(batch, encode) for branch in self.branches]
         for number, own in enumerate(scores):
-            own.anchors = tuple(scores[:number])
+            after = scores[number + 1 :] if self._mutual else []
+            own.anchors = (*scores[:number], *after)
         reports = [branch.report(own) for branch, own in zip(self.branches, scores, strict=True)]
         total = sum((report.total for report in reports[:-1]), reports[-1].total)
         return LossReport(total, reports[-1].terms)

@@ -1,7 +1,7 @@
 """The terms of a stage's loss: each task applies one loss to the scores of a batch.
 
-Ranking (all papers), boosting (DBL), quintuplets with mined negatives (AOQ), distillation (ALADIN),
-the intra-modal constraint (IMC), and ranking among captions.
+Ranking (all papers), boosting and imitation of anchors (DBL), quintuplets with mined negatives
+(AOQ), distillation (ALADIN), the intra-modal constraint (IMC), and ranking among captions.
 """
 
 from __future__ import annotations
@@ -106,6 +106,27 @@ class BoostingTask(PairTask):
         return torch.stack(losses).mean()
 
 
+class ImitationTask(PairTask):
+    """Transfers the scores of the anchors: a loss of student and teacher, averaged over anchors.
+
+    DBL compares boosting with it: mutual learning (DML) with online anchors, self-distillation
+    (DINO) with a momentum anchor, conventional distillation with an offline one. The loss of a
+    branch without anchors is 0.
+    """
+
+    def __init__(self, loss: nn.Module, score: ScoreName) -> None:
+        super().__init__(loss)
+        self.score: ScoreName = score
+
+    def forward(self, scores: BatchScores) -> Tensor:
+        """Return the scalar loss of a batch."""
+        student = scores.of(self.score)
+        if not scores.anchors:
+            return student.new_zeros(())
+        teachers = [anchor.of(self.score).detach() for anchor in scores.anchors]
+        return torch.stack([self.loss(student, teacher) for teacher in teachers]).mean()
+
+
 class QuintupletTask(PairTask):
     """Adaptive offline quintuplet loss and its simpler forms (AOQ eqs 3 to 5)."""
 
@@ -113,8 +134,8 @@ class QuintupletTask(PairTask):
         super().__init__(loss)
         assert isinstance(loss, OfflineQuintupletLoss)
         self.score: ScoreName = score
-        # Eq 3 has no cross terms, so that two of the six batches need not be encoded.
-        self._cross = loss.form != "triplet"
+        # Without cross terms, as in eq 3, two of the six batches need not be encoded.
+        self._cross = loss.takes_cross
 
     def forward(self, scores: BatchScores) -> Tensor:
         """Return the scalar loss of a batch."""

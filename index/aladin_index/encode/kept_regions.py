@@ -14,18 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.build.shards import EMBEDDINGS, LENGTHS, ROWS, Shard
+from aladin_index.changes.writer import ItemWriter
+from aladin_index.search.evidence import region_boxes
 from aladin_index.search.results import Box
-from aladin_index.tokens.store import TokenStore
-
-# Texts that photos are compared with, and those of them by which a photo's regions are chosen.
-# 20 to 300 nearest texts give the same fidelity on Flickr8k.
-_TEXTS, _NEAREST = 2000, 50
+from aladin_index.tokens.sample_texts import SampleTexts
+from aladin_network.inference import Network
+from aladin_network.types import Target
 
 # Returns the boxes of a photo's regions, or an empty list if they are unknown: their number, the
 # size of the photo in pixels, and the boxes that came with it.
@@ -48,51 +48,6 @@ class PhotoRegions(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SampleTexts:
-    """Texts that photos are compared with.
-
-    Attributes:
-        embeddings: (texts, d_match) float32, L2-normalised.
-        words: (words, dim) float32 of all texts, one after the other.
-        offsets: (texts + 1,) int64; text i has the words offsets[i] to offsets[i + 1].
-    """
-
-    embeddings: NDArray[np.float32]
-    words: NDArray[np.float32]
-    offsets: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, shards: Sequence[Shard]) -> SampleTexts:
-        """Take texts from all over a collection.
-
-        Args:
-            shards: Shards of the texts, with at least one text in all.
-        """
-        counts = [len(shard.array(ROWS)) for shard in shards]
-        total = sum(counts)
-        wanted = np.linspace(0, total - 1, min(total, _TEXTS)).astype(np.int64)
-        embeddings: list[NDArray[np.float32]] = []
-        words: list[NDArray[np.float32]] = []
-        lengths: list[NDArray[np.int64]] = [np.zeros(1, dtype=np.int64)]
-        first = 0
-        for shard, count in zip(shards, counts, strict=True):
-            rows = wanted[(wanted >= first) & (wanted < first + count)] - first
-            codec, of_all = shard.format.codec, shard.array(LENGTHS)
-            block = TokenStore.from_arrays(codec, shard.tokens(), of_all).read(rows)
-            embeddings.append(shard.array(EMBEDDINGS)[rows])
-            words.append(np.asarray(block.values))
-            lengths.append(block.lengths)
-            first += count
-        offsets = np.cumsum(np.concatenate(lengths))
-        return cls(np.concatenate(embeddings), np.concatenate(words), offsets)
-
-    def words_near(self, embedding: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the words of the texts whose embeddings are nearest to a photo's."""
-        order = np.argsort(-(self.embeddings @ embedding), kind="stable")[:_NEAREST].tolist()
-        return np.concatenate([self.words[self.offsets[i] : self.offsets[i + 1]] for i in order])
-
-
-@dataclass(frozen=True, eq=False)
 class KeptRegions:
     """Chooses the regions of photos that are stored.
 
@@ -108,6 +63,11 @@ class KeptRegions:
     texts: SampleTexts
     boxes_of: BoxesOf
     zeros: int = 0
+
+    @classmethod
+    def of(cls, count: int, texts: SampleTexts, network: Network) -> KeptRegions:
+        """Choose among the regions of photos that a network encodes."""
+        return cls(count, texts, partial(region_boxes, network), network.zero_tokens)
 
     def select(
         self,
@@ -135,6 +95,21 @@ class KeptRegions:
             boxes.append(np.array(found, dtype=np.float32)[kept] if found else None)
         lengths = np.minimum(photos.lengths, self.count + self.zeros)
         return PhotoRegions(np.concatenate(tokens), lengths, boxes)
+
+
+def kept_by(writer: ItemWriter, network: Network, target: Target) -> KeptRegions | None:
+    """Return what chooses the regions to store of added photos, as the index's build chose them.
+
+    Args:
+        writer: Writer of the index.
+        network: Network that encodes the photos.
+        target: Collection to be extended.
+
+    Returns:
+        None for texts, and where all regions are stored.
+    """
+    chosen_by = writer.region_texts() if target == "images" else None
+    return None if chosen_by is None else KeptRegions.of(*chosen_by, network)
 
 
 def most_needed(cosines: NDArray[np.float32], count: int) -> NDArray[np.int64]:

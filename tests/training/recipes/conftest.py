@@ -1,0 +1,61 @@
+"""Shipped recipes on the drawn scenes, with tiny encoders in the place of the pretrained ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aladin_training.config.recipe import Recipe, load_recipe
+from aladin_training.demo.scenes import draw_data_set
+
+
+@pytest.fixture(scope="session")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """16 training and 8 validation scenes with two captions each."""
+    folder = tmp_path_factory.mktemp("scenes")
+    return draw_data_set(folder, scenes=32, val_scenes=8, test_scenes=8, captions=2, size_px=32)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for caches and for the stages that recipes share."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="session")
+def tiny(recipe_path: Path, scenes: Path, shared: Path) -> Callable[..., Recipe]:
+    """Return a function that loads a recipe with settings, on the scenes, an epoch a stage."""
+    network = load_recipe(recipe_path).model
+    image = {
+        "architecture": network.image_encoder.architecture,
+        "preprocessing": {"height_px": 32, "width_px": 32},
+        "frozen": True,
+    }
+    text = {"architecture": network.text_encoder.architecture, "frozen": True}
+
+    def load(path: Path, *settings: str) -> Recipe:
+        shipped = load_recipe(path, settings)
+        changes = [
+            f"data.source={scenes}",
+            f"data.cache={shared / 'cache'}",
+            "data.crops=0",
+            "precision=float32",
+            f"model.image_encoder={json.dumps(image)}",
+            "tokenizer.vocabulary_size=300",
+            "model.image_tower.trunk.width=16",
+        ]
+        if shipped.model.text_encoder.name in ("gru", "lstm"):
+            changes.append("model.text_encoder.architecture.hidden_size=16")
+        else:
+            changes.append(f"model.text_encoder={json.dumps(text)}")
+            changes += [f"model.{tower}_tower.trunk.feedforward=16" for tower in ("image", "text")]
+            changes.append("model.text_tower.trunk.width=16")
+        for stage in shipped.stage:
+            changes += [f"stage.{stage.name}.epochs=1", f"stage.{stage.name}.batch_size=8"]
+            changes.append(f"stage.{stage.name}.validate_every_epochs=1")
+        return load_recipe(path, [*settings, *changes])
+
+    return load
