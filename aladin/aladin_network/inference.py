@@ -242,8 +242,9 @@ def choose_precision(name: QueryPrecisionSetting, device: str) -> Precision:
     "auto" takes bfloat16 where the processor multiplies it. On one with AVX512-BF16 (EPYC, one
     thread) a text of a 6-layer MiniLM takes 4.6 ms for 8.7 alone, and 1.4 for 3.8 in a batch of
     16; on Flickr8k 99 % of the top 10 stay, and recall as it is. Photos stay float32: in bfloat16
-    MobileNetV2 takes 11 ms for 24, but 6 % of the top 10 change, and of a service photos are few. Dynamic int8 takes another third
-    from a text and turns embeddings by ten degrees (cosine 0.98); torch means to give it up.
+    MobileNetV2 takes 11 ms for 24, but 6 % of the top 10 change, and few queries are photos.
+    Dynamic int8 takes another third from a text and turns embeddings by ten degrees (cosine 0.98);
+    what it gives depends on the other texts of a batch.
 
     Args:
         name: Name of a precision, or "auto".

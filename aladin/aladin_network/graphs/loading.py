@@ -31,7 +31,7 @@ _FRAMEWORK = ("torch", "transformers")
 
 
 def load_for_inference(
-    folder: Path, device: str = "cpu", *, texts_only: bool = False
+    folder: Path, device: str = "cpu", *, texts_only: bool = False, precision: Precision = "float32"
 ) -> Checkpoint:
     """Load a checkpoint to encode with, not to train.
 
@@ -43,6 +43,8 @@ def load_for_inference(
         folder: Folder of the checkpoint.
         device: Device of the network, as torch names it; graphs are for the CPU.
         texts_only: Whether only texts will be encoded, which torch may load in less time.
+        precision: Precision in which photos and texts are encoded; bfloat16 by the graphs, which
+            OpenVINO computes.
 
     Returns:
         The checkpoint; encodings of its graphs are those of torch to 1e-4.
@@ -51,8 +53,12 @@ def load_for_inference(
         CheckpointError: If the checkpoint or its graphs cannot be read, or there are none although
             the variable asks for them.
         ConfigError: If the variable has another value, asks for graphs on another device, or names
-            a package that is not installed; or if torch is needed and not installed.
+            a package that is not installed; if torch is needed and not installed; or if nothing
+            here encodes in the precision.
     """
+    if precision == "bfloat16":
+        _check_bfloat16(device)
+        return load_graphs(folder, "openvino", precision)
     runtime = graph_runtime(folder, device)
     if runtime is not None:
         return load_graphs(folder, runtime)
@@ -113,24 +119,16 @@ def _load_by_torch(folder: Path, device: str, *, texts_only: bool) -> Checkpoint
         ) from error
 
 
-def load_in_bfloat16(folder: Path) -> Checkpoint[GraphNetwork]:
-    """Load a checkpoint whose graphs encode photos and texts in bfloat16 on the CPU, by OpenVINO.
-
-    Args:
-        folder: Folder of the checkpoint.
-
-    Raises:
-        CheckpointError: If the checkpoint or its graphs cannot be read, or there are none.
-        ConfigError: If the variable ALADIN_RUNTIME asks for something else, OpenVINO is not
-            installed, or the processor has no instructions for bfloat16.
-    """
+def _check_bfloat16(device: str) -> None:
+    """Refuse to encode in bfloat16 where nothing does so, or another runtime is wanted."""
     wanted = runtime_setting()
     if wanted not in ("auto", "openvino"):
         raise ConfigError(f"bfloat16: openvino computes it, got {RUNTIME_VARIABLE}={wanted}")
+    if not _is_cpu(device):
+        raise ConfigError(f"bfloat16: the CPU computes it, got the device {device}")
     check_installed("openvino")
     if not multiplies_bfloat16():
         raise ConfigError("bfloat16: this processor does not multiply it")
-    return load_graphs(folder, "openvino", "bfloat16")
 
 
 def load_graphs(

@@ -42,9 +42,8 @@ from aladin_index.generations.writer import describe_model, install_model, write
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_network.calibration.calibration import Calibration, read_calibration
-from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, IndexNotReadyError, InputError
-from aladin_network.graphs.loading import load_for_inference, load_in_bfloat16
+from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import Network
 from aladin_network.scoring.correction import HubCorrection, read_correction
 from aladin_network.types import TARGETS, NullProgress, Progress, Target
@@ -116,7 +115,9 @@ def build_index(
     progress = progress or NullProgress()
     sources = _sources(images, texts, settings)
     check_folder(out)
-    checkpoint = _load(checkpoint_folder, settings, encoding)
+    # If others encode, this machine may lack their device; it only needs the network's properties.
+    device = settings.device if encoding is None else "cpu"
+    checkpoint = load_for_inference(checkpoint_folder, device, precision=settings.precision)
     network = checkpoint.model
     if images is not None:
         check_regions(network, regions)
@@ -141,15 +142,6 @@ def build_index(
         generation = build.run(model, calibration, correction)
         discard(out)
     return _report(out, generation, seconds.seconds)
-
-
-def _load(folder: Path, settings: BuildSettings, encoding: ShardEncoding | None) -> Checkpoint:
-    if settings.precision == "float32":
-        # If others encode, this machine may lack their device; it needs the properties alone.
-        return load_for_inference(folder, settings.device if encoding is None else "cpu")
-    if encoding is not None or settings.device != "cpu":
-        raise ConfigError(f"{settings.precision}: only the CPU of this machine encodes in it")
-    return load_in_bfloat16(folder)
 
 
 def _rows_to_build(

@@ -20,7 +20,7 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs import loading, runtimes
 from aladin_network.graphs.export import TOLERANCE, export_graphs
 from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_graphs
-from aladin_network.graphs.loading import load_for_inference, load_graphs, load_in_bfloat16
+from aladin_network.graphs.loading import load_for_inference, load_graphs
 from aladin_network.graphs.network import GraphNetwork, for_throughput
 from aladin_network.graphs.runtimes import Graph, open_graph
 from aladin_network.inference import PHOTOS_AT_A_TIME, QueryModels
@@ -142,7 +142,8 @@ def test_the_items_of_a_build_in_bfloat16(
 ) -> None:
     monkeypatch.setattr(loading, "multiplies_bfloat16", lambda: True)
     exact = load_graphs(exported_checkpoint, "openvino").model
-    found = load_in_bfloat16(exported_checkpoint).model
+    found = load_for_inference(exported_checkpoint, precision="bfloat16").model
+    assert isinstance(found, GraphNetwork)
     for ours, theirs in (
         (encode_texts(found, TEXTS), encode_texts(exact, TEXTS)),
         (encode_photos(found, photos(3)), encode_photos(exact, photos(3))),
@@ -151,14 +152,14 @@ def test_the_items_of_a_build_in_bfloat16(
         assert torch.cosine_similarity(ours.embedding, theirs.embedding).min() > 0.99
     monkeypatch.setenv("ALADIN_RUNTIME", "onnxruntime")
     with pytest.raises(ConfigError, match="openvino computes it, got ALADIN_RUNTIME=onnxruntime"):
-        load_in_bfloat16(exported_checkpoint)
+        load_for_inference(exported_checkpoint, precision="bfloat16")
     monkeypatch.delenv("ALADIN_RUNTIME")
     monkeypatch.setattr(loading, "multiplies_bfloat16", lambda: False)
     with pytest.raises(ConfigError, match="this processor does not multiply it"):
-        load_in_bfloat16(exported_checkpoint)
+        load_for_inference(exported_checkpoint, precision="bfloat16")
     monkeypatch.setattr(runtimes, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"`pip install 'aladin-search\[openvino\]'`"):
-        load_in_bfloat16(exported_checkpoint)
+        load_for_inference(exported_checkpoint, precision="bfloat16")
 
 
 def test_a_graph_model_knows_what_its_network_knows(exported_checkpoint: Path) -> None:

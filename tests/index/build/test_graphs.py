@@ -85,7 +85,7 @@ def test_a_build_in_bfloat16(
             for name in ("float32", "bfloat16")
         )
         assert (exact * found).sum(axis=1).min() > 0.99
-    with pytest.raises(ConfigError, match="only the CPU of this machine encodes in it"):
+    with pytest.raises(ConfigError, match="the CPU computes it, got the device cuda"):
         on_gpu = replace(rounded, device="cuda")
         build_index(exported_checkpoint, tmp_path / "gpu", photos, texts, on_gpu)
     assert not (tmp_path / "gpu").exists()
