@@ -70,15 +70,17 @@ UV ?= uv
 TORCH_FOR_CPUS ?= https://download.pytorch.org/whl/cpu/torch/
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet $(UPGRADE) --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --python-version 3.11
-# What the images have besides: traces, engines, rates that replicas share, HEIC and RAW photos, agents.
-IMAGE_EXTRAS := --extra otel --extra milvus --extra qdrant --extra redis --extra heic --extra raw --extra mcp
+# What the images have besides: traces, Qdrant, rates that replicas share, HEIC and RAW photos, agents. Milvus's client,
+# which brings pandas, is in those with torch alone.
+SERVE_EXTRAS := --extra otel --extra qdrant --extra redis --extra heic --extra raw --extra mcp
+IMAGE_EXTRAS := $(SERVE_EXTRAS) --extra milvus
 IMAGE_PLATFORM := --python-platform x86_64-manylinux_2_28 --constraint requirements.lock
 
 lock: ## write the lock files anew, with the sha256 of every file (needs uv; UPGRADE=--upgrade: newest versions)
 	$(COMPILE) pyproject.toml --extra cpu $(IMAGE_EXTRAS) --universal --fork-strategy fewest --output-file requirements.lock
 	sed -n 's/^\(torch==[0-9.]*\).*/\1+cpu/p' requirements.lock | $(COMPILE) pyproject.toml - --extra cpu $(IMAGE_EXTRAS) \
 		$(IMAGE_PLATFORM) --find-links $(TORCH_FOR_CPUS) --output-file docker/lock-cpu.txt
-	$(COMPILE) pyproject.toml --extra serve $(IMAGE_EXTRAS) $(IMAGE_PLATFORM) --output-file docker/lock-serve.txt
+	$(COMPILE) pyproject.toml --extra serve $(SERVE_EXTRAS) $(IMAGE_PLATFORM) --output-file docker/lock-serve.txt
 	$(COMPILE) pyproject.toml --extra gpu $(IMAGE_EXTRAS) $(IMAGE_PLATFORM) --output-file docker/lock-gpu.txt
 	$(COMPILE) docker/lock-build.in $(IMAGE_PLATFORM) --output-file docker/lock-build.txt
 

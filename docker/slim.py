@@ -1,4 +1,4 @@
-"""Shrinks an image's installed packages: python slim.py cpu|gpu, run by the image's Python.
+"""Shrinks an image's installed packages: python slim.py serve|cpu|gpu, run by the image's Python.
 
 Headers, static libraries and tests are removed, because no program of the image opens them. The
 bytecode is compiled now, because the image is read-only when it runs.
@@ -17,6 +17,8 @@ from pathlib import Path
 FOLDERS = ("tests", "include", "__pycache__", "torch/test")
 FILES = ("*.a", "*.h", "*.hpp", "*.cuh", "*.pxd", "*.pyx", "*.cmake")
 TORCH_PROGRAMS = ("bin/test_*", "bin/protoc*")
+# ONNX Runtime for programs in C; Python's is complete in itself.
+ONNX_LIBRARY = "onnxruntime/capi/libonnxruntime.so*"
 # Hundreds of networks, of which a service loads two, which are compiled quickly when loaded.
 NOT_COMPILED = re.compile(r"/transformers/models/")
 
@@ -41,7 +43,7 @@ def shrink(packages: Path) -> None:
         for folder in list(packages.rglob(name)):
             if folder.is_dir():  # not already removed with its parent
                 shutil.rmtree(folder)
-    for pattern in (*FILES, *(f"torch/{name}" for name in TORCH_PROGRAMS)):
+    for pattern in (*FILES, ONNX_LIBRARY, *(f"torch/{name}" for name in TORCH_PROGRAMS)):
         for file in list(packages.rglob(pattern)):
             file.unlink()
 
@@ -53,7 +55,8 @@ def mebibytes(folder: Path) -> int:
 
 if __name__ == "__main__":
     place = Path(sysconfig.get_paths()["purelib"])
-    check_torch(sys.argv[1])
+    if sys.argv[1] != "serve":
+        check_torch(sys.argv[1])
     before = mebibytes(place)
     shrink(place)
     after = mebibytes(place)
