@@ -19,6 +19,9 @@ FILES = ("*.a", "*.h", "*.hpp", "*.cuh", "*.pxd", "*.pyx", "*.cmake")
 TORCH_PROGRAMS = ("bin/test_*", "bin/protoc*")
 # ONNX Runtime for programs in C; Python's is complete in itself.
 ONNX_LIBRARY = "onnxruntime/capi/libonnxruntime.so*"
+# Transfers in parts from a hub of models, which the image that serves never does; optional for its
+# client, which is a dependency of the tokenizers.
+HUB_TRANSFERS = ("hf_xet", "hf_xet-*.dist-info")
 # Hundreds of networks, of which a service loads two, which are compiled quickly when loaded.
 NOT_COMPILED = re.compile(r"/transformers/models/")
 
@@ -37,9 +40,9 @@ def check_torch(extra: str) -> None:
         )
 
 
-def shrink(packages: Path) -> None:
-    """Remove files that only compilers and tests need."""
-    for name in FOLDERS:
+def shrink(packages: Path, extra: str) -> None:
+    """Remove files that only compilers and tests need, or other commands than those of `serve`."""
+    for name in (*FOLDERS, *(HUB_TRANSFERS if extra == "serve" else ())):
         for folder in list(packages.rglob(name)):
             if folder.is_dir():  # not already removed with its parent
                 shutil.rmtree(folder)
@@ -58,7 +61,7 @@ if __name__ == "__main__":
     if sys.argv[1] != "serve":
         check_torch(sys.argv[1])
     before = mebibytes(place)
-    shrink(place)
+    shrink(place, sys.argv[1])
     after = mebibytes(place)
     # Validated by hash instead of by time, because a copy may change the times of sources.
     compileall.compile_dir(
