@@ -52,18 +52,35 @@ def load_for_inference(
         ConfigError: If the variable has another value, asks for graphs on another device, or names
             a package that is not installed; or if torch is needed and not installed.
     """
-    wanted = runtime_setting()
-    is_cpu = device.split(":")[0] == "cpu"
-    if wanted not in ("auto", "torch"):
-        check_installed(wanted)
-        if not is_cpu:
-            raise ConfigError(f"{RUNTIME_VARIABLE}={wanted}: it computes on the CPU, not {device}")
-    runtime = None if wanted in ("auto", "torch") else wanted
-    if wanted == "auto" and is_cpu and (folder / GRAPHS).exists():
-        runtime = installed_runtime()
+    runtime = graph_runtime(folder, device)
     if runtime is not None:
         return load_graphs(folder, runtime)
-    return _load_by_torch(folder, device, texts_only=texts_only and is_cpu)
+    return _load_by_torch(folder, device, texts_only=texts_only and _is_cpu(device))
+
+
+def graph_runtime(folder: Path, device: str = "cpu") -> GraphRuntime | None:
+    """Return what computes a checkpoint's graphs, or None if torch computes the network.
+
+    Args:
+        folder: Folder of the checkpoint, which may be missing.
+        device: Device of the network, as torch names it.
+
+    Raises:
+        ConfigError: If the variable ALADIN_RUNTIME has another value, asks for graphs on another
+            device, or names a package that is not installed.
+    """
+    wanted = runtime_setting()
+    if wanted not in ("auto", "torch"):
+        check_installed(wanted)
+        if not _is_cpu(device):
+            raise ConfigError(f"{RUNTIME_VARIABLE}={wanted}: it computes on the CPU, not {device}")
+        return wanted
+    has_graphs = wanted == "auto" and _is_cpu(device) and (folder / GRAPHS).exists()
+    return installed_runtime() if has_graphs else None
+
+
+def _is_cpu(device: str) -> bool:
+    return device.split(":")[0] == "cpu"
 
 
 def runtime_setting() -> RuntimeSetting:
@@ -106,9 +123,10 @@ def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint[GraphNetwork]
         CheckpointError: If the checkpoint or its graphs cannot be read, or there are none.
     """
     config = read_config(folder)
-    manifest = read_graphs(folder, read_model_id(folder))
+    model_id = read_model_id(folder)
+    manifest = read_graphs(folder, model_id)
     if manifest is None:
         raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
     graphs = GraphSource(folder, runtime)
     model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), graphs)
-    return as_checkpoint(config, model, folder)
+    return as_checkpoint(config, model, model_id)

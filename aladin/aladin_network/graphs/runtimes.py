@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
@@ -45,6 +46,11 @@ class OnnxRuntimeGraph:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        # Planned as one piece for every shape of inputs, activations take twice the memory, 43 MB
+        # instead of 25 for a photo of 384 pixels by MobileNetV2, and no less time.
+        options.enable_mem_pattern = False
+        _share_arena()
+        options.add_session_config_entry("session.use_env_allocators", "1")
         self._session = onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"]
         )
@@ -52,6 +58,23 @@ class OnnxRuntimeGraph:
     def run(self, inputs: Arrays) -> Sequence[NDArray[Any]]:
         """Compute the outputs on the caller's thread, and on others if there are several."""
         return cast(Sequence[NDArray[Any]], self._session.run(OUTPUTS, dict(inputs)))
+
+
+@cache
+def _share_arena() -> None:
+    """Let all graphs of this process reuse the same memory, which grows by what they need.
+
+    By itself each graph has an arena of its own, whose size doubles.
+    """
+    import onnxruntime
+
+    ort: Any = onnxruntime  # these names have no types
+    arena = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    place = ort.OrtMemoryInfo("Cpu", arena, 0, ort.OrtMemType.DEFAULT)
+    as_requested = 1
+    ort.create_and_register_allocator(
+        place, ort.OrtArenaCfg({"arena_extend_strategy": as_requested})
+    )
 
 
 class OpenVinoGraph:

@@ -59,7 +59,7 @@ from aladin_service.http.errors import (
 )
 from aladin_service.observe.logs import CURRENT_REQUEST
 from aladin_service.photos.photo_bytes import PhotoGoneError
-from aladin_service.photos.photo_fetcher import ImageUrlFailedError, ImageUrlRefusedError
+from aladin_service.photos.photo_url import ImageUrlFailedError, ImageUrlRefusedError
 
 _LOG = logging.getLogger(__name__)
 

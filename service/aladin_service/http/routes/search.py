@@ -28,7 +28,8 @@ from aladin_service.http.middleware import declared_length
 from aladin_service.http.openapi import operation_id
 from aladin_service.http.shared_state import ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
-from aladin_service.photos.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
+from aladin_service.photos.photo_fetcher import PhotoFetcher
+from aladin_service.photos.photo_url import MAX_URL_CHARS
 from aladin_service.search.job import (
     Answered,
     ItemQuery,
