@@ -185,6 +185,7 @@ def evaluate_checkpoint(
     progress: Progress | None = None,
     regions: RegionStore | None = None,
     correction: HubCorrection | None = None,
+    ensemble: Sequence[Checkpoint[AladinModel]] = (),
 ) -> ExhaustiveEvaluation:
     """Evaluate a checkpoint on photos and captions, encoded as the service encodes them.
 
@@ -194,6 +195,8 @@ def evaluate_checkpoint(
         progress: Receives photos, then captions.
         regions: Regions of the photos, for a network that reads these.
         correction: Hubness correction to evaluate beside the plain scores, or None.
+        ensemble: Further checkpoints, whose scores are averaged with its own, see `mean_scores`;
+            then without a correction, which is that of one network.
 
     Raises:
         InputError: If no photo has a caption; see also `encode_records`.
@@ -201,12 +204,31 @@ def evaluate_checkpoint(
     progress = progress or NullProgress()
     if not any(record.captions for record in records):
         raise InputError(f"nothing to evaluate: {len(records)} photos without a caption")
-    images, texts = encode_records(checkpoint.model, records, progress, regions)
     image_of_text = torch.tensor(
         [row for row, record in enumerate(records) for _ in record.captions]
     )
-    model, fusion = checkpoint.model, checkpoint.fusion
-    return evaluate_encodings(model, fusion, images, texts, image_of_text, correction)
+    if not ensemble:
+        images, texts = encode_records(checkpoint.model, records, progress, regions)
+        model, fusion = checkpoint.model, checkpoint.fusion
+        return evaluate_encodings(model, fusion, images, texts, image_of_text, correction)
+    scores = [
+        score_encodings(each.model, *encode_records(each.model, records, progress, regions))
+        for each in (checkpoint, *ensemble)
+    ]
+    return evaluate_scores(mean_scores(scores), checkpoint.fusion, image_of_text)
+
+
+def mean_scores(
+    scores: Sequence[dict[str, Float[Tensor, "images texts"]]],
+) -> dict[str, Float[Tensor, "images texts"]]:
+    """Average the scores of several networks, head by head.
+
+    Args:
+        scores: Scores by head of each network, for the same images and texts; heads that one of
+            them lacks are left out.
+    """
+    heads = [name for name in scores[0] if all(name in each for each in scores)]
+    return {name: torch.stack([each[name] for each in scores]).mean(dim=0) for name in heads}
 
 
 def encode_records(

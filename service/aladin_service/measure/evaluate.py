@@ -147,6 +147,7 @@ def evaluate_system(
     curve_candidates: Sequence[int] | None = None,
     regions: RegionStore | None = None,
     trec: TrecFiles | None = None,
+    ensemble: Sequence[Path] = (),
 ) -> SystemEvaluation:
     """Evaluate a network on a data set, and the index that was built with it.
 
@@ -163,6 +164,8 @@ def evaluate_system(
             curve.
         regions: Regions of the photos, for a network that reads regions.
         trec: Writes runs and qrels, or None for no files.
+        ensemble: Folders of further checkpoints, whose scores are averaged with the network's; not
+            with an index, which holds the vectors of one network.
 
     Raises:
         AladinError: If one of the three cannot be used, or they do not belong together.
@@ -179,7 +182,8 @@ def evaluate_system(
         raise InputError(f"folds: expected at most one a photo, {len(records)}, found {folds}")
     correction = read_correction(checkpoint_folder, checkpoint.model_id)
     if index is None:
-        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, correction)
+        others = [load_checkpoint(folder) for folder in ensemble]
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, correction, others)
         if trec is not None:
             trec.write_exhaustive(records, exhaustive)
         return _report(checkpoint.model_id, exhaustive, folds)

@@ -20,7 +20,12 @@ from aladin_network.checkpoint_files import read_model_id
 from aladin_network.files import atomic_file, write_json
 from aladin_network.scoring.correction import CORRECTION, read_correction
 from aladin_network.scoring.fusion import Fusion
-from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
+from aladin_network.scoring.metrics import (
+    Ranks,
+    RetrievalMetrics,
+    retrieval_ranks,
+    summarize,
+)
 from aladin_network.scoring.separation import summarize_cross_ranks
 from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import Progress
@@ -30,7 +35,13 @@ from aladin_training.comparison.plan import PlannedRun
 from aladin_training.correction import correction_records, fit_to_records
 from aladin_training.data import Record
 from aladin_training.data.selection import read_split
-from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_encodings
+from aladin_training.evaluation import (
+    ExhaustiveEvaluation,
+    evaluate_encodings,
+    mean_scores,
+    score_encodings,
+)
+from aladin_training.stage_files import branch_checkpoints
 from aladin_training.stages.run import is_run_of
 
 BINS = 80
@@ -89,8 +100,9 @@ class RunEvaluation:
         model_id: SHA-256 of the evaluated weights.
         split: Name of the evaluated split.
         ranks: Ranks by score name: matching, alignment, fused, two_stage, two_stage_alignment (the
-            candidates ordered by the alignment alone, the papers' rule) and, if the network has
-            that head, attention.
+            candidates ordered by the alignment alone, the papers' rule); attention, if the network
+            has that head; ensemble (the own score averaged over the target and its anchors, DBL's
+            branches), if the final stage has anchors other than moving averages.
         mean_difference: DBL's MD by score name.
         cross_rank: Median of AOQ's cross-retrieval rank over positive pairs, by score name.
         histograms: Distribution of scores, by score name.
@@ -158,7 +170,25 @@ def evaluate_run(
     evaluation = evaluate_encodings(
         model, checkpoint.fusion, images, texts, image_of_text, correction
     )
-    return _condense(evaluation, checkpoint.model_id, split)
+    condensed = _condense(evaluation, checkpoint.model_id, split)
+    branches = [load_checkpoint(each, device).model for each in _branches(run)]
+    if branches:
+        others = [score_encodings(each, *dataset.encode(each)) for each in branches]
+        scores = mean_scores([evaluation.scores, *others])[run.recipe.own_score]
+        ranks = retrieval_ranks(scores, image_of_text)
+        condensed.ranks["ensemble"] = Ranks(*(of_queries.cpu() for of_queries in ranks))
+    return condensed
+
+
+def _branches(run: PlannedRun) -> list[Path]:
+    """Return the checkpoints of a run's other branches: its offline or its online anchors."""
+    stage, stages = run.recipe.final_stage, run.folder / "stages"
+    if stage.anchors is None or stage.anchors.scenario == "momentum":
+        return []
+    if stage.anchors.scenario == "online":
+        return branch_checkpoints(stages / stage.name)
+    own = [stages / name / "checkpoint" for name in stage.anchors.stages]
+    return [*own, *(Path(folder).expanduser() for folder in stage.anchors.checkpoints)]
 
 
 def _condense(evaluation: ExhaustiveEvaluation, model_id: str, split: str) -> RunEvaluation:

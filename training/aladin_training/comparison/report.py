@@ -56,8 +56,9 @@ _CORRECTIONS_NOTE = (
 _SCORES_NOTE = (
     "rsum of every score of the same networks, mean ± standard deviation over the seeds. Fused: "
     "matching and alignment together. Two-stage: the 100 best by matching, re-ranked by the fused "
-    "score; with fusion 1 by the alignment alone, as the papers do. A head that no stage trained "
-    "has random weights, and its score is meaningless."
+    "score; with fusion 1 by the alignment alone, as the papers do. Ensemble: the own score, "
+    "averaged over the target and its anchors. A head that no stage trained has random weights, "
+    "and its score is meaningless."
 )
 _COST_NOTE = (
     "Beyond the shared start: steps of all stages except those with which the recipe and the "

@@ -15,6 +15,7 @@ _SCORES = {
     "fused": "fused",
     "two_stage": "two-stage",
     "two_stage_alignment": "two-stage, fusion 1",
+    "ensemble": "ensemble",
     "corrected_matching": "matching, corrected",
     "corrected_alignment": "alignment, corrected",
     "corrected_fused": "fused, corrected",
