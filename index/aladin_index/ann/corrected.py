@@ -92,9 +92,10 @@ def stored_biases(
         dim: Size of an embedding.
         rows: Rows of either.
     """
+    if added is None:
+        return -vectors[rows, dim:]
     built = rows < len(vectors)
     biases = np.empty((len(rows), vectors.shape[1] - dim), dtype=np.float32)
     biases[built] = -vectors[rows[built], dim:]
-    if added is not None and not built.all():
-        biases[~built] = -added[rows[~built] - len(vectors), dim:]
+    biases[~built] = -added[rows[~built] - len(vectors), dim:]
     return biases

@@ -289,20 +289,19 @@ class LiveCollection:
         else:  # a device is asked for one query after the other
             pairs = zip(queries, of_base, strict=True)
             known = [stage.align(query, modality, of_query) for query, of_query in pairs]
-        if self.changes is None and not self.entry.corrected:
-            return known
-        scores: list[NDArray[np.float32]] = []
-        for query, of_query, places, found in zip(queries, rows, built, known, strict=True):
+        for place, (query, of_query, places) in enumerate(zip(queries, rows, built, strict=True)):
+            if self.changes is None or places.all():
+                continue
             both = np.empty(len(of_query), dtype=np.float32)
-            both[places] = found
-            if self.changes is not None and not places.all():
-                store = self.changes.tokens(of_query[~places])
-                added = np.arange(store.count, dtype=np.int64)
-                both[~places] = alignment_with_candidates(query, modality, store, added)
-            if self.entry.corrected:
-                both -= self.biases(query, modality, of_query)[:, 1]
-            scores.append(both)
-        return scores
+            both[places] = known[place]
+            store = self.changes.tokens(of_query[~places])
+            added = np.arange(store.count, dtype=np.int64)
+            both[~places] = alignment_with_candidates(query, modality, store, added)
+            known[place] = both
+        if not self.entry.corrected:
+            return known
+        asked = zip(known, queries, rows, strict=True)
+        return [found - self.biases(query, modality, of)[:, 1] for found, query, of in asked]
 
     def biases(
         self,

@@ -29,6 +29,12 @@ from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
 _DEFAULTS = SearchOptions()
+# What the biases of an item are multiplied by in the first stage, by whether the query crosses
+# modalities.
+_ENDS = {
+    True: np.array([1, 0], dtype=np.float32),
+    False: np.array([0, 0], dtype=np.float32),
+}
 
 
 class AskedSearch(NamedTuple):
@@ -188,7 +194,7 @@ class TwoStageSearcher:
         reranks = options.rerank and aligns
         embedding = query.encoding.embedding[0]
         if collection.entry.corrected:  # the inner product with the biases is the corrected cosine
-            embedding = np.append(embedding, np.array([is_crossing, 0], dtype=np.float32))
+            embedding = np.concatenate([embedding, _ENDS[is_crossing]])
         second_stage = SecondStageQuery(tokens, modality, weight if reranks else None)
         return ValidSearch(
             query=query,

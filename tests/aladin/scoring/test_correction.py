@@ -160,6 +160,30 @@ def test_fitted_constants_never_lower_the_recalls_that_they_are_chosen_by() -> N
         np.testing.assert_allclose(correction.biases(target, bank).mean(axis=0), 0, atol=1e-5)
 
 
+def test_a_gain_within_one_standard_error_is_no_reason_to_correct() -> None:
+    """Random scores have no hubs: whatever is best there is so by chance."""
+    images, texts = items(40, 4), items(80, 5)
+    of_photos, of_texts = items(60, 6), items(120, 7)
+    own = torch.arange(60).repeat_interleave(2)
+    split = ScoredSplit.of(of_photos, of_texts, own)
+    fitted = fit_correction(constants(), images, texts, split).constants.text_to_image.match
+    assert fitted.weight == 0
+    # One photo that every text likes is reason enough: each text is near its own photo.
+    near = 0.7 * of_photos.embeddings[own.numpy()] + 0.1 * of_texts.embeddings
+    hub = near.mean(axis=0)
+    near += 2 * hub / np.linalg.norm(hub)
+    photos = of_photos.embeddings.copy()
+    photos[:20] += 1.5 * hub / np.linalg.norm(hub)
+    asked = EncodedItems(near, of_texts.tokens)
+    split = ScoredSplit.of(EncodedItems(photos, of_photos.tokens), asked, own)
+    bank = EncodedItems(near[:80], texts.tokens)
+    plain = summarize(retrieval_ranks(split.match, own)).text_to_image
+    correction = fit_correction(constants(), images, bank, split)
+    assert correction.constants.text_to_image.match.weight > 0
+    found = summarize(corrected_ranks(correction, split)["matching"]).text_to_image
+    assert found.r1 > plain.r1
+
+
 def test_a_file_gives_the_same_biases(tmp_path: Path) -> None:
     direction = DirectionCorrection(match=NearestMean(nearest=2, weight=0.5))
     correction = HubCorrection(
