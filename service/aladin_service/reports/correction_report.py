@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aladin_network.scoring.correction import CorrectionConstants, NearestMean
 from aladin_network.types import DIRECTIONS
-from aladin_service.measure.correct import CorrectReport
-from aladin_service.reports.evaluation_report import metrics_data
+
+if TYPE_CHECKING:
+    from aladin_service.measure.correct import CorrectReport
 
 _DIRECTIONS = {"text_to_image": "text to image", "image_to_text": "image to text"}
 
 
 def correction_data(report: CorrectReport) -> dict[str, Any]:
     """Return the data that ``--json`` prints: recalls in percent."""
+    # Evaluations need torch, which the description of an index does without.
+    from aladin_service.reports.evaluation_report import metrics_data
+
     constants = asdict(report.constants)
     return {
         "bank": {"data": constants["data"], "photos": report.photos, "texts": report.texts},
