@@ -104,7 +104,7 @@ def build_index(
             for one that reads regions, a repeated id, metadata over a limit, or no usable item in a
             collection.
         ConfigError: If the requested ANN cannot be built, `out` holds something else than an
-            index, or regions are to be chosen without texts.
+            index, regions are to be chosen without texts, or nothing here encodes in the precision.
         CheckpointError: If the checkpoint cannot be loaded.
         IndexMismatchError: If the index was built with another model, or the build to be resumed
             is another one.
@@ -116,9 +116,8 @@ def build_index(
     sources = _sources(images, texts, settings)
     check_folder(out)
     # If others encode, this machine may lack their device; it only needs the network's properties.
-    checkpoint = load_for_inference(
-        checkpoint_folder, settings.device if encoding is None else "cpu"
-    )
+    device = settings.device if encoding is None else "cpu"
+    checkpoint = load_for_inference(checkpoint_folder, device, precision=settings.precision)
     network = checkpoint.model
     if images is not None:
         check_regions(network, regions)

@@ -31,7 +31,7 @@ from aladin_network.photos.memory import (
     wanted_while,
 )
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Modality, QueryPrecision
+from aladin_network.types import Modality, Precision
 from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import (
     EmbeddingQuery,
@@ -90,7 +90,7 @@ class QueryEncoder:
         limits: QueryLimits,
         cache: EncodingCache | None = None,
         decode_threads: int = 1,
-        precision: QueryPrecision = "float32",
+        precision: Precision = "float32",
         detector: Detector | None = None,
     ) -> None:
         """Create an encoder without encoding anything.
