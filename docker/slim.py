@@ -19,8 +19,8 @@ FILES = ("*.a", "*.h", "*.hpp", "*.cuh", "*.pxd", "*.pyx", "*.cmake")
 TORCH_PROGRAMS = ("bin/test_*", "bin/protoc*")
 # ONNX Runtime for programs in C; Python's is complete in itself.
 ONNX_LIBRARY = "onnxruntime/capi/libonnxruntime.so*"
-# What no command of the image that serves uses: transfers in parts from a hub of models, optional for
-# its client, which the tokenizers require; and programs that change graphs.
+# What no command of the image that serves uses: transfers in parts from a hub of models, optional
+# for its client, which the tokenizers require; and programs that change graphs.
 NOT_SERVING = (
     "hf_xet",
     "hf_xet-*.dist-info",
@@ -28,8 +28,8 @@ NOT_SERVING = (
     "onnxruntime/tools",
     "onnxruntime/transformers",
 )
-# Hundreds of networks, of which a service loads two, and languages whose source nobody shows; what is
-# loaded of them is compiled quickly. The client of the hub is not loaded by a service.
+# Hundreds of networks, of which a service loads two, and languages whose source nobody shows: what
+# is loaded of them is compiled quickly. A service does not load the client of the hub.
 NOT_COMPILED = re.compile(r"/transformers/models/|/pygments/(lexers|styles)/|/huggingface_hub/")
 
 
