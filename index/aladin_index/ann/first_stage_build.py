@@ -42,8 +42,6 @@ _TRAINED_FROM = 1000
 _ID_BYTES = 8
 
 _QUERIES = 200
-# Lists of fitted vectors for each list of as many embeddings.
-_FITTED_LISTS = 4
 
 
 class AnnOption(NamedTuple):
@@ -68,13 +66,13 @@ def ann_options(count: int, dim: int, *, fitted: bool = False) -> list[AnnOption
         count: Number of vectors.
         dim: Size of a vector.
         fitted: Whether the vectors are fitted to the alignment, and not normalised embeddings.
-            Codes are then of what is left of a vector without its list's centroid, and there are
-            more lists: `benchmarks/RESULTS.md` has the figures.
+            Codes are then of what the centroid of its list leaves of a vector: half as many rows
+            have to be compared exactly for the same recall.
     """
     flat = AnnOption("Flat", 4 * dim * count, 1.0)
     if count < _TRAINED_FROM:
         return [flat]
-    lists = 2 ** round(math.log2(math.sqrt(count))) * (_FITTED_LISTS if fitted else 1)
+    lists = 2 ** round(math.log2(math.sqrt(count)))
     centroids = 4 * dim * lists
     options: list[AnnOption] = []
     # Codes of 4 bits each: one for each value, for two values, or for four.
