@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds the image from a clean tree and runs all checks: python docker/check.py
+"""Builds the images from a clean tree and runs all checks: python docker/check.py
 
 It uses a Docker engine, or else podman, buildah and runc (Debian: apt install
 --no-install-recommends podman buildah runc netavark aardvark-dns iptables catatonit; PyPI:
@@ -39,7 +39,9 @@ COMPOSE_FILES = (
 # Variables that the compose file requires.
 REQUIRED = ("ENGINE_PASSWORD", "RATES_PASSWORD")
 STAND_IN = "localhost/aladin-python-stand-in:latest"
+# The kind of the image is added, as in the compose files.
 IMAGE = "localhost/aladin-search:check"
+TORCH_FOR_CPUS = "https://download.pytorch.org/whl/cpu"
 
 
 class Report:
@@ -75,13 +77,15 @@ def main() -> int:
         return report.failed
     try:
         report.step("compose files", lambda: _compose_files(engine))
-        if report.step("image", lambda: _image(engine, work, arguments)):
-            report.step("size", lambda: _size(engine))
-            report.step("contents", lambda: service_run.check_contents(engine, IMAGE))
-            report.step(
-                "service",
-                lambda: service_run.check_service(engine, IMAGE, ROOT, work, arguments.scenes),
-            )
+        served = f"{IMAGE}-{arguments.extra}"
+        if report.step("image", lambda: _image(engine, work, arguments, arguments.extra)):
+            report.step("size", lambda: _size(engine, served))
+            report.step("contents", lambda: service_run.check_contents(engine, served))
+            # The image of the job that trains the demo.
+            if arguments.extra == "cpu" or report.step(
+                "image of the job", lambda: _image(engine, work, arguments, "cpu")
+            ):
+                report.step("service", lambda: _service(engine, work, arguments))
     finally:
         engine.close()
     if arguments.work is None and isinstance(engine, Podman):
@@ -93,7 +97,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--work", metavar="DIR", help="folder for images, kept for the next run")
     parser.add_argument("--revision", default="HEAD", help="revision to build; default: HEAD")
-    parser.add_argument("--extra", choices=("cpu", "gpu"), default="cpu", help="image to build")
+    parser.add_argument(
+        "--extra",
+        choices=("serve", "cpu", "gpu"),
+        default="serve",
+        help="image of the service; default: %(default)s",
+    )
     parser.add_argument(
         "--host-pip", action="store_true", help="build with this machine's pip configuration"
     )
@@ -138,7 +147,7 @@ def _compose_files(engine: Docker) -> str:
     return summary
 
 
-def _image(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
+def _image(engine: Docker, work: Path, arguments: argparse.Namespace, extra: str) -> str:
     context = work / "tree"
     shutil.rmtree(context, ignore_errors=True)
     archive = work / "tree.tar"
@@ -146,10 +155,10 @@ def _image(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
     run(archived)
     with tarfile.open(archive) as tar:
         tar.extractall(context, filter="data")
-    given = {"EXTRA": arguments.extra}
+    given = {"EXTRA": extra}
     mounts: list[str] = []
-    if arguments.extra == "gpu" or arguments.host_pip:
-        given["PIP_EXTRA_INDEX_URL"] = ""
+    if extra == "cpu" and not arguments.host_pip:
+        given["PIP_EXTRA_INDEX_URL"] = TORCH_FOR_CPUS
     if arguments.host_pip:
         mounts = share_pip_config(work / "pip.conf")
     summary = "built"
@@ -162,7 +171,7 @@ def _image(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
             given["PYTHON_IMAGE"] = STAND_IN
             summary += " on a replacement of the base image, which cannot be pulled"
             _load_stand_in(engine, work)
-    engine.build(context, IMAGE, given, work / "build.log", mounts)
+    engine.build(context, f"{IMAGE}-{extra}", given, work / f"build-{extra}.log", mounts)
     return summary
 
 
@@ -185,11 +194,17 @@ def _load_stand_in(engine: Podman, work: Path) -> None:
     archive.unlink()
 
 
-def _size(engine: Docker) -> str:
-    history = run([*engine.command, "history", "--format", "{{.Size}}\t{{.CreatedBy}}", IMAGE])
+def _service(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
+    return service_run.check_service(
+        engine, IMAGE, ROOT, work, scenes=arguments.scenes, extra=arguments.extra
+    )
+
+
+def _size(engine: Docker, image: str) -> str:
+    history = run([*engine.command, "history", "--format", "{{.Size}}\t{{.CreatedBy}}", image])
     layers = [line.split("\t", 1) for line in history.splitlines()]
     large = [f"{size} {_short(made)}" for size, made in layers if size[-2:] in ("MB", "GB")]
-    return f"{engine.size_bytes(IMAGE) / 1e6:,.0f} MB unpacked: " + "; ".join(large)
+    return f"{engine.size_bytes(image) / 1e6:,.0f} MB unpacked: " + "; ".join(large)
 
 
 def _short(command: str) -> str:

@@ -59,15 +59,18 @@ def check_contents(engine: Docker, image: str) -> str:
     return f"user {USER}, read-only root, no compiler, {len(seen['packages'])} packages"
 
 
-def check_service(engine: Docker, image: str, root: Path, work: Path, scenes: int) -> str:
+def check_service(
+    engine: Docker, image: str, root: Path, work: Path, *, scenes: int, extra: str
+) -> str:
     """Start the service as on a new server, search, start it again, and stop it.
 
     Args:
         engine: Container engine that has the image.
-        image: Image to start.
+        image: Name of the images without their kinds: that of the service, and `cpu`.
         root: Root of the sources, whose compose file is used.
         work: Folder for the settings file.
         scenes: Number of scenes of the demo.
+        extra: Kind of the service's image.
 
     Returns:
         Summary for the report.
@@ -78,7 +81,7 @@ def check_service(engine: Docker, image: str, root: Path, work: Path, scenes: in
     if engine.compose is None:
         return "skipped, neither docker compose nor podman-compose is installed"
     (work / "check.env").write_text(
-        f"IMAGE={image}\nSCENES={scenes}\nPORT=18000\n", encoding="utf-8"
+        f"IMAGE={image}\nEXTRA={extra}\nSCENES={scenes}\nPORT=18000\n", encoding="utf-8"
     )
     (work / "override.yaml").write_text(_OVERRIDE, encoding="utf-8")
     files = [f"--file={root}/docker/compose.yaml", f"--file={work}/override.yaml"]
@@ -95,7 +98,7 @@ def check_service(engine: Docker, image: str, root: Path, work: Path, scenes: in
         started = time.monotonic()
         run([*project, "up", "--detach", "--no-build"], 300)
         service = _container(engine, "service")
-        _wait_until_ready(engine, service, image, 600)
+        _wait_until_ready(engine, service, f"{image}-{extra}", 600)
         ready_s = time.monotonic() - started
         found = _search(engine)
         page = _get(engine, "http://127.0.0.1:18000/")

@@ -1,4 +1,4 @@
-"""Shrinks an image's installed packages: python slim.py cpu|gpu, run by the image's Python.
+"""Shrinks an image's installed packages: python slim.py serve|cpu|gpu, run by the image's Python.
 
 Headers, static libraries and tests are removed, because no program of the image opens them. The
 bytecode is compiled now, because the image is read-only when it runs.
@@ -17,6 +17,11 @@ from pathlib import Path
 FOLDERS = ("tests", "include", "__pycache__", "torch/test")
 FILES = ("*.a", "*.h", "*.hpp", "*.cuh", "*.pxd", "*.pyx", "*.cmake")
 TORCH_PROGRAMS = ("bin/test_*", "bin/protoc*")
+# ONNX Runtime for programs in C; Python's is complete in itself.
+ONNX_LIBRARY = "onnxruntime/capi/libonnxruntime.so*"
+# Transfers in parts from a hub of models, which the image that serves never does; optional for its
+# client, which is a dependency of the tokenizers.
+HUB_TRANSFERS = ("hf_xet", "hf_xet-*.dist-info")
 # Hundreds of networks, of which a service loads two, which are compiled quickly when loaded.
 NOT_COMPILED = re.compile(r"/transformers/models/")
 
@@ -35,13 +40,13 @@ def check_torch(extra: str) -> None:
         )
 
 
-def shrink(packages: Path) -> None:
-    """Remove files that only compilers and tests need."""
-    for name in FOLDERS:
+def shrink(packages: Path, extra: str) -> None:
+    """Remove files that only compilers and tests need, or other commands than those of `serve`."""
+    for name in (*FOLDERS, *(HUB_TRANSFERS if extra == "serve" else ())):
         for folder in list(packages.rglob(name)):
             if folder.is_dir():  # not already removed with its parent
                 shutil.rmtree(folder)
-    for pattern in (*FILES, *(f"torch/{name}" for name in TORCH_PROGRAMS)):
+    for pattern in (*FILES, ONNX_LIBRARY, *(f"torch/{name}" for name in TORCH_PROGRAMS)):
         for file in list(packages.rglob(pattern)):
             file.unlink()
 
@@ -53,9 +58,10 @@ def mebibytes(folder: Path) -> int:
 
 if __name__ == "__main__":
     place = Path(sysconfig.get_paths()["purelib"])
-    check_torch(sys.argv[1])
+    if sys.argv[1] != "serve":
+        check_torch(sys.argv[1])
     before = mebibytes(place)
-    shrink(place)
+    shrink(place, sys.argv[1])
     after = mebibytes(place)
     # Validated by hash instead of by time, because a copy may change the times of sources.
     compileall.compile_dir(

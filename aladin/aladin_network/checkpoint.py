@@ -30,6 +30,7 @@ from aladin_network.checkpoint_files import (
     Provenance,
     as_checkpoint,
     read_config,
+    read_model_id,
     read_tokenizer,
     reason_of,
 )
@@ -176,7 +177,7 @@ def load_checkpoint(
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG}: {error}") from error
     _fill(model, weights, folder / WEIGHTS)
-    return as_checkpoint(config, model.eval().to(device), folder)
+    return as_checkpoint(config, model.eval().to(device), read_model_id(folder))
 
 
 def load_text_checkpoint(folder: Path) -> Checkpoint[AladinModel]:
@@ -210,7 +211,7 @@ def load_text_checkpoint(folder: Path) -> Checkpoint[AladinModel]:
         _fill(model, weights, folder / WEIGHTS, assign=True)
     except Exception:  # whatever is wrong or unknown: the other way tells, or manages
         return load_checkpoint(folder)
-    return as_checkpoint(config, model.eval(), folder)
+    return as_checkpoint(config, model.eval(), read_model_id(folder))
 
 
 def _fill(

@@ -85,10 +85,10 @@ class Checkpoint(Generic[N]):
     alignment_trained: bool = True
 
 
-def as_checkpoint(config: ConfigFile, model: N, folder: Path) -> Checkpoint[N]:
+def as_checkpoint(config: ConfigFile, model: N, model_id: str) -> Checkpoint[N]:
     """Return a loaded network as the checkpoint of its folder."""
     trained = is_alignment_trained(dump_config(config))
-    return Checkpoint(model, config.fusion, config.provenance, read_model_id(folder), trained)
+    return Checkpoint(model, config.fusion, config.provenance, model_id, trained)
 
 
 def read_model_id(folder: Path) -> str:

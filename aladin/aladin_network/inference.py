@@ -1,6 +1,6 @@
 """Encoding of photos and texts for indexing and serving, whatever computes the network.
 
-Queries may be encoded in bfloat16; indexes are always built in float32. Torch is not imported here:
+Queries, and the items of a build, may be encoded in bfloat16. Torch is not imported here:
 a network may be one of torch (`aladin_network.model`) or of graphs (`aladin_network.graphs`).
 """
 
@@ -25,7 +25,7 @@ from aladin_network.encoders.readers import (
 )
 from aladin_network.errors import InputError
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import QueryPrecision, QueryPrecisionSetting
+from aladin_network.types import Precision, QueryPrecisionSetting
 
 # Early maps of a convolutional network are large: above some MiB the allocator returns their memory
 # after every layer, and most of the time is spent on allocating it again. With MobileNetV2 on one
@@ -236,14 +236,15 @@ def tokenize(model: Network, texts: Sequence[str], *, truncate: bool = False) ->
     return batch
 
 
-def choose_precision(name: QueryPrecisionSetting, device: str) -> QueryPrecision:
+def choose_precision(name: QueryPrecisionSetting, device: str) -> Precision:
     """Return the precision for a setting.
 
     "auto" takes bfloat16 where the processor multiplies it. On one with AVX512-BF16 (EPYC, one
     thread) a text of a 6-layer MiniLM takes 4.6 ms for 8.7 alone, and 1.4 for 3.8 in a batch of
-    16; on Flickr8k 99 % of the top 10 stay, and recall as it is. Photos stay float32: MobileNetV2
-    in bfloat16 takes 11 ms for 24, but 6 % of the top 10 change. Dynamic int8 takes another third
-    from a text and turns embeddings by ten degrees (cosine 0.98); torch means to give it up.
+    16; on Flickr8k 99 % of the top 10 stay, and recall as it is. Photos stay float32: in bfloat16
+    MobileNetV2 takes 11 ms for 24, but 6 % of the top 10 change, and few queries are photos.
+    Dynamic int8 takes another third from a text and turns embeddings by ten degrees (cosine 0.98);
+    what it gives depends on the other texts of a batch.
 
     Args:
         name: Name of a precision, or "auto".
@@ -251,8 +252,12 @@ def choose_precision(name: QueryPrecisionSetting, device: str) -> QueryPrecision
     """
     if name != "auto":
         return name
-    native = not _BFLOAT16_INSTRUCTIONS.isdisjoint(_processor_flags())
-    return "bfloat16" if native and device == "cpu" else "float32"
+    return "bfloat16" if multiplies_bfloat16() and device == "cpu" else "float32"
+
+
+def multiplies_bfloat16() -> bool:
+    """Tell whether the processor has instructions that multiply bfloat16."""
+    return not _BFLOAT16_INSTRUCTIONS.isdisjoint(_processor_flags())
 
 
 def _processor_flags() -> list[str]:
@@ -270,13 +275,13 @@ class QueryModels:
     What leaves them through `aladin_network.inference` is float32, as from the networks themselves.
     """
 
-    def __init__(self, precision: QueryPrecision = "float32") -> None:
+    def __init__(self, precision: Precision = "float32") -> None:
         """Set the precision; no network is copied yet.
 
         Args:
             precision: Precision of the queries; float32 needs no copy.
         """
-        self._precision: QueryPrecision = precision
+        self._precision: Precision = precision
         self._copies: WeakKeyDictionary[Network, Network] = WeakKeyDictionary()
         self._lock = threading.Lock()
 

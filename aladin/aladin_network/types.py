@@ -43,8 +43,8 @@ ScoreName = Literal["matching", "alignment", "attention"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 FirstStageName = Literal["faiss", "torch"]
 
-# Precision in which the texts of queries are encoded, and its setting.
-QueryPrecision = Literal["float32", "bfloat16"]
+# Precision in which a network encodes, and the setting of that of the texts of queries.
+Precision = Literal["float32", "bfloat16"]
 QueryPrecisionSetting = Literal["auto", "float32", "bfloat16"]
 
 # Packages that compute a checkpoint's ONNX graphs, the default first, and the setting: "auto" is

@@ -16,6 +16,7 @@ import typer
 
 from aladin_service.commands import (
     convert,
+    correct,
     demo,
     evaluate,
     export,
@@ -92,6 +93,7 @@ app.command("mine")(train.mine)
 app.command("compare")(train.compare)
 app.command("evaluate")(evaluate.evaluate)
 app.command("calibrate")(evaluate.calibrate)
+app.command("correct")(correct.correct)
 app.add_typer(convert.app, name="convert")
 app.add_typer(export.app, name="export")
 app.add_typer(index.app, name="index")

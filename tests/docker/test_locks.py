@@ -77,7 +77,8 @@ def wanted(root: Path, commands: dict[str, list[str]], name: str) -> list[str]:
     assert "pyproject.toml" in command
     extras = [command[at + 1] for at, word in enumerate(command) if word == "--extra"]
     own = "cpu" if name == "anywhere" else name
-    assert set(extras) == {own, "otel", "milvus", "qdrant", "redis", "heic", "raw", "mcp"}
+    engines = set[str]() if name == "serve" else {"milvus", "qdrant"}
+    assert set(extras) == {own, "otel", "redis", "heic", "raw", "mcp", *engines}
     requirements = list[str](project["dependencies"])
     for extra in extras:
         requirements += of_extra(project["optional-dependencies"], extra)

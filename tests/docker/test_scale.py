@@ -91,7 +91,7 @@ def test_a_container_can_do_little(services: dict[str, Tree], name: str) -> None
 def test_images_of_others_are_pinned_exactly(compose: Compose, engine: str) -> None:
     for name, service in compose(*ENGINES[engine])["services"].items():
         if name in OURS:
-            assert re.fullmatch(r"aladin-search:\d+\.\d+\.\d+", service["image"])
+            assert re.fullmatch(r"aladin-search:\d+\.\d+\.\d+-cpu", service["image"])
         else:
             image = service["image"]
             assert PINNED.match(image) or image in BY_TAG, image

@@ -153,3 +153,16 @@ def test_after_two_dashes_debug_is_a_word_to_search_for(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["search", str(tmp_path), "--", "--debug"])
     assert result.exit_code == 2
     assert "no index here" in result.stderr
+
+
+def test_the_service_starts_without_http_clients_and_the_protocol_of_agents() -> None:
+    script = """
+import sys
+import aladin_service.http.server
+from aladin_service.photos.photo_fetcher import PhotoFetcher
+from aladin_service.settings import ServiceSettings
+PhotoFetcher(ServiceSettings())
+heavy = {"httpx", "httpcore", "mcp", "torch", "pymilvus", "qdrant_client"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -17,9 +17,14 @@ from aladin_network.errors import ConfigError, StaleNegativesError
 from aladin_network.types import NullProgress
 from aladin_training.batches.offline_negatives import OfflineNegatives
 from aladin_training.batches.plan import BatchRows
+from aladin_training.comparison.evaluation import evaluate_run
+from aladin_training.comparison.plan import PlannedRun
 from aladin_training.config.anchors import AnchorsConfig
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.stage import OfflineNegativesConfig
+from aladin_training.data import read_records
+from aladin_training.evaluation import evaluate_checkpoint
+from aladin_training.stage_files import branch_checkpoints
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.run import is_run_of, run_recipe
 from aladin_training.stages.setup import set_up_stage
@@ -258,6 +263,31 @@ def test_online_anchors_start_from_new_weights_or_from_a_stage(
         same = torch.equal(value, dict(target.named_parameters())[name])
         # Norms and biases start alike everywhere; frozen encoders are what they were.
         assert not (value.ndim > 1 and same and value.requires_grad), name
+
+
+def test_online_anchors_leave_checkpoints_and_make_an_ensemble(
+    recipe_path: Path, tmp_path: Path
+) -> None:
+    recipe = recipe_with(recipe_path, tmp_path, "mutual")
+    run = PlannedRun(recipe, tmp_path / "run")
+    run_recipe(recipe, run.folder)
+    (branch,) = branch_checkpoints(run.folder / "stages" / "last")
+    target, peer = load_checkpoint(run.folder / "checkpoint"), load_checkpoint(branch)
+    assert target.model_id != peer.model_id
+    records = read_records(Path(recipe.data.source), "val")
+    one, other, both = (
+        evaluate_checkpoint(target, records),
+        evaluate_checkpoint(peer, records),
+        evaluate_checkpoint(target, records, ensemble=[peer]),
+    )
+    for head, scores in both.scores.items():
+        torch.testing.assert_close(scores, (one.scores[head] + other.scores[head]) / 2)
+    evaluation = evaluate_run(run, "val", NullProgress())
+    ranks, expected = evaluation.ranks["ensemble"], both.ranks["matching"]
+    # Features of frozen encoders pass through the cache in half precision.
+    assert (ranks.text_to_image - expected.text_to_image).abs().sum() <= 1
+    assert (ranks.image_to_text - expected.image_to_text).abs().sum() <= 1
+    assert set(evaluation.ranks) == set(one.ranks) | {"two_stage_alignment", "ensemble"}
 
 
 def test_only_the_diagonal_is_excluded_on_demand(recipe_path: Path) -> None:

@@ -17,7 +17,7 @@ from aladin_network.errors import ConfigError
 from aladin_network.types import NullProgress
 from aladin_training.adapters.parts import check_fine_tuning, start_fine_tuning
 from aladin_training.batches.plan import BatchRows
-from aladin_training.config.stage import TuneConfig
+from aladin_training.config.tune import TuneConfig
 from aladin_training.data.regions import open_regions
 from aladin_training.evaluation import encode_records
 from aladin_training.stages.preparation import prepare_run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -20,6 +20,8 @@ from aladin_network.inference import (
 )
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
+from aladin_network.scoring.correction import EncodedItems, HubCorrection
+from aladin_network.scoring.correction_fit import ScoredSplit, corrected_ranks
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.metrics import (
@@ -54,7 +56,8 @@ class ExhaustiveEvaluation:
         fusion: Fusion of alignment and matching, per direction.
         image_of_text: Row of each text's image.
         ranks: Ranks by score: those of `scores`, then fused, then two_stage (the best by matching,
-            ordered by the fused score).
+            ordered by the fused score); with a hubness correction also corrected_matching,
+            corrected_alignment and corrected_fused.
         mean_difference: DBL's MD by head.
         cross_ranks: AOQ's cross-retrieval rank of each text with its image by head, from 1.
     """
@@ -83,6 +86,8 @@ class ExhaustiveEvaluation:
     def folded_metrics(self, folds: int) -> dict[str, RetrievalMetrics]:
         """Evaluate contiguous blocks of images separately, and average the metrics (COCO's "1K").
 
+        Corrected scores are not evaluated in blocks.
+
         Args:
             folds: Number of blocks.
         """
@@ -91,7 +96,7 @@ class ExhaustiveEvaluation:
             inside = {name: each[block.images, block.texts] for name, each in self.scores.items()}
             ranks = _ranks(inside, self.fusion, block.image_of_text)
             parts.append({name: summarize(each) for name, each in ranks.items()})
-        return {name: mean_metrics([part[name] for part in parts]) for name in self.ranks}
+        return {name: mean_metrics([part[name] for part in parts]) for name in parts[0]}
 
 
 @torch.inference_mode()
@@ -101,6 +106,7 @@ def evaluate_encodings(
     images: EncodedBatch,
     texts: EncodedBatch,
     image_of_text: Int[Tensor, " texts"],
+    correction: HubCorrection | None = None,
 ) -> ExhaustiveEvaluation:
     """Score all pairs by every head, and rank them; see `score_encodings`, `evaluate_scores`.
 
@@ -110,8 +116,21 @@ def evaluate_encodings(
         images: Encoded images; those without a text are candidates, but not queries.
         texts: At least one encoded text.
         image_of_text: Row of each text's image; an image may have any number of texts.
+        correction: Hubness correction, whose ranks are added, or None.
     """
-    return evaluate_scores(score_encodings(model, images, texts), fusion, image_of_text)
+    evaluation = evaluate_scores(score_encodings(model, images, texts), fusion, image_of_text)
+    if correction is None:
+        return evaluation
+    split = ScoredSplit(
+        images=EncodedItems.of(images.arrays()),
+        texts=EncodedItems.of(texts.arrays()),
+        match=evaluation.matching_scores,
+        align=evaluation.alignment_scores,
+        image_of_text=image_of_text,
+    )
+    ranks = corrected_ranks(correction, split)
+    ranks = {f"corrected_{name}": each for name, each in ranks.items()}
+    return replace(evaluation, ranks=evaluation.ranks | ranks)
 
 
 @torch.inference_mode()
@@ -165,6 +184,8 @@ def evaluate_checkpoint(
     records: Sequence[Record],
     progress: Progress | None = None,
     regions: RegionStore | None = None,
+    correction: HubCorrection | None = None,
+    ensemble: Sequence[Checkpoint[AladinModel]] = (),
 ) -> ExhaustiveEvaluation:
     """Evaluate a checkpoint on photos and captions, encoded as the service encodes them.
 
@@ -173,6 +194,9 @@ def evaluate_checkpoint(
         records: Photos with any number of captions.
         progress: Receives photos, then captions.
         regions: Regions of the photos, for a network that reads these.
+        correction: Hubness correction to evaluate beside the plain scores, or None.
+        ensemble: Further checkpoints, whose scores are averaged with its own, see `mean_scores`;
+            then without a correction, which is that of one network.
 
     Raises:
         InputError: If no photo has a caption; see also `encode_records`.
@@ -180,11 +204,31 @@ def evaluate_checkpoint(
     progress = progress or NullProgress()
     if not any(record.captions for record in records):
         raise InputError(f"nothing to evaluate: {len(records)} photos without a caption")
-    images, texts = encode_records(checkpoint.model, records, progress, regions)
     image_of_text = torch.tensor(
         [row for row, record in enumerate(records) for _ in record.captions]
     )
-    return evaluate_encodings(checkpoint.model, checkpoint.fusion, images, texts, image_of_text)
+    if not ensemble:
+        images, texts = encode_records(checkpoint.model, records, progress, regions)
+        model, fusion = checkpoint.model, checkpoint.fusion
+        return evaluate_encodings(model, fusion, images, texts, image_of_text, correction)
+    scores = [
+        score_encodings(each.model, *encode_records(each.model, records, progress, regions))
+        for each in (checkpoint, *ensemble)
+    ]
+    return evaluate_scores(mean_scores(scores), checkpoint.fusion, image_of_text)
+
+
+def mean_scores(
+    scores: Sequence[dict[str, Float[Tensor, "images texts"]]],
+) -> dict[str, Float[Tensor, "images texts"]]:
+    """Average the scores of several networks, head by head.
+
+    Args:
+        scores: Scores by head of each network, for the same images and texts; heads that one of
+            them lacks are left out.
+    """
+    heads = [name for name in scores[0] if all(name in each for each in scores)]
+    return {name: torch.stack([each[name] for each in scores]).mean(dim=0) for name in heads}
 
 
 def encode_records(

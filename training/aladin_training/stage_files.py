@@ -4,6 +4,7 @@ log.jsonl           losses, learning rates and validation rsums, one JSON line a
 tensorboard/        the same numbers as TensorBoard events
 curves.png          the same numbers as curves
 timing.json         steps, trained parameters, and seconds of each part of the work
+branches/N/         checkpoint of the online anchor N (DBL), counted from 0
 validation.json     metrics on the validation split; written last: a stage that has it is finished
 """
 
@@ -22,6 +23,25 @@ _LOG = "log.jsonl"
 _TIMING = "timing.json"
 _VALIDATION = "validation.json"
 _DIRECTIONS = ("text_to_image", "image_to_text")
+
+
+def branch_checkpoint(folder: Path, number: int) -> Path:
+    """Return the folder of an online anchor's checkpoint.
+
+    Args:
+        folder: Folder of the stage.
+        number: Place of the anchor, from 0.
+    """
+    return folder / "branches" / str(number)
+
+
+def branch_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a stage's online anchors, in their order.
+
+    Args:
+        folder: Folder of the stage.
+    """
+    return sorted((folder / "branches").glob("*"), key=lambda path: int(path.name))
 
 
 class StageLog:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -108,8 +109,28 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
     def from_source(
         cls, config: TextEncoderConfig, tokenizer: Tokenizer | None
     ) -> RecurrentTextEncoder:
-        """Start with random weights: there are no pretrained encoders of this kind."""
-        return cls(*random_start(config, tokenizer))
+        """Start with random weights: there are no pretrained encoders of this kind.
+
+        Args:
+            config: Configuration of a recipe. Its architecture may name a file of pretrained word
+                vectors as ``vectors``, see `read_word_vectors`; words that are not in it start at
+                random.
+            tokenizer: Tokenizer of whole words.
+
+        Raises:
+            ConfigError: If there is no tokenizer, or the word vectors do not fit.
+        """
+        config, tokenizer = random_start(config, tokenizer)
+        architecture = dict(config.architecture or {})
+        # The vectors become weights: a checkpoint does not depend on the file.
+        file = architecture.pop("vectors", None)
+        encoder = cls(dataclasses.replace(config, architecture=architecture), tokenizer)
+        if file is not None:
+            size = encoder.architecture.embedding_size
+            found = read_word_vectors(Path(file).expanduser(), tokenizer.get_vocab(), size)
+            with torch.no_grad():
+                encoder.embedding.weight[list(found)] = torch.tensor(list(found.values()))
+        return encoder
 
     @staticmethod
     def learn_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
@@ -192,6 +213,38 @@ class RecurrentTextEncoder(TokenizedTextEncoder):
         """Return a parameter with its gates in the order of the operator."""
         parts = getattr(self.network, name).chunk(len(self.gates))
         return torch.cat([parts[gate] for gate in self.gates])
+
+
+def read_word_vectors(file: Path, rows: Mapping[str, int], size: int) -> dict[int, list[float]]:
+    """Read the pretrained vectors of a vocabulary's words.
+
+    Args:
+        file: Text in GloVe's format: a line for each word, the word and its numbers.
+        rows: Row of each word of the vocabulary.
+        size: Length of the vectors.
+
+    Returns:
+        Vectors by row; words that the file lacks are missing.
+
+    Raises:
+        ConfigError: If the file cannot be read, has vectors of another length, or none of these
+            words.
+    """
+    found: dict[int, list[float]] = {}
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                word, *values = line.rstrip().rsplit(" ", size)  # some words contain a space
+                wanted = word in rows
+                if (wanted or number == 1) and (len(values) != size or " " in word):
+                    raise ConfigError(f"{file}: line {number}: expected a word and {size} numbers")
+                if wanted:
+                    found[rows[word]] = [float(value) for value in values]
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: not a file of word vectors ({error})") from error
+    if not found:
+        raise ConfigError(f"{file}: holds none of the vocabulary's {len(rows)} words")
+    return found
 
 
 def _in_order(states: Tensor, places: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
@@ -33,14 +34,21 @@ class Tokenization:
 
         Args:
             config: Configuration that sets the maximum text length.
-            tokenizer: Tokenizer that adds its own special tokens.
+            tokenizer: Tokenizer that adds its own special tokens; copied if it pads or truncates.
         """
         self.config = config
-        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
-        self.tokenizer.no_padding()
-        self.tokenizer.no_truncation()
-        self._truncating = Tokenizer.from_str(self.tokenizer.to_str())
-        self._truncating.enable_truncation(config.max_tokens)
+        if tokenizer.padding is not None or tokenizer.truncation is not None:
+            tokenizer = Tokenizer.from_str(tokenizer.to_str())
+            tokenizer.no_padding()
+            tokenizer.no_truncation()
+        self.tokenizer = tokenizer
+
+    @cached_property
+    def _truncating(self) -> Tokenizer:
+        """The tokenizer with truncation, made when it is needed: a vocabulary takes 10 MB."""
+        truncating = Tokenizer.from_str(self.tokenizer.to_str())
+        truncating.enable_truncation(self.config.max_tokens)
+        return truncating
 
     def tokenize(self, texts: Sequence[str], *, truncate: bool = False) -> TokenizedTexts:
         """Tokenise and pad to the longest text, or to `pad_to` tokens if that is set.

@@ -22,7 +22,6 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.encoders.base import ImageBatch, TextBatch
 from aladin_network.encoders.hf_image import HFImageEncoder
-from aladin_network.encoders.multivector import MultiVectorTextEncoder
 from aladin_network.errors import AladinError, CheckpointError, ConfigError
 from aladin_network.files import atomic_folder
 from aladin_network.graphs.files import (
@@ -49,6 +48,13 @@ TOLERANCE = 1e-4
 
 _EXPORTERS = ("onnx", "onnxscript")
 _INSTALL = "`pip install 'aladin-search[onnx-export]'` installs it"
+# Why networks of these image encoders have no graphs.
+_WITHOUT_GRAPHS = {
+    "naflex": "every photo has its own grid of patches, with positions interpolated for it",
+    "regions": "its regions come from a detector, which torch computes",
+    "multivector": "it is a language model with a prompt around every photo",
+    "colbert": "it encodes texts in two roles, and no photos",
+}
 # Of different lengths, and padded; any tokenizer finds words in them.
 _TEXTS = ("a dog", "two dogs run on green grass after a red ball", "a man rides a motorcycle")
 
@@ -133,9 +139,9 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
 def _image_facts(model: AladinModel) -> ImageFacts:
     encoder = model.image.encoder
     if not isinstance(encoder, HFImageEncoder):
-        raise ConfigError(f"expected an image encoder of the kind hf, got {encoder.config.name}")
-    if isinstance(model.text.encoder, MultiVectorTextEncoder):
-        raise ConfigError("expected a text encoder that pads texts, got multivector")
+        name = encoder.config.name
+        reason = _WITHOUT_GRAPHS.get(name, "only networks of the encoder hf have one")
+        raise ConfigError(f"a network of the image encoder {name} has no graph form: {reason}")
     return ImageFacts(
         dim=encoder.dim,
         num_tokens=encoder.num_tokens,

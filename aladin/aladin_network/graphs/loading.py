@@ -20,7 +20,8 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.files import GRAPHS, read_graphs
 from aladin_network.graphs.network import GraphNetwork
 from aladin_network.graphs.runtimes import GraphSource, check_installed, installed_runtime
-from aladin_network.types import GraphRuntime, RuntimeSetting
+from aladin_network.inference import multiplies_bfloat16
+from aladin_network.types import GraphRuntime, Precision, RuntimeSetting
 
 # Variable that names what computes the network, a `RuntimeSetting`.
 RUNTIME_VARIABLE = "ALADIN_RUNTIME"
@@ -30,7 +31,7 @@ _FRAMEWORK = ("torch", "transformers")
 
 
 def load_for_inference(
-    folder: Path, device: str = "cpu", *, texts_only: bool = False
+    folder: Path, device: str = "cpu", *, texts_only: bool = False, precision: Precision = "float32"
 ) -> Checkpoint:
     """Load a checkpoint to encode with, not to train.
 
@@ -42,6 +43,8 @@ def load_for_inference(
         folder: Folder of the checkpoint.
         device: Device of the network, as torch names it; graphs are for the CPU.
         texts_only: Whether only texts will be encoded, which torch may load in less time.
+        precision: Precision in which photos and texts are encoded; bfloat16 by the graphs, which
+            OpenVINO computes.
 
     Returns:
         The checkpoint; encodings of its graphs are those of torch to 1e-4.
@@ -50,20 +53,41 @@ def load_for_inference(
         CheckpointError: If the checkpoint or its graphs cannot be read, or there are none although
             the variable asks for them.
         ConfigError: If the variable has another value, asks for graphs on another device, or names
-            a package that is not installed; or if torch is needed and not installed.
+            a package that is not installed; if torch is needed and not installed; or if nothing
+            here encodes in the precision.
     """
-    wanted = runtime_setting()
-    is_cpu = device.split(":")[0] == "cpu"
-    if wanted not in ("auto", "torch"):
-        check_installed(wanted)
-        if not is_cpu:
-            raise ConfigError(f"{RUNTIME_VARIABLE}={wanted}: it computes on the CPU, not {device}")
-    runtime = None if wanted in ("auto", "torch") else wanted
-    if wanted == "auto" and is_cpu and (folder / GRAPHS).exists():
-        runtime = installed_runtime()
+    if precision == "bfloat16":
+        _check_bfloat16(device)
+        return load_graphs(folder, "openvino", precision)
+    runtime = graph_runtime(folder, device)
     if runtime is not None:
         return load_graphs(folder, runtime)
-    return _load_by_torch(folder, device, texts_only=texts_only and is_cpu)
+    return _load_by_torch(folder, device, texts_only=texts_only and _is_cpu(device))
+
+
+def graph_runtime(folder: Path, device: str = "cpu") -> GraphRuntime | None:
+    """Return what computes a checkpoint's graphs, or None if torch computes the network.
+
+    Args:
+        folder: Folder of the checkpoint, which may be missing.
+        device: Device of the network, as torch names it.
+
+    Raises:
+        ConfigError: If the variable ALADIN_RUNTIME has another value, asks for graphs on another
+            device, or names a package that is not installed.
+    """
+    wanted = runtime_setting()
+    if wanted not in ("auto", "torch"):
+        check_installed(wanted)
+        if not _is_cpu(device):
+            raise ConfigError(f"{RUNTIME_VARIABLE}={wanted}: it computes on the CPU, not {device}")
+        return wanted
+    has_graphs = wanted == "auto" and _is_cpu(device) and (folder / GRAPHS).exists()
+    return installed_runtime() if has_graphs else None
+
+
+def _is_cpu(device: str) -> bool:
+    return device.split(":")[0] == "cpu"
 
 
 def runtime_setting() -> RuntimeSetting:
@@ -95,20 +119,36 @@ def _load_by_torch(folder: Path, device: str, *, texts_only: bool) -> Checkpoint
         ) from error
 
 
-def load_graphs(folder: Path, runtime: GraphRuntime) -> Checkpoint[GraphNetwork]:
+def _check_bfloat16(device: str) -> None:
+    """Refuse to encode in bfloat16 where nothing does so, or another runtime is wanted."""
+    wanted = runtime_setting()
+    if wanted not in ("auto", "openvino"):
+        raise ConfigError(f"bfloat16: openvino computes it, got {RUNTIME_VARIABLE}={wanted}")
+    if not _is_cpu(device):
+        raise ConfigError(f"bfloat16: the CPU computes it, got the device {device}")
+    check_installed("openvino")
+    if not multiplies_bfloat16():
+        raise ConfigError("bfloat16: this processor does not multiply it")
+
+
+def load_graphs(
+    folder: Path, runtime: GraphRuntime, precision: Precision = "float32"
+) -> Checkpoint[GraphNetwork]:
     """Load a checkpoint whose graphs encode.
 
     Args:
         folder: Folder of the checkpoint.
         runtime: Package that computes the graphs, which is installed.
+        precision: Precision of the arithmetic, where the runtime has it.
 
     Raises:
         CheckpointError: If the checkpoint or its graphs cannot be read, or there are none.
     """
     config = read_config(folder)
-    manifest = read_graphs(folder, read_model_id(folder))
+    model_id = read_model_id(folder)
+    manifest = read_graphs(folder, model_id)
     if manifest is None:
         raise CheckpointError(f"{folder}: expected {GRAPHS}/, which `aladin export onnx` writes")
     graphs = GraphSource(folder, runtime)
-    model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), graphs)
-    return as_checkpoint(config, model, folder)
+    model = GraphNetwork.of(config.model, manifest, read_tokenizer(folder), graphs, precision)
+    return as_checkpoint(config, model, model_id)

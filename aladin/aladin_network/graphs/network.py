@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from tokenizers import Tokenizer
 
-from aladin_network.config import ImageEncoderConfig, ModelConfig
+from aladin_network.config import ImageEncoderConfig, ModelConfig, TextEncoderConfig
 from aladin_network.encoders.pixels import grid_boxes, preprocess_photo
 from aladin_network.encoders.readers import Reads, TokenizedTexts
 from aladin_network.encoders.tokenization import Tokenization
@@ -23,9 +23,12 @@ from aladin_network.graphs.threads import compute_threads
 from aladin_network.inference import PHOTOS_AT_A_TIME, Network
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Modality, QueryPrecision
+from aladin_network.types import Modality, Precision
 
 E = TypeVar("E")
+
+# Numbers of texts and of tokens are padded to multiples of this where shapes are prepared.
+_STEP = 4
 
 
 class GraphPhotoReader:
@@ -108,7 +111,7 @@ class GraphNetwork:
         image: GraphPhotoReader,
         text: Tokenization,
         graphs: GraphSource,
-        precision: QueryPrecision = "float32",
+        precision: Precision = "float32",
         threads: int | None = None,
     ) -> None:
         """Take what is no arithmetic.
@@ -129,7 +132,7 @@ class GraphNetwork:
         self.token_dim = width if config.alignment.dim is None else config.alignment.dim
         self.zero_tokens = int(config.alignment.empty_fill == "zero")
         self._graphs = graphs
-        self._precision: QueryPrecision = precision
+        self._precision: Precision = precision
         self._threads = threads or compute_threads()
 
     @classmethod
@@ -139,6 +142,7 @@ class GraphNetwork:
         manifest: GraphManifest,
         tokenizer: Tokenizer,
         graphs: GraphSource,
+        precision: Precision = "float32",
     ) -> GraphNetwork:
         """Build the network of a checkpoint.
 
@@ -147,13 +151,14 @@ class GraphNetwork:
             manifest: Manifest of the graphs.
             tokenizer: Tokenizer of the checkpoint.
             graphs: Graphs of the checkpoint.
+            precision: Precision of the graphs.
         """
         image = GraphPhotoReader(config.image_encoder, manifest.image)
         text = Tokenization(config.text_encoder, tokenizer)
         # Of the recurrent encoders, whose configurations are complete.
         architecture = config.text_encoder.architecture or {}
         text.special_tokens_are_words = bool(architecture.get("special_tokens_are_words", False))
-        return cls(config, image, text, graphs)
+        return cls(config, image, text, graphs, precision)
 
     def infer_images(self, batch: Float[np.ndarray, "batch 3 height width"]) -> Encoding:
         """Encode collated photos one by one: several together take no less time each."""
@@ -161,11 +166,13 @@ class GraphNetwork:
 
     def infer_texts(self, batch: TokenizedTexts) -> Encoding:
         """Encode tokenised texts."""
+        count, longest = len(batch.ids), int(batch.mask.sum(axis=1).max())
+        if self._graphs.prepares_shapes:
+            batch = _of_usual_shape(batch, self.text.encoder.config)
         embedding, tokens, mask = self._run("text", batch._asdict())
         # What is padded beyond the longest text, as for SigLIP; a graph cannot leave it out.
-        surplus = batch.mask.shape[1] - int(batch.mask.sum(axis=1).max())
-        kept = mask.shape[1] - surplus
-        return Encoding(embedding, tokens[:, :kept], mask[:, :kept])
+        kept = mask.shape[1] - (batch.mask.shape[1] - longest)
+        return Encoding(embedding[:count], tokens[:count, :kept], mask[:count, :kept])
 
     def with_texts_in_bfloat16(self) -> GraphNetwork:
         """Return the same network in bfloat16, where its runtime has it."""
@@ -188,6 +195,26 @@ class GraphNetwork:
     def _run(self, modality: Modality, inputs: Mapping[str, NDArray[Any]]) -> Encoding:
         graph = self._graphs.get(modality, self._precision, self._threads)
         return Encoding(*graph.run(inputs))
+
+
+def _of_usual_shape(batch: TokenizedTexts, config: TextEncoderConfig) -> TokenizedTexts:
+    """Pad a batch to one of a few shapes; the mask hides what is added.
+
+    Args:
+        batch: At least one text.
+        config: Text encoder, which may take texts of one length only, and none above `max_tokens`.
+    """
+    count, length = batch.ids.shape
+    padded = length if config.pad_to else min(-(-length // _STEP) * _STEP, config.max_tokens)
+    more = 1 << (count - 1).bit_length() if count < _STEP else -(-count // _STEP) * _STEP
+    after = (0, more - count), (0, max(padded, length) - length)
+    # The last text again, so that each has words; and the last token, as CLIP pads its texts.
+    ids = np.pad(batch.ids, after, mode="edge")
+    mask, content = (
+        np.pad(np.pad(part, (after[0], (0, 0)), mode="edge"), ((0, 0), after[1]))
+        for part in (batch.mask, batch.content)
+    )
+    return TokenizedTexts(ids, mask, content)
 
 
 class Throughput(NamedTuple):

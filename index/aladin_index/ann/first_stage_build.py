@@ -28,10 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex, build_ann, check_factory
+from aladin_index.ann.corrected import crossing_queries, without_biases
 from aladin_index.ann.file import write_ann
 from aladin_index.ann.search_width import choose_search_width, sample_queries
 from aladin_index.format.layout import ANN, EMBEDDINGS
-from aladin_index.format.manifest import AnnEntry
+from aladin_index.format.manifest import BIASES, AnnEntry
 from aladin_index.format.npy import map_npy
 from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_network.errors import ConfigError
@@ -177,7 +178,12 @@ def check_first_stages(shapes: Shapes, settings: BuildSettings) -> None:
 
 
 def build_first_stages(
-    folder: Path, shapes: Shapes, settings: BuildSettings, progress: Progress
+    folder: Path,
+    shapes: Shapes,
+    settings: BuildSettings,
+    progress: Progress,
+    *,
+    is_corrected: bool = False,
 ) -> dict[Target, AnnEntry]:
     """Build the FAISS index of each collection; its embeddings must exist.
 
@@ -189,11 +195,15 @@ def build_first_stages(
         shapes: Number of items and size of an embedding of each collection.
         settings: Settings of the build.
         progress: Progress, advanced by the vectors that have been added to the ANN index.
+        is_corrected: Whether the vectors have the biases of a hubness correction.
 
     Raises:
         ConfigError: If FAISS cannot build what the settings request.
         OSError: If the disk is full, or cannot be written.
     """
+    dims = {target: dim for target, (_, dim) in shapes.items()}
+    if is_corrected:
+        shapes = {target: (count, dim + BIASES) for target, (count, dim) in shapes.items()}
     embeddings: dict[Target, NDArray[np.float32]] = {
         target: map_npy(folder / target / EMBEDDINGS, np.float32, shape)
         for target, shape in shapes.items()
@@ -203,7 +213,8 @@ def build_first_stages(
         # As in a real search, the queries are items of the other collection, if there is one.
         others: list[Target] = [other for other in shapes if other != target]
         asking = others[0] if others else target
-        queries = sample_queries(embeddings[asking], _QUERIES)
+        queries = without_biases(sample_queries(embeddings[asking], _QUERIES), dims[asking])
+        queries = crossing_queries(queries, corrected=is_corrected)
         entries[target] = build_best(
             folder / target / ANN,
             _factories(shapes, target, settings),

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from aladin_index.ann.corrected import open_correction
 from aladin_index.ann.first_stage_build import check_first_stages
 from aladin_index.build.catalogue import Catalogue, collection_source, listed
 from aladin_index.build.resume import (
@@ -44,6 +45,7 @@ from aladin_network.calibration.calibration import Calibration, read_calibration
 from aladin_network.errors import ConfigError, IndexNotReadyError, InputError
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import Network
+from aladin_network.scoring.correction import HubCorrection, read_correction
 from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
@@ -85,8 +87,8 @@ def build_index(
 
     Args:
         checkpoint_folder: Checkpoint of the model. A new index gets a copy of it; an existing index
-            accepts no other model. Its calibration goes into the manifest; without one, the live
-            generation's calibration stays.
+            accepts no other model. Its calibration goes into the manifest, and its hubness
+            correction corrects the items; without them, those of the live generation stay.
         out: Index folder, new or existing.
         images: Images, including those that their source skipped, or None for an index without
             images.
@@ -102,7 +104,7 @@ def build_index(
             for one that reads regions, a repeated id, metadata over a limit, or no usable item in a
             collection.
         ConfigError: If the requested ANN cannot be built, `out` holds something else than an
-            index, or regions are to be chosen without texts.
+            index, regions are to be chosen without texts, or nothing here encodes in the precision.
         CheckpointError: If the checkpoint cannot be loaded.
         IndexMismatchError: If the index was built with another model, or the build to be resumed
             is another one.
@@ -114,9 +116,8 @@ def build_index(
     sources = _sources(images, texts, settings)
     check_folder(out)
     # If others encode, this machine may lack their device; it only needs the network's properties.
-    checkpoint = load_for_inference(
-        checkpoint_folder, settings.device if encoding is None else "cpu"
-    )
+    device = settings.device if encoding is None else "cpu"
+    checkpoint = load_for_inference(checkpoint_folder, device, precision=settings.precision)
     network = checkpoint.model
     if images is not None:
         check_regions(network, regions)
@@ -130,16 +131,15 @@ def build_index(
         install_model(out, checkpoint_folder, model)
         with seconds.measure("list"):
             contents = _content_fingerprints(catalogues, rows, regions)
-        calibration = read_calibration(checkpoint_folder, checkpoint.model_id)
-        calibration = calibration or _live_calibration(out)
-        fingerprint = fingerprint_of(model, contents, settings, calibration)
+        calibration, correction = _fitted(checkpoint_folder, checkpoint.model_id, out)
+        fingerprint = fingerprint_of(model, contents, settings, calibration, correction)
         if settings.resume and is_published(out, fingerprint):
             discard(out)
             return _report(out, live_generation(out), seconds.seconds)
         plan = _begin(out, fingerprint, rows, settings)
         encoding = encoding or LocalEncoding(network, settings, regions)
         build = _Build(out, network, plan, catalogues, rows, encoding, settings, progress, seconds)
-        generation = build.run(model, calibration)
+        generation = build.run(model, calibration, correction)
         discard(out)
     return _report(out, generation, seconds.seconds)
 
@@ -235,7 +235,12 @@ class _Build:
         self._progress = progress
         self._seconds = seconds
 
-    def run(self, model: ModelEntry, calibration: Calibration | None) -> int:
+    def run(
+        self,
+        model: ModelEntry,
+        calibration: Calibration | None,
+        correction: HubCorrection | None,
+    ) -> int:
         """Do the remaining work, and return the number of the generation."""
         if is_placed(self._root, self._plan):
             return self._plan.generation
@@ -265,6 +270,7 @@ class _Build:
             self._progress,
             self._seconds,
             calibration=calibration,
+            correction=correction,
         )
 
     def _kept_regions(self, texts: Sequence[Shard]) -> KeptRegions | None:
@@ -309,12 +315,23 @@ class _Build:
         return shards
 
 
-def _live_calibration(root: Path) -> Calibration | None:
-    """Return the calibration of the generation to be replaced, if it has the same model."""
+def _fitted(
+    checkpoint_folder: Path, model_id: str, root: Path
+) -> tuple[Calibration | None, HubCorrection | None]:
+    """Return the checkpoint's calibration and correction, or else those of the live generation."""
+    calibration = read_calibration(checkpoint_folder, model_id)
+    correction = read_correction(checkpoint_folder, model_id)
     try:
-        return read_manifest(generation_folder(root, live_generation(root))).calibration
+        folder = generation_folder(root, live_generation(root))
     except IndexNotReadyError:
-        return None
+        return calibration, correction
+    live = read_manifest(folder)
+    if calibration is None and correction is None and live.correction is not None:
+        correction = open_correction(folder)
+    # Probabilities are those of scores that are corrected alike.
+    if live.correction == (None if correction is None else correction.constants):
+        calibration = calibration or live.calibration
+    return calibration, correction
 
 
 def _report(root: Path, generation: int, seconds: dict[str, float]) -> BuildReport:

@@ -26,6 +26,7 @@ from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, IndexMismatchError, InputError
 from aladin_network.files import write_json
+from aladin_network.scoring.correction import HubCorrection
 from aladin_network.types import Target
 
 _PLAN = "plan.json"
@@ -130,6 +131,7 @@ def fingerprint_of(
     sides: Mapping[Target, str],
     settings: BuildSettings,
     calibration: Calibration | None = None,
+    correction: HubCorrection | None = None,
 ) -> str:
     """Hash everything that determines the result of a build.
 
@@ -138,6 +140,7 @@ def fingerprint_of(
         sides: Fingerprint of the items of each collection that is built.
         settings: Settings of the build.
         calibration: Calibration that the index gets.
+        correction: Hubness correction that its items get, which its constants identify.
     """
     effective = {
         key: value for key, value in dump_config(settings).items() if key not in _WITHOUT_EFFECT
@@ -146,9 +149,12 @@ def fingerprint_of(
         del effective["exif"]
     if settings.keep_regions is None:  # as before regions were chosen
         del effective["keep_regions"]
-    # Without a calibration, the hash is the same as before calibrations were introduced.
-    calibrated = [] if calibration is None else [dump_config(calibration)]
-    text = json.dumps([dump_config(model), dict(sides), effective, *calibrated], sort_keys=True)
+    if settings.precision == "float32":  # as before there was another one
+        del effective["precision"]
+    # Without a calibration or a correction, the hash is the same as before there were any.
+    fitted = [calibration, None if correction is None else correction.constants]
+    known = [dump_config(each) for each in fitted if each is not None]
+    text = json.dumps([dump_config(model), dict(sides), effective, *known], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.ann.corrected import corrected_vectors, open_correction
 from aladin_index.changes.database import (
     FILE_STATES,
     changes_database,
@@ -38,6 +39,8 @@ from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_index.tokens.store import TokenStore, feedback_from, read_centroids
 from aladin_network.errors import IndexMismatchError, InputError, NoSuchTargetError
+from aladin_network.scoring.correction import HubCorrection
+from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import TARGETS, Target
 
 _LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM removed)"
@@ -156,6 +159,7 @@ class WritableCollection:
     entry: CollectionEntry
     feedback: ErrorFeedback | None
     codec: TokenCodec = field(init=False)
+    _correction: HubCorrection | None = field(init=False, default=None)
     _base: ItemStore = field(init=False)
     _connection: sqlite3.Connection | None = field(init=False, default=None)
     _identity: FileIdentity | None = field(init=False, default=None)
@@ -209,6 +213,21 @@ class WritableCollection:
             return None if item is None else item.row
         gone = connection.execute("SELECT 1 FROM removed WHERE row = ?", (item.row,)).fetchone()
         return item.row if gone is None else None
+
+    def vector(self, embedding: NDArray[np.float32], packed: PackedTokens) -> NDArray[np.float32]:
+        """Return the vector of a new item: its embedding, with the biases of a correction.
+
+        Raises:
+            IndexCorruptError: If the correction of the generation cannot be read.
+        """
+        if not self.entry.corrected:
+            return embedding
+        if self._correction is None:
+            self._correction = open_correction(self.folder.parent)
+        values = self.codec.unpack(packed)
+        tokens = TokenRows(values, np.array([len(values)], dtype=np.int64))
+        target: Target = "images" if self.folder.name == "images" else "texts"
+        return corrected_vectors(self._correction, target, embedding[None], tokens)[0]
 
     def check_fields(self, items: Iterable[StoredItem]) -> None:
         """Reject items that would exceed the maximum number of indexed metadata fields.
@@ -291,7 +310,7 @@ class WritableCollection:
 def insert_encoding(
     connection: sqlite3.Connection,
     row: int,
-    embedding: NDArray[np.float32],
+    vector: NDArray[np.float32],
     packed: PackedTokens,
 ) -> None:
     """Insert the encoding of one item.
@@ -299,9 +318,9 @@ def insert_encoding(
     Args:
         connection: Connection to a database of changes.
         row: Row of the item.
-        embedding: (d_match,).
+        vector: (width,) its vector, see `WritableCollection.vector`.
         packed: Packed tokens of the item.
     """
     arrays = [None if array is None else array.tobytes() for array in packed]
-    values = (row, embedding.astype(np.float32).tobytes(), len(packed.values), *arrays)
+    values = (row, vector.astype(np.float32).tobytes(), len(packed.values), *arrays)
     connection.execute("INSERT INTO encodings VALUES (?,?,?,?,?,?)", values)

@@ -213,7 +213,8 @@ class ChangesWriter:
                     insert_items(connection, [item._replace(row=row)])
                     start, end = int(ends[place] - new.lengths[place]), int(ends[place])
                     packed = side.codec.pack(new.tokens[start:end])
-                    insert_encoding(connection, row, new.embeddings[place], packed)
+                    vector = side.vector(new.embeddings[place], packed)
+                    insert_encoding(connection, row, vector, packed)
                     row += 1
             return report
 
@@ -297,7 +298,8 @@ class ChangesWriter:
                         tokens = side.codec.pack(new.tokens[part])
                     else:
                         tokens = packed.take(part)
-                    insert_encoding(connection, row, new.embeddings[place], tokens)
+                    vector = side.vector(new.embeddings[place], tokens)
+                    insert_encoding(connection, row, vector, tokens)
                     row += 1
         return taken
 

@@ -113,8 +113,8 @@ def push_index(
 
     Raises:
         ConfigError: If there is an index of files at `folder`.
-        InputError: If `index` is not an index in files, or changes would be lost, including changes
-            made during the push.
+        InputError: If `index` is not an index in files, or has a hubness correction, or changes
+            would be lost, including changes made during the push.
         EngineError: If the vector database rejects a call, or does not hold as many items as were
             sent to it.
         EngineUnavailableError: If the vector database does not respond.
@@ -122,6 +122,11 @@ def push_index(
     """
     progress = progress or NullProgress()
     with open_index(index) as opened, only_pusher(folder):
+        if opened.manifest.correction is not None:
+            raise InputError(
+                f"{index}: expected an index without a hubness correction, whose biases no vector "
+                "database stores; build one with a checkpoint that has none"
+            )
         source = PushSource(opened)
         live = client.live_generation()
         if live is not None and settings.unless_live and location_of(folder) == location:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from aladin_index.ann.corrected import without_biases
 from aladin_index.exchange.items import RowWriter
 from aladin_index.exchange.layout import (
     SCHEMA_VERSION,
@@ -79,7 +80,8 @@ def export_index(
             metric=opened.manifest.metric,
             images=sides.get("images"),
             texts=sides.get("texts"),
-            calibration=opened.manifest.calibration,
+            # Exported items have no biases, and other probabilities.
+            calibration=None if opened.manifest.correction else opened.manifest.calibration,
             files=describe_paths(folder, paths),
         )
         write_exchange_manifest(folder, manifest)
@@ -166,6 +168,7 @@ class _PartWriter:
         embedding_dim: int,
         files: ExitStack,
     ) -> None:
+        self._dim = embedding_dim
         self._embeddings = files.enter_context(
             NpyWriter(layout.embeddings(name), np.float32, (embedding_dim,))
         )
@@ -180,7 +183,7 @@ class _PartWriter:
 
     def append(self, chunk: EncodedPart) -> None:
         """Write some items."""
-        self._embeddings.append(chunk.embeddings)
+        self._embeddings.append(without_biases(chunk.embeddings, self._dim))
         self._lengths.append(chunk.lengths)
         stored = [array for array in chunk.tokens if array is not None]
         for file, array in zip(self._tokens, stored, strict=True):

@@ -51,6 +51,7 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import DataError, IndexMismatchError
 from aladin_network.files import FileEntry
 from aladin_network.photos.files import PhotoFile
+from aladin_network.scoring.correction import read_correction
 from aladin_network.types import NullProgress, Progress, Target, TokenDtype
 
 # As in `aladin_index.tokens.store`: enough for a codebook of full size, and for a sample of
@@ -248,7 +249,9 @@ def import_index(
     checkpoint = load_checkpoint(checkpoint_folder)
     dims = Dims(checkpoint.model.embedding_dim, checkpoint.model.token_dim)
     manifest = _manifest_of(folder, checkpoint.model_id)
-    calibration = None if manifest is None else manifest.calibration
+    correction = read_correction(checkpoint_folder, checkpoint.model_id)
+    # That of the folder is of uncorrected scores.
+    calibration = None if manifest is None or correction else manifest.calibration
     calibration = calibration or read_calibration(checkpoint_folder, checkpoint.model_id)
     sides: dict[Target, EncodedCollection] = {
         layout.target: EncodedCollection(layout, dims, own=manifest is not None)
@@ -267,16 +270,10 @@ def import_index(
     with disk_errors(out), only_builder(out):
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
-        fingerprint = fingerprint_of(model, fingerprints, settings, calibration)
+        fingerprint = fingerprint_of(model, fingerprints, settings, calibration, correction)
+        made_of = out, sources, model, settings, fingerprint, progress
         generation = write_generation(
-            out,
-            sources,
-            model,
-            settings,
-            fingerprint,
-            progress,
-            made_by="import",
-            calibration=calibration,
+            *made_of, made_by="import", calibration=calibration, correction=correction
         )
     left_out = [entry for source in sources.values() for entry in source.left_out]
     counts: dict[Target, int] = {

@@ -14,10 +14,15 @@ from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, IndexCorruptError, IndexMismatchError
 from aladin_network.files import FileEntry, write_json
+from aladin_network.scoring.correction import CorrectionConstants
+from aladin_network.scoring.fusion import Fusion
 from aladin_network.types import TARGETS, Target, TokenDtype
 
 SCHEMA_VERSION = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
+
+# Coordinates of a corrected vector after those of the embedding.
+BIASES = 2
 
 # Commands that create a generation.
 MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate", "fit"]
@@ -159,6 +164,8 @@ class CollectionEntry:
         tuning: Tuning of the second stage, or None if not tuned.
         learned: First stage that was fitted to the alignment, or None if there is none.
         bounds: Short tokens of the alignment's bounds, or None if they are computed in memory.
+        corrected: Whether the vectors have the biases of the index's hubness correction, see
+            `aladin_index.ann.corrected`.
     """
 
     count: int
@@ -173,6 +180,12 @@ class CollectionEntry:
     tuning: Tuning | None = None
     learned: LearnedEntry | None = None
     bounds: BoundsEntry | None = None
+    corrected: bool = False
+
+    @property
+    def vector_dim(self) -> int:
+        """Size of a vector of the first stage: the embedding, and the biases of a correction."""
+        return self.embedding_dim + (BIASES if self.corrected else 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +217,8 @@ class Manifest:
         images: None if the index has no images.
         texts: None if the index has no texts.
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
+        correction: Constants of the hubness correction, whose banks are in a file, or None if the
+            scores are not corrected.
         fitted_photos_indexed: Share of the photos that the calibration was fitted on that are among
             the images, estimated from a sample; or None if the calibration was fitted to this index
             (`aladin calibrate --index`) or does not record its photos, or if there are no images.
@@ -223,11 +238,16 @@ class Manifest:
     texts: CollectionEntry | None
     calibration: Calibration | None = None
     fitted_photos_indexed: float | None = None
+    correction: CorrectionConstants | None = None
     files: dict[str, FileEntry]
 
     def side(self, target: Target) -> CollectionEntry | None:
         """Return the entry of one collection."""
         return self.images if target == "images" else self.texts
+
+    def fusion(self, of_model: Fusion) -> Fusion:
+        """Return the constants of the fusion: those of the corrected scores, or the model's."""
+        return of_model if self.correction is None else self.correction.fusion
 
     def candidates(self, target: Target) -> int:
         """Return the number of candidates of a search that does not specify one."""

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from aladin_index.ann.corrected import corrected_vectors
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, SKIPPED
-from aladin_index.format.manifest import CollectionEntry, Tuning
+from aladin_index.format.manifest import BIASES, CollectionEntry, Tuning
 from aladin_index.format.npy import NpyWriter, write_npy
 from aladin_index.format.records import SkippedItem
 from aladin_index.items.tables import StoredItem, write_items
@@ -28,6 +29,8 @@ from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.fitted_on import hash_photo
+from aladin_network.scoring.correction import HubCorrection
+from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import Progress, Target
 
 # Items in memory at a time: 49 tokens of 128 float16 values each are 50 MiB.
@@ -44,7 +47,8 @@ class EncodedPart(NamedTuple):
     Attributes:
         items: Items of the part; rows are numbered in the order of writing, regardless of the
             items' own row numbers.
-        embeddings: (items, d_match) float32, L2-normalised.
+        embeddings: (items, d_match) float32, L2-normalised; or the vectors of a corrected
+            collection, see `aladin_index.ann.corrected`.
         tokens: Tokens of all items, concatenated, packed by the collection's codec.
         lengths: (items,) int64, number of tokens of each item.
     """
@@ -62,6 +66,8 @@ class CollectionSource:
     Attributes:
         embedding_dim: Size of an embedding.
         codec: Codec that packed the tokens of the parts.
+        correction: Hubness correction, or None. Parts with bare embeddings get their biases when
+            they are written.
         parts: Items in the order of their rows; read once. The creator of the parts must ensure
             that IDs are unique.
         left_out: Items that could not be used; read after all parts.
@@ -79,6 +85,7 @@ class CollectionSource:
     tuning: Tuning | None = None
     learned: LearnedFirstStage | None = None
     keep_regions: int | None = None
+    correction: HubCorrection | None = None
 
 
 class CollectionCounts(NamedTuple):
@@ -105,19 +112,15 @@ def collection_files(target: Target, entry: CollectionEntry) -> list[str]:
 
 def write_collection(
     folder: Path,
-    parts: Iterable[EncodedPart],
-    embedding_dim: int,
-    codec: TokenCodec,
+    side: CollectionSource,
     filter_fields: Sequence[str] | None,
     progress: Progress,
 ) -> CollectionCounts:
     """Write embeddings, tokens and items of one collection; one part is in memory at a time.
 
     Args:
-        folder: Folder of the collection; it exists and is empty.
-        parts: Parts in the order of the rows.
-        embedding_dim: Size of an embedding.
-        codec: Codec that packed the parts' tokens.
+        folder: Folder of the collection, named after its target; it exists and is empty.
+        side: Source of the collection.
         filter_fields: Metadata fields that get an index, or None for all fields.
         progress: Progress, advanced by the number of items written.
 
@@ -127,8 +130,9 @@ def write_collection(
         ValueError: If the arrays of a part do not match.
     """
     with ExitStack() as files:
-        arrays = _ArrayWriters(folder, embedding_dim, codec, files)
-        write_items(folder / ITEMS, _written(parts, arrays, progress), filter_fields)
+        arrays = _ArrayWriters(folder, side, files)
+        write_items(folder / ITEMS, _written(side.parts, arrays, progress), filter_fields)
+    codec = side.codec
     if codec.centroids is not None:
         write_npy(folder / CENTROIDS, np.float32, codec.centroids.shape, [codec.centroids])
     return arrays.counts
@@ -137,15 +141,19 @@ def write_collection(
 class _ArrayWriters:
     """Files of the arrays of a collection, open as long as `files` is."""
 
-    def __init__(
-        self, folder: Path, embedding_dim: int, codec: TokenCodec, files: ExitStack
-    ) -> None:
+    def __init__(self, folder: Path, side: CollectionSource, files: ExitStack) -> None:
+        self._target: Target = "images" if folder.name == "images" else "texts"
+        self._correction, self._codec = side.correction, side.codec
+        self._dim = side.embedding_dim
+
         def writer(name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> NpyWriter:
             return files.enter_context(NpyWriter(folder / name, dtype, row_shape))
 
-        self._embeddings = writer(EMBEDDINGS, np.float32, (embedding_dim,))
+        width = self._dim + (0 if side.correction is None else BIASES)
+        self._embeddings = writer(EMBEDDINGS, np.float32, (width,))
         self._tokens = [
-            writer(FILE_OF[array.field], array.dtype, array.row_shape) for array in codec.arrays
+            writer(FILE_OF[array.field], array.dtype, array.row_shape)
+            for array in side.codec.arrays
         ]
         self._offsets = writer(OFFSETS, np.int64, ())
         self._offsets.append(np.zeros(1, dtype=np.int64))
@@ -162,11 +170,18 @@ class _ArrayWriters:
                 f"a part of {items} items and {tokens} tokens: got arrays of {sorted(found)} "
                 f"items and {sorted(found_tokens)} tokens"
             )
-        self._embeddings.append(part.embeddings)
+        self._embeddings.append(self._vectors(part))
         for file, array in zip(self._tokens, stored, strict=True):
             file.append(array)
         self._offsets.append(self.counts.tokens + np.cumsum(part.lengths))
         self.counts = CollectionCounts(self.counts.items + items, self.counts.tokens + tokens)
+
+    def _vectors(self, part: EncodedPart) -> NDArray[np.float32]:
+        """Return the vectors of a part, whose biases are computed unless it has them."""
+        if self._correction is None or part.embeddings.shape[1] != self._dim:
+            return part.embeddings
+        tokens = TokenRows(self._codec.unpack(part.tokens), part.lengths)
+        return corrected_vectors(self._correction, self._target, part.embeddings, tokens)
 
 
 def _written(
@@ -226,6 +241,12 @@ class FittedPhotos:
     def are_others(self) -> bool:
         """Whether most photos are of other data; also where none of them can tell."""
         return self.compares and self._of_data < max(1, _MOST * self._compared)
+
+    def mark(self, calibration: Calibration | None) -> Calibration | None:
+        """Mark a calibration of other photos, so that it judges nothing here."""
+        if calibration is None or not self.compares:
+            return calibration
+        return replace(calibration, other_photos=self.are_others)
 
     def _counted(self, parts: Iterable[EncodedPart]) -> Iterator[EncodedPart]:
         for part in parts:

@@ -30,6 +30,7 @@ from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.heads.trained import read_alignment_trained
+from aladin_network.scoring.correction import CorrectionConstants
 from aladin_network.types import Target
 
 # All other files are the `rest` of their collection: offsets and skipped items.
@@ -73,6 +74,7 @@ class IndexInfo:
         default_candidates: Number of candidates of a search that does not specify one.
         sides: Collections of images, texts or both.
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
+        correction: Constants of the hubness correction, or None if scores are not corrected.
         fitted_photos_indexed: See `Manifest`.
         pending: Changes of each collection that are not in the generation's files.
         memory: Memory estimate of each collection.
@@ -90,6 +92,7 @@ class IndexInfo:
     default_candidates: int
     sides: dict[Target, CollectionEntry]
     calibration: Calibration | None
+    correction: CorrectionConstants | None
     fitted_photos_indexed: float | None
     pending: dict[Target, PendingChanges]
     memory: dict[Target, MemoryEstimate]
@@ -121,6 +124,7 @@ def describe(path: Path) -> IndexInfo:
         default_candidates=manifest.default_candidates,
         sides=sides,
         calibration=manifest.calibration,
+        correction=manifest.correction,
         fitted_photos_indexed=manifest.fitted_photos_indexed,
         pending=pending_changes(path),
         memory={target: _memory(manifest, target, side) for target, side in sides.items()},

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aladin_index.ann.corrected import without_biases
 from aladin_index.ann.first_stage_build import check_first_stages
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import MODEL, NEW_CATALOGUE, generation_folder
@@ -31,6 +32,7 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import IndexMismatchError, InputError
+from aladin_network.scoring.correction import CORRECTION, HubCorrection
 from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
 _IDS_AT_A_TIME = 1000
@@ -119,8 +121,9 @@ def merge_indexes(
 
     Nothing is encoded again, and tokens keep their stored form to the last bit. What was added to
     a part or removed from it counts. The parts stay as they are; a merge that was cut short
-    leaves nothing, and is begun again. A calibration that all parts have in common stays; where
-    they differ there is none, for it can speak for one of them only.
+    leaves nothing, and is begun again. A calibration that all parts have in common stays, and so
+    does a hubness correction; where they differ there is none, for it can speak for one of them
+    only.
 
     Args:
         parts: Folders of indexes that were built with the same model and the same token format.
@@ -162,6 +165,7 @@ def merge_indexes(
             for target, of_target in sides.items()
         }
         settings = _with_settings_of(indexes[0], settings or BuildSettings())
+        correction = _common_correction(indexes)
         with disk_errors(out), only_builder(out):
             check_first_stages(
                 {
@@ -170,23 +174,18 @@ def merge_indexes(
                 },
                 settings,
             )
-            for target, of_target in sides.items():
-                progress.start(counts[target], f"ids of {target}")
-                ids = {
-                    part.index.path: (item_id for item_id, _ in part.side.items.ids())
-                    for part in of_target
-                }
-                check_ids_differ(out, target, ids, progress)
+            _check_ids(out, sides, progress)
             install_model(out, parts[0] / MODEL, model)
             generation = write_generation(
                 out,
-                {target: _source(out, of_target) for target, of_target in sides.items()},
+                _sources(out, sides, keeps_biases=correction is not None),
                 model,
                 settings,
                 _fingerprint(sides),
                 progress,
                 made_by="merge",
                 calibration=_common_calibration(indexes),
+                correction=correction,
             )
     return MergeReport(generation=generation, counts=counts)
 
@@ -223,8 +222,33 @@ def _with_settings_of(index: SearchIndex, settings: BuildSettings) -> BuildSetti
     return replace(settings, filter_fields=fields, default_candidates=manifest.default_candidates)
 
 
+def _check_ids(out: Path, sides: Mapping[Target, Sequence[_Part]], progress: Progress) -> None:
+    """Reject an id that two parts share, in each collection."""
+    for target, parts in sides.items():
+        progress.start(sum(part.side.count for part in parts), f"ids of {target}")
+        ids = {part.index.path: (item_id for item_id, _ in part.side.items.ids()) for part in parts}
+        check_ids_differ(out, target, ids, progress)
+
+
+def _sources(
+    out: Path, sides: Mapping[Target, Sequence[_Part]], *, keeps_biases: bool
+) -> dict[Target, CollectionSource]:
+    return {
+        target: _source(out, parts, keeps_biases=keeps_biases) for target, parts in sides.items()
+    }
+
+
+def _common_correction(indexes: Sequence[SearchIndex]) -> HubCorrection | None:
+    """Return the hubness correction that all parts have, or None: items need the same bank."""
+    first, *others = [index.manifest.files.get(CORRECTION) for index in indexes]
+    return indexes[0].correction() if all(other == first for other in others) else None
+
+
 def _common_calibration(indexes: Sequence[SearchIndex]) -> Calibration | None:
     # Whether its photos are others is a mark of each part, and found anew for the whole.
+    # Probabilities are those of scores with a correction, or without.
+    if len({index.manifest.correction for index in indexes}) > 1:
+        return None
     first, *others = [
         None
         if (found := index.manifest.calibration) is None
@@ -234,22 +258,28 @@ def _common_calibration(indexes: Sequence[SearchIndex]) -> Calibration | None:
     return first if all(other == first for other in others) else None
 
 
-def _source(out: Path, parts: Sequence[_Part]) -> CollectionSource:
+def _source(out: Path, parts: Sequence[_Part], *, keeps_biases: bool) -> CollectionSource:
     """Describe one collection of the merged index."""
     codec, first_ids = TokenCodec.concatenated([part.side.base.tokens.codec for part in parts])
     return CollectionSource(
         embedding_dim=parts[0].side.entry.embedding_dim,
         codec=codec,
-        parts=_encoded(out, parts, first_ids),
+        parts=_encoded(out, parts, first_ids, keeps_biases=keeps_biases),
         left_out=[entry for part in parts for entry in read_skipped(part.folder)],
         count=sum(part.side.count for part in parts),
     )
 
 
-def _encoded(out: Path, parts: Sequence[_Part], first_ids: Sequence[int]) -> Iterator[EncodedPart]:
+def _encoded(
+    out: Path, parts: Sequence[_Part], first_ids: Sequence[int], *, keeps_biases: bool
+) -> Iterator[EncodedPart]:
     """Yield all items, with centroids renumbered for the merged codebook."""
     for part, first_id in zip(parts, first_ids, strict=True):
+        dim = part.side.entry.embedding_dim
         for encoded in live_parts(part.side):
+            if not keeps_biases:
+                bare = without_biases(encoded.embeddings, dim)
+                encoded = encoded._replace(embeddings=bare)
             for item in encoded.items:
                 # An uploaded photo is stored in the index itself.
                 if item.path is not None and not Path(item.path).is_absolute():

@@ -14,6 +14,7 @@ from types import TracebackType
 import numpy as np
 
 from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.corrected import open_correction
 from aladin_index.ann.exact_scan import ExactScan
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
@@ -45,6 +46,7 @@ from aladin_network.errors import (
     NoSuchTargetError,
 )
 from aladin_network.graphs.loading import load_for_inference
+from aladin_network.scoring.correction import HubCorrection
 from aladin_network.types import Target
 
 
@@ -79,6 +81,16 @@ class SearchIndex:
     def place(self) -> Hashable:
         """Identity of the generation's files, other than of a copy; None once closed."""
         return self.lease.place
+
+    def correction(self) -> HubCorrection | None:
+        """Read the hubness correction of the generation, or return None if it has none.
+
+        Raises:
+            IndexCorruptError: If the file is not a correction.
+        """
+        if self.manifest.correction is None:
+            return None
+        return open_correction(generation_folder(self.path, self.generation))
 
     def side(self, target: Target, filter: Filter | None = None) -> LiveCollection:
         """Return one collection as it is now, with all committed changes of any process.
@@ -199,7 +211,7 @@ def open_index(
             target: ChangesReader(
                 changes_database(path, generation, target),
                 side.entry.count,
-                side.entry.embedding_dim,
+                side.entry.vector_dim,
                 side.tokens.codec,
             )
             for target, side in opened.items()
@@ -250,17 +262,17 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
     """
     place = folder / target
     ann = AnnIndex.open(place / ANN, entry.ann.search_width, entry.ann.oversample)
-    if (ann.count, ann.dim) != (entry.count, entry.embedding_dim):
-        expected = f"{entry.count} vectors of {entry.embedding_dim}"
+    if (ann.count, ann.dim) != (entry.count, entry.vector_dim):
+        expected = f"{entry.count} vectors of {entry.vector_dim}"
         raise IndexCorruptError(place / ANN, f"expected {expected}, got {ann.count} of {ann.dim}")
-    shape = (entry.count, entry.embedding_dim)
+    shape = (entry.count, entry.vector_dim)
     embeddings = map_npy(place / EMBEDDINGS, np.float32, shape)
     tokens = TokenStore.open(
         place, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
     )
     learned = None
     if entry.learned is not None:
-        learned = LearnedFirstStage.open(place, entry.learned, entry.count, entry.token_dim)
+        learned = LearnedFirstStage.open(place, entry.learned, entry)
     items = ItemStore(place / ITEMS)
     if items.count != entry.count:
         items.close()

@@ -210,7 +210,8 @@ def _probe_items(side: StoredCollection, rows: list[int]) -> str | None:
 
 
 def _probe_embeddings(side: StoredCollection, rows: list[int]) -> str | None:
-    for row, norm in zip(rows, np.linalg.norm(side.embeddings[rows], axis=1), strict=True):
+    norms = np.linalg.norm(side.embeddings[rows, : side.entry.embedding_dim], axis=1)
+    for row, norm in zip(rows, norms, strict=True):
         if not abs(norm - 1) < _NORM_TOLERANCE:  # what is no number is not near 1 either
             return f"row {row}: expected a length of 1, got {norm:g}"
     return None
@@ -222,6 +223,7 @@ def _probe_ann(side: StoredCollection, rows: list[int]) -> str | None:
     hits = 0
     for row in rows:
         query = np.array(side.embeddings[row])
+        query[side.entry.embedding_dim :] = 0  # its own biases have no part in the comparison
         found = side.first_stage.search(query, count)
         if len(found) and not (found.min() >= 0 and found.max() < side.entry.count):
             return f"expected rows below {side.entry.count}, found {found.tolist()}"

@@ -66,6 +66,7 @@ from aladin_network.files import (
     write_json,
 )
 from aladin_network.graphs.files import GRAPHS, check_graphs, read_graphs
+from aladin_network.scoring.correction import CORRECTION, HubCorrection
 from aladin_network.types import NullProgress, Progress, Target
 
 # Entered when the new generation is in place but not yet live, left when it is live.
@@ -156,6 +157,7 @@ def write_generation(
     made_by: MadeBy = "build",
     calibration: Calibration | None = None,
     fitted_photos_indexed: float | None = None,
+    correction: HubCorrection | None = None,
 ) -> int:
     """Write a new generation of an index, one part in memory at a time, and make it live.
 
@@ -179,6 +181,7 @@ def write_generation(
         calibration: Calibration of the model's scores among such items, or None if there is none.
         fitted_photos_indexed: Value as in `Manifest`; given only by a compaction, because its
             images are those of the previous generation. Otherwise they are counted here.
+        correction: Hubness correction of the items, or None.
 
     Returns:
         The number of the new generation.
@@ -193,15 +196,11 @@ def write_generation(
     seconds = seconds or StageSeconds()
     generation = max(published_generations(root), default=0) + 1
     folder = root / NEW_GENERATION
+    sides = {target: replace(side, correction=correction) for target, side in sides.items()}
     fitted_photos = FittedPhotos(None if made_by == "compact" else calibration)
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        with seconds.measure("write"):
-            counts = _write_sides(folder, fitted_photos.watch(sides), settings, progress)
-        progress.note(**seconds.notes())
-        with seconds.measure("ann"):
-            entries = _collection_entries(folder, sides, counts, settings, progress)
-        progress.note(**seconds.notes())
+        entries = _write_collections(folder, sides, fitted_photos, settings, progress, seconds)
         with seconds.measure("write"):
             manifest = Manifest(
                 schema_version=SCHEMA_VERSION,
@@ -213,10 +212,11 @@ def write_generation(
                 model=model,
                 images=entries.get("images"),
                 texts=entries.get("texts"),
-                calibration=_marked(calibration, fitted_photos),
+                calibration=fitted_photos.mark(calibration),
                 fitted_photos_indexed=(
                     fitted_photos_indexed if made_by == "compact" else fitted_photos.share
                 ),
+                correction=None if correction is None else correction.constants,
                 files=_describe_collections(folder, entries),
             )
             write_manifest(folder, manifest)
@@ -226,11 +226,25 @@ def write_generation(
     return generation
 
 
-def _marked(calibration: Calibration | None, photos: FittedPhotos) -> Calibration | None:
-    """Mark a calibration of other photos, so that it judges nothing here."""
-    if calibration is None or not photos.compares:
-        return calibration
-    return replace(calibration, other_photos=photos.are_others)
+def _write_collections(
+    folder: Path,
+    sides: Mapping[Target, CollectionSource],
+    fitted_photos: FittedPhotos,
+    settings: BuildSettings,
+    progress: Progress,
+    seconds: StageSeconds,
+) -> dict[Target, CollectionEntry]:
+    """Write all files of the collections, and the correction that they have in common."""
+    with seconds.measure("write"):
+        counts = _write_sides(folder, fitted_photos.watch(sides), settings, progress)
+        correction = next(iter(sides.values())).correction
+        if correction is not None:
+            correction.save(folder / CORRECTION)
+    progress.note(**seconds.notes())
+    with seconds.measure("ann"):
+        entries = _collection_entries(folder, sides, counts, settings, progress)
+    progress.note(**seconds.notes())
+    return entries
 
 
 def _write_sides(
@@ -244,14 +258,7 @@ def _write_sides(
     for target, side in sides.items():
         (folder / target).mkdir(parents=True)
         progress.start(side.count, f"{target} written")
-        counts[target] = write_collection(
-            folder / target,
-            side.parts,
-            side.embedding_dim,
-            side.codec,
-            settings.filter_fields,
-            progress,
-        )
+        counts[target] = write_collection(folder / target, side, settings.filter_fields, progress)
         if counts[target].items == 0:
             first = next(iter(side.left_out), None)
             but = ""
@@ -267,6 +274,8 @@ def _describe_collections(
 ) -> dict[str, FileEntry]:
     """Measure and hash the files of all collections."""
     names = [name for target, entry in entries.items() for name in collection_files(target, entry)]
+    if (folder / CORRECTION).exists():
+        names.append(CORRECTION)
     return describe_files(folder, names)
 
 
@@ -281,7 +290,8 @@ def _collection_entries(
     shapes: dict[Target, tuple[int, int]] = {
         target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
     }
-    anns = build_first_stages(folder, shapes, settings, progress)
+    is_corrected = any(side.correction is not None for side in sides.values())
+    anns = build_first_stages(folder, shapes, settings, progress, is_corrected=is_corrected)
     entries: dict[Target, CollectionEntry] = {}
     for target, side in sides.items():
         entry = _collection_entry(side, counts[target], anns[target], settings)
@@ -336,4 +346,5 @@ def _collection_entry(
         filter_fields=None if settings.filter_fields is None else list(settings.filter_fields),
         ann=ann,
         tuning=side.tuning,
+        corrected=side.correction is not None,
     )

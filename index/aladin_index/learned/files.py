@@ -12,10 +12,11 @@ from aladin_index.ann.first_stage_build import build_best, factories_to_try
 from aladin_index.format.layout import EMBEDDINGS
 from aladin_index.format.manifest import CollectionEntry, LearnedEntry
 from aladin_index.format.npy import NpyWriter, map_npy
-from aladin_index.learned.fit import LearnedStage, TokenRows
+from aladin_index.learned.fit import LearnedStage
 from aladin_index.learned.weights import Weights
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.store import TokenStore
+from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import Progress
 
 LEARNED_ANN, LEARNED_VECTORS = "learned.faiss", "learned.npy"
@@ -27,13 +28,18 @@ _PHOTOS_AT_A_TIME = 1024
 
 
 def fitted_vectors(
-    fit: LearnedStage, weights: Weights, embeddings: NDArray[np.float32], store: TokenStore
+    fit: LearnedStage,
+    weights: Weights,
+    embeddings: NDArray[np.float32],
+    store: TokenStore,
+    *,
+    corrected: bool,
 ) -> Iterator[NDArray[np.float32]]:
     """Yield the vectors of all photos of a store, some at a time."""
     for start in range(0, store.count, _PHOTOS_AT_A_TIME):
         rows = np.arange(start, min(start + _PHOTOS_AT_A_TIME, store.count), dtype=np.int64)
         learned = fit.photo_vectors(TokenRows(*store.read(rows)))
-        yield weights.items(embeddings[rows], learned)
+        yield weights.items(embeddings[rows], learned, corrected=corrected)
 
 
 def write_learned(
@@ -45,6 +51,8 @@ def write_learned(
     store: TokenStore,
     settings: BuildSettings,
     progress: Progress,
+    *,
+    corrected: bool,
 ) -> LearnedEntry:
     """Fit all photos of a collection, and write the files of the first stage.
 
@@ -53,10 +61,11 @@ def write_learned(
         fit: Fitted parameters.
         weights: Weights of both parts.
         queries: (queries, both) float32, vectors of texts to tune the FAISS index with.
-        embeddings: (photos, d_match) float32.
+        embeddings: (photos, d_match) float32, or vectors with biases.
         store: Tokens of the photos.
         settings: Settings of FAISS and of the candidates.
         progress: Receives photos, then vectors.
+        corrected: Whether the collection has the biases of a hubness correction.
 
     Returns:
         The entry of the manifest.
@@ -68,7 +77,7 @@ def write_learned(
     dim = queries.shape[1]
     progress.start(store.count, "photos fitted")
     with NpyWriter(folder / LEARNED_VECTORS, np.float32, (dim,)) as writer:
-        for part in fitted_vectors(fit, weights, embeddings, store):
+        for part in fitted_vectors(fit, weights, embeddings, store, corrected=corrected):
             writer.append(part)
             progress.advance(len(part))
     fit.save(folder / LEARNED_FIT)
@@ -117,8 +126,18 @@ def rewrite_learned(
         ConfigError: If FAISS cannot build what the settings request.
         OSError: If the disk is full or cannot be written.
     """
-    embeddings = map_npy(folder / EMBEDDINGS, np.float32, (entry.count, entry.embedding_dim))
+    embeddings = map_npy(folder / EMBEDDINGS, np.float32, (entry.count, entry.vector_dim))
     store = TokenStore.open(
         folder, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
     )
-    return write_learned(folder, fit, weights, queries, embeddings, store, settings, progress)
+    return write_learned(
+        folder,
+        fit,
+        weights,
+        queries,
+        embeddings,
+        store,
+        settings,
+        progress,
+        corrected=entry.corrected,
+    )

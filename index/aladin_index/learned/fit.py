@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -35,6 +34,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from aladin_network.errors import ConfigError, IndexCorruptError, ShapeError
+from aladin_network.scoring.token_rows import (
+    BLOCK_BYTES,
+    TokenRows,
+    best_cosines,
+    sums_of_items,
+)
 from aladin_network.types import NullProgress, Progress
 
 # Measured on 7,000 photos of Flickr8k for 256 dimensions: 512 units need 35 candidates for a
@@ -52,27 +57,6 @@ LEAST_TEXTS = 200
 # Weights of the penalties, relative to the mean variance of a feature; a tenth or the tenfold
 # changes nothing.
 _RIDGE, _WORD_RIDGE, _BANK_RIDGE = 1e-2, 1e-3, 1e-3
-# Upper bound of the block of cosines (words x regions) in memory.
-_BLOCK_BYTES = 64 * 2**20
-
-
-class TokenRows(NamedTuple):
-    """Tokens of some items.
-
-    Attributes:
-        values: Tokens of all items, item after item.
-        lengths: (items,) number of tokens of each item.
-    """
-
-    values: Float[np.ndarray, "tokens dim"]
-    lengths: NDArray[np.int64]
-
-    def sample(self, count: int, seed: int) -> TokenRows:
-        """Take some items at random, always the same ones; all if there are fewer."""
-        total = len(self.lengths)
-        chosen = np.random.default_rng(seed).permutation(total)[: min(count, total)]
-        parts = np.split(self.values, np.cumsum(self.lengths)[:-1])
-        return TokenRows(np.concatenate([parts[item] for item in chosen]), self.lengths[chosen])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,17 +235,7 @@ def _text_features(
     of_words = np.concatenate([values, ones, hidden], axis=1)
     if len(lengths) == len(values):  # single words
         return of_words
-    return _sums(of_words, lengths)
-
-
-def _sums(values: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Add up so many rows for each item; an item without rows has zeros."""
-    sums = np.zeros((len(lengths), values.shape[1]), dtype=np.float32)
-    filled = lengths > 0
-    if filled.any():
-        # `reduceat` accepts no empty segments.
-        sums[filled] = np.add.reduceat(values, (np.cumsum(lengths) - lengths)[filled], axis=0)
-    return sums
+    return sums_of_items(of_words, lengths)
 
 
 def _spread(features: Float[np.ndarray, "texts features"]) -> Float[np.ndarray, " features"]:
@@ -270,53 +244,25 @@ def _spread(features: Float[np.ndarray, "texts features"]) -> Float[np.ndarray, 
     return np.where(spread > 1e-3 * size, spread, size).clip(1e-6).astype(np.float32)
 
 
-def _blocks(items: TokenRows, most_tokens: int) -> list[TokenRows]:
-    """Divide items into blocks of at most so many tokens, or of one item."""
-    ends = np.cumsum(items.lengths)
-    blocks: list[TokenRows] = []
-    start = 0
-    while start < len(ends):
-        first = int(ends[start] - items.lengths[start])
-        end = max(start + 1, int(np.searchsorted(ends, first + most_tokens, side="right")))
-        lengths = items.lengths[start:end]
-        blocks.append(TokenRows(items.values[first : first + int(lengths.sum())], lengths))
-        start = end
-    return blocks
-
-
 def _bank_cosines(
     words: NDArray[np.float32], photos: TokenRows
 ) -> Float[np.ndarray, "photos words"]:
     """Return for each photo and word the cosine with the best region, block by block."""
-    blocks = _blocks(photos, max(1, _BLOCK_BYTES // (4 * len(words))))
+    blocks = photos.blocks(max(1, BLOCK_BYTES // (4 * len(words))))
     none = np.empty((0, len(words)), dtype=np.float32)
-    return np.concatenate([none, *(_best_cosines(words, block).T for block in blocks)])
-
-
-def _best_cosines(
-    words: NDArray[np.float32], photos: TokenRows
-) -> Float[np.ndarray, "words photos"]:
-    """Return for each word and photo the cosine with the best region, 0 without regions."""
-    regions, lengths = photos
-    cosines = words @ regions.T
-    best = np.zeros((len(words), len(lengths)), dtype=np.float32)
-    filled = lengths > 0
-    if filled.any():
-        starts = (np.cumsum(lengths) - lengths)[filled]
-        best[:, filled] = np.maximum.reduceat(cosines, starts, axis=1)
-    return best
+    return np.concatenate([none, *(best_cosines(words, block).T for block in blocks)])
 
 
 def _centred_scores(
     texts: TokenRows, photos: TokenRows, progress: Progress
 ) -> Float[np.ndarray, "texts photos"]:
     """Score texts against photos, and subtract each text's mean."""
-    words_a_block = max(1, _BLOCK_BYTES // (4 * max(1, len(photos.values))))
+    words_a_block = max(1, BLOCK_BYTES // (4 * max(1, len(photos.values))))
     progress.start(len(texts.lengths), "texts")
     parts: list[NDArray[np.float32]] = []
-    for block in _blocks(texts, words_a_block):
-        best = _best_cosines(block.values, photos)
-        parts.append(_sums(best, block.lengths))
+    for block in texts.blocks(words_a_block):
+        best = best_cosines(block.values, photos)
+        parts.append(sums_of_items(best, block.lengths))
         progress.advance(len(block.lengths))
     joined = np.concatenate(parts)
     return joined - joined.mean(axis=1, keepdims=True)

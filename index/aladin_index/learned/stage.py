@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
 from aladin_index.ann.first_stage import exact_search, largest, retrieve
 from aladin_index.changes.reader import CollectionChanges
-from aladin_index.format.manifest import LearnedEntry
+from aladin_index.format.manifest import CollectionEntry, LearnedEntry
 from aladin_index.format.npy import map_npy, read_ahead
 from aladin_index.items.selection import Selection
 from aladin_index.learned.files import (
@@ -30,9 +30,10 @@ from aladin_index.learned.files import (
     LEARNED_VECTORS,
     fitted_vectors,
 )
-from aladin_index.learned.fit import LearnedStage, TokenRows
+from aladin_index.learned.fit import LearnedStage
 from aladin_index.learned.weights import Weights
 from aladin_network.errors import IndexCorruptError
+from aladin_network.scoring.token_rows import TokenRows
 
 
 class LearnedSearch(NamedTuple):
@@ -63,6 +64,7 @@ class LearnedFirstStage:
         vectors: (photos, both) float32, memory-mapped.
         ann: FAISS index of the vectors.
         queries: (queries, both) float32, vectors of texts that the FAISS index is tuned with.
+        corrected: Whether the collection has the biases of a hubness correction.
     """
 
     fit: LearnedStage
@@ -70,6 +72,7 @@ class LearnedFirstStage:
     vectors: NDArray[np.float32]
     ann: AnnIndex
     queries: NDArray[np.float32]
+    corrected: bool = False
     _added: _AddedVectors = field(default_factory=lambda: _AddedVectors())
 
     def query(
@@ -81,12 +84,14 @@ class LearnedFirstStage:
         """Return the vector of a text.
 
         Args:
-            embedding: (d_match,), L2-normalised.
+            embedding: (d_match,), L2-normalised; for a corrected collection the query's vector.
             words: Words of the text.
             fusion: Weight of the alignment in the fusion.
         """
-        learned = self.fit.query_vectors(TokenRows(words, np.array([len(words)])))
-        return self.weights.query(embedding, learned[0], fusion)
+        lengths = np.array([len(words)])
+        learned = self.fit.query_vectors(TokenRows(words, lengths))
+        counts = lengths[0] if self.corrected else None
+        return self.weights.query(embedding, learned[0], fusion, counts)
 
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
@@ -148,19 +153,19 @@ class LearnedFirstStage:
 
     @classmethod
     def open(
-        cls, folder: Path, entry: LearnedEntry, count: int, token_dim: int
+        cls, folder: Path, entry: LearnedEntry, collection: CollectionEntry
     ) -> LearnedFirstStage:
         """Map the files of a collection.
 
         Args:
             folder: Folder of the collection.
             entry: Entry in the manifest.
-            count: Number of photos.
-            token_dim: Size of a token.
+            collection: Entry of the collection.
 
         Raises:
             IndexCorruptError: If a file does not match the manifest.
         """
+        count, token_dim = collection.count, collection.token_dim
         ann = AnnIndex.open(folder / LEARNED_ANN, entry.ann.search_width, entry.ann.oversample)
         if (ann.count, ann.dim) != (count, entry.dim):
             expected = f"expected {count} vectors of {entry.dim}, got {ann.count} of {ann.dim}"
@@ -171,6 +176,7 @@ class LearnedFirstStage:
             vectors=map_npy(folder / LEARNED_VECTORS, np.float32, (count, entry.dim)),
             ann=ann,
             queries=map_npy(folder / LEARNED_QUERIES, np.float32, (entry.queries, entry.dim)),
+            corrected=collection.corrected,
         )
 
 
@@ -205,9 +211,9 @@ class _AddedVectors:
             if len(known) < count:
                 rows = np.arange(len(known), count, dtype=np.int64) + changes.base_count
                 store = changes.tokens(rows)
-                fitted = list(
-                    fitted_vectors(stage.fit, stage.weights, changes.embeddings_of(rows), store)
-                )
+                vectors = changes.embeddings_of(rows)
+                made_of = stage.fit, stage.weights, vectors, store
+                fitted = list(fitted_vectors(*made_of, corrected=stage.corrected))
                 known = np.concatenate([known, *fitted])
                 self._vectors = known
             return known[:count]

@@ -43,18 +43,46 @@ class Weights:
         return cls(match=match, align=fusion.weight / fusion.align_std, fusion=fusion.weight)
 
     def items(
-        self, embeddings: NDArray[np.float32], learned: NDArray[np.float32]
+        self,
+        embeddings: NDArray[np.float32],
+        learned: NDArray[np.float32],
+        *,
+        corrected: bool = False,
     ) -> NDArray[np.float32]:
-        """Join the parts of items, (items, both)."""
+        """Join the parts of items, (items, both).
+
+        Args:
+            embeddings: Embeddings, or vectors with biases.
+            learned: What is fitted to the alignment.
+            corrected: Whether they are vectors with biases, see `aladin_index.ann.corrected`; that
+                of the alignment joins the learned part.
+        """
+        if corrected:
+            learned = np.concatenate([learned, embeddings[:, -1:]], axis=1)
+            embeddings = embeddings[:, :-1]
         parts = [self.align * learned]
         if self.match:
             parts.insert(0, self.match * embeddings)
         return np.concatenate(parts, axis=1, dtype=np.float32)
 
     def query(
-        self, embedding: NDArray[np.float32], learned: NDArray[np.float32], fusion: float
+        self,
+        embedding: NDArray[np.float32],
+        learned: NDArray[np.float32],
+        fusion: float,
+        words: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float32]:
-        """Join the parts of queries, (..., both), for a weight of the alignment in the fusion."""
+        """Join the parts of queries, (..., both).
+
+        Args:
+            embedding: Embeddings, or vectors of queries for a corrected collection.
+            learned: What their words make of the fit.
+            fusion: Weight of the alignment in the fusion.
+            words: (...) number of words of each query, if the collection is corrected.
+        """
+        if words is not None:
+            learned = np.concatenate([learned, words[..., None]], axis=-1, dtype=np.float32)
+            embedding = embedding[..., :-1]
         parts = [learned * (fusion / self.fusion)]
         if self.match:
             parts.insert(0, embedding * ((1 - fusion) / (1 - self.fusion)))

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aladin_index.ann.corrected import crossing_queries
 from aladin_index.measure.curve_points import (
     RULES,
     CandidateCurve,
@@ -83,7 +84,7 @@ class ListedOrders:
         """
         self._side = side
         self._listed = listed
-        self._embedding = query.embedding[0]
+        self._embedding = crossing_queries(query.embedding, corrected=side.entry.corrected)[0]
         tokens = query.item_tokens(0)
         everything = side.order(self._embedding, side.count, side.count).rows
         # Rows may be arbitrary numbers, see `SearchSide`.
@@ -258,7 +259,8 @@ class _Direction:
 
     def find(self, numbers: Sequence[int], progress: Progress) -> dict[Rule, _Found]:
         """Search with every number of candidates and every rule."""
-        fusion = self._searcher.index.checkpoint.fusion.of(DIRECTION_OF[self._modality])
+        index = self._searcher.index
+        fusion = index.manifest.fusion(index.checkpoint.fusion).of(DIRECTION_OF[self._modality])
         weights: dict[Rule, float] = {"fitted": fusion.weight, "papers": 1.0}
         shape = (len(RULES), len(numbers), len(self._questions))
         ranks, kept = np.empty(shape, dtype=np.int64), np.empty(shape)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.corrected import without_biases
 from aladin_index.ann.first_stage import largest, retrieve
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.rerank import rank_in_blocks
@@ -65,9 +66,8 @@ def stored_queries(side: StoredCollection, count: int) -> TuneQueries:
     rows = np.sort(chosen).astype(np.int64)
     block = side.tokens.read(rows)
     tokens = np.split(block.values, np.cumsum(block.lengths)[:-1])
-    return TuneQueries(
-        "image" if side.target == "images" else "text", side.embeddings[rows], tokens
-    )
+    embeddings = without_biases(side.embeddings[rows], side.entry.embedding_dim)
+    return TuneQueries("image" if side.target == "images" else "text", embeddings, tokens)
 
 
 class ExhaustiveTops(NamedTuple):
@@ -113,6 +113,9 @@ def exhaustive_tops(
         )
         for place, aligned in enumerate(align, start=start):
             match = side.embeddings @ queries.embeddings[place]
+            if side.entry.corrected:
+                count = len(queries.tokens[place]) if queries.modality == "text" else 1
+                aligned = aligned + side.embeddings[:, -1] * count
             fused = fusion.combine(aligned, match)
             top = largest(fused, at)
             rows.append(top)

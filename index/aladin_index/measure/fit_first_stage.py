@@ -11,19 +11,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.ann.corrected import crossing_queries
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import NEW_GENERATION
 from aladin_index.format.manifest import CollectionEntry, LearnedEntry
 from aladin_index.generations.published import NewFiles, publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.learned.files import LEARNED_FILES, write_learned
-from aladin_index.learned.fit import LEAST_TEXTS, LearnedStage, TokenRows, fit_learned_stage
+from aladin_index.learned.fit import LEAST_TEXTS, LearnedStage, fit_learned_stage
 from aladin_index.learned.weights import Weights
 from aladin_index.measure.fidelity import TuneQueries, stored_queries
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import InputError
 from aladin_network.inference import Network
+from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import Modality, NullProgress, Progress, Target
 
 # Texts that a fit uses; more are not better.
@@ -78,13 +80,17 @@ def fit_first_stage(
         if photos is None or photos.entry.token_count == 0:
             raise InputError(f"{root}: expected photos with tokens to fit the first stage to")
         texts = _texts(index, make_queries)
-        weights = Weights.of(index.checkpoint.fusion.text_to_image)
+        fusion = index.manifest.fusion(index.checkpoint.fusion)
+        weights = Weights.of(fusion.text_to_image)
         rows = np.random.default_rng(0).permutation(photos.entry.count)[:_SAMPLED_PHOTOS]
         sample = TokenRows(*photos.tokens.read(np.sort(rows)))
         words = _token_rows(texts)
         fit = fit_learned_stage(sample, words, dim, progress)
         learned = fit.query_vectors(words)
-        queries = weights.query(texts.embeddings, learned, weights.fusion)[:_TUNED_WITH]
+        is_corrected = photos.entry.corrected
+        asked = crossing_queries(texts.embeddings, corrected=is_corrected)
+        counts = words.lengths if is_corrected else None
+        queries = weights.query(asked, learned, weights.fusion, counts)[:_TUNED_WITH]
         written = _Written(photos, fit, weights, queries, index, progress)
         names = [f"images/{name}" for name in LEARNED_FILES]
         try:
@@ -137,6 +143,7 @@ class _Written:
             photos.tokens,
             settings,
             self._progress,
+            corrected=photos.entry.corrected,
         )
         return {"images": replace(photos.entry, learned=self.entry, tuning=None)}
 

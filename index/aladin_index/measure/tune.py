@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.corrected import crossing_queries
 from aladin_index.ann.search_width import choose_search_width
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import MODEL
@@ -161,11 +162,17 @@ class _SideTuner:
         self._default = min(index.manifest.default_candidates, side.entry.count)
         self._most = min(options.max_candidates, side.entry.count)
         other, modality, direction = _CROSSING[side.target]
-        self._fusion: DirectionFusion = index.checkpoint.fusion.of(direction)
+        self._fusion: DirectionFusion = index.manifest.fusion(index.checkpoint.fusion).of(direction)
         other_side = index.images if other == "images" else index.texts
         self._crossing = queries.get(modality)
         if self._crossing is None and other_side is not None:
             self._crossing = stored_queries(other_side, options.num_queries)
+        if self._crossing is not None:
+            self._crossing = self._crossing._replace(
+                embeddings=crossing_queries(
+                    self._crossing.embeddings, corrected=side.entry.corrected
+                )
+            )
         # What candidates are found by: the embeddings, or vectors that were fitted.
         self._searched, self._asked = side, self._crossing
         self._learned = side.learned if self._crossing is not None and self._fusion.weight else None
@@ -190,9 +197,12 @@ class _SideTuner:
                 f"{self._side.target}, so give --queries"
             )
             self._warn(f"fidelity was not measured ({reason}); candidates stay as they are")
-            asking = asked or stored_queries(self._side, self._options.num_queries)
+            if asked is None:
+                asked = stored_queries(self._side, self._options.num_queries)
+                vectors = crossing_queries(asked.embeddings, corrected=entry.corrected)
+                asked = asked._replace(embeddings=vectors)
             at = self._default if entry.tuning is None else entry.tuning.candidates
-            ann = self._calibrate(asking, min(at, entry.count))
+            ann = self._calibrate(asked, min(at, entry.count))
             self._check_recall(ann)
             return self._with_ann(ann)
         at = min(self._options.at, entry.count)

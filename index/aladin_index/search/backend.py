@@ -107,6 +107,15 @@ class SecondStageQuery(NamedTuple):
     weight: float | None = None
 
 
+class FirstStageQuery(NamedTuple):
+    """Arguments of `Collection.order`, of one of the searches whose items are ordered together."""
+
+    query: NDArray[np.float32]
+    wanted: int
+    num_candidates: int
+    second_stage: SecondStageQuery | None = None
+
+
 class Items(Protocol):
     """User-provided data of the items of a collection."""
 
@@ -201,7 +210,7 @@ class Collection(Protocol):
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, see
+        """Score items by late interaction, less the biases of a hubness correction, see
         `aladin_index.tokens.maxsim.alignment_with_candidates`.
 
         Raises:

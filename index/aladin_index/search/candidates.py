@@ -15,11 +15,12 @@ from aladin_index.items.filters import Exists, Filter, leaves
 from aladin_index.search.backend import (
     Collection,
     EncodedQuery,
+    FirstStageQuery,
     Ordered,
     SearchBackend,
     SecondStageQuery,
 )
-from aladin_index.search.live_collection import FirstStageQuery, LiveCollection
+from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import AladinError, InputError, ShapeError
@@ -42,7 +43,8 @@ class ValidSearch:
         candidates: Candidates that the first stage passes to the second at a time.
         filter: Filter that hits have to pass.
         collection: The searched collection, restricted to items that pass the filter.
-        embedding: (d_match,) float32, the query's embedding, L2-normalised.
+        embedding: (d_match,) float32, the query's embedding, L2-normalised; with what the biases
+            of a corrected collection are multiplied by.
         tokens: (query_tokens, d_align) float32, the query's real tokens.
         second_stage: What the second stage needs, or None if the embeddings decide alone.
         is_crossing: Whether the query and the items are of different modalities, or of different

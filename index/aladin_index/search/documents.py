@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.candidates import Ranking, retrieve
+from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.presenting import judge
 from aladin_index.search.rerank import RankedPage
@@ -186,7 +187,11 @@ def _align(tokens: NDArray[np.float32], modality: Modality, group: _Group) -> ND
     """Return the alignment score of each document."""
     parts: list[NDArray[np.float32]] = []
     if group.items and group.collection is not None:
-        parts.append(group.collection.align(tokens, modality, group.rows))
+        aligned = group.collection.align(tokens, modality, group.rows)
+        if isinstance(group.collection, LiveCollection) and group.collection.entry.corrected:
+            # A document is scored by itself, as a given one is: without a correction.
+            aligned = aligned + group.collection.biases(tokens, modality, group.rows)[:, 1]
+        parts.append(aligned)
     if group.given:
         values = np.concatenate([each.tokens for each in group.given])
         lengths = np.array([len(each.tokens) for each in group.given], dtype=np.int64)
@@ -228,7 +233,8 @@ def _probabilities(
     searcher: TwoStageSearcher, query: EncodedQuery, group: _Group, ranking: Ranking
 ) -> NDArray[np.float64] | None:
     """Return the probability of each document, or None if there is no reliable one."""
-    if group.collection is None:
+    # Probabilities of corrected scores say nothing of others.
+    if group.collection is None or group.collection.entry.corrected:
         return None
     search = searcher.validate(query, group.target, SearchOptions(k=1), time.monotonic())
     # The same snapshot, so that an item of the pool and a document have the same row.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
+from aladin_index.ann.corrected import stored_biases
 from aladin_index.ann.exact_scan import ExactScan
 from aladin_index.ann.first_stage import (
     FirstStage,
@@ -27,8 +27,8 @@ from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.items.store import ItemStore
 from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
-from aladin_index.search.backend import Everything, Ordered, SecondStageQuery
-from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, LazyBounds
+from aladin_index.search.backend import Everything, FirstStageQuery, Ordered, SecondStageQuery
+from aladin_index.tokens.lazy_bounds import LEAST_BOUNDED, WORTH_BOUNDING, LazyBounds
 from aladin_index.tokens.maxsim import (
     SecondStage,
     TokenAlignment,
@@ -38,9 +38,6 @@ from aladin_index.tokens.maxsim import (
 )
 from aladin_index.tokens.store import TokenStore
 from aladin_network.types import Modality, Target
-
-# Share of the rows from which on the bounds of all are computed; fewer are scored sooner.
-_WORTH_BOUNDING = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +50,7 @@ class StoredCollection:
         ann: Index of the first stage, as stored.
         first_stage: Search implementation: the ANN itself, or a device implementation.
         second_stage: Re-ranking implementation.
-        embeddings: (items, d_match) float32, memory-mapped.
+        embeddings: (items, width) float32, memory-mapped, with the biases of a correction.
         tokens: Tokens of the second stage.
         items: IDs, texts and metadata.
         scan: Exact search in place of a first stage that compares with every vector, or None.
@@ -137,15 +134,6 @@ class StoredCollection:
         rest = Selection(every - bitmap_of(rows), size)
         tail, tail_scores = exact_search(self.embeddings, query, count - len(rows), rest)
         return np.concatenate([rows, tail]), np.concatenate([scores, tail_scores])
-
-
-class FirstStageQuery(NamedTuple):
-    """Arguments of `Collection.order`, of one of the searches whose items are ordered together."""
-
-    query: NDArray[np.float32]
-    wanted: int
-    num_candidates: int
-    second_stage: SecondStageQuery | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,14 +222,17 @@ class LiveCollection:
                 rows, match = base.learned.order(wanted, base.embeddings, changes)
                 ordered.append(Ordered(rows, match, candidates, is_learned=True))
                 continue
-            head = next(found[num_candidates])
-            rows, match = base.order(query, count, num_candidates, of_base, head)
+            rows, match = base.order(
+                query, count, num_candidates, of_base, next(found[num_candidates])
+            )
             if changes is not None:
                 added, of_new = exact_search(changes.embeddings, query, count, of_added)
                 added = added + changes.base_count
                 rows, match = merge_orders(rows, match, added, of_new, count)
             elif base.bounds is not None and fused is not None and len(rows) >= LEAST_BOUNDED:
                 upper = base.bounds.of_candidates(fused.tokens, fused.modality, rows)
+                if upper is not None and base.entry.corrected:
+                    upper = upper - self.biases(fused.tokens, fused.modality, rows)[:, 1]
             ordered.append(Ordered(rows, match, candidates, upper))
         return ordered
 
@@ -252,12 +243,14 @@ class LiveCollection:
         of_base, of_added = (chosen, None) if changes is None else changes.split(chosen)
         rows, match = exact_search(base.embeddings, query, None, of_base)
         upper = np.full(len(rows), np.inf, dtype=np.float32)
-        if base.bounds is not None and len(rows) > _WORTH_BOUNDING * built:
+        if base.bounds is not None and len(rows) > WORTH_BOUNDING * built:
             upper = base.bounds.get().upper(second_stage.tokens, second_stage.modality)[rows]
         if changes is not None:
             added, added_match = exact_search(changes.embeddings, query, None, of_added)
             rows, match = np.append(rows, added + built), np.append(match, added_match)
             upper = np.append(upper, np.full(len(added), np.inf, dtype=np.float32))
+        if base.entry.corrected:
+            upper -= self.biases(second_stage.tokens, second_stage.modality, rows)[:, 1]
         return Everything(rows, match, upper)
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -277,7 +270,7 @@ class LiveCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items, see `aladin_index.tokens.maxsim.alignment_with_candidates`."""
+        """Score items, see `aladin_index.search.backend.Collection`."""
         return self.align_all([query], modality, [rows])[0]
 
     def align_all(
@@ -296,18 +289,30 @@ class LiveCollection:
         else:  # a device is asked for one query after the other
             pairs = zip(queries, of_base, strict=True)
             known = [stage.align(query, modality, of_query) for query, of_query in pairs]
-        if self.changes is None:
-            return known
-        scores: list[NDArray[np.float32]] = []
-        for query, of_query, places, found in zip(queries, rows, built, known, strict=True):
+        for place, (query, of_query, places) in enumerate(zip(queries, rows, built, strict=True)):
+            if self.changes is None or places.all():
+                continue
             both = np.empty(len(of_query), dtype=np.float32)
-            both[places] = found
-            if not places.all():
-                store = self.changes.tokens(of_query[~places])
-                added = np.arange(store.count, dtype=np.int64)
-                both[~places] = alignment_with_candidates(query, modality, store, added)
-            scores.append(both)
-        return scores
+            both[places] = known[place]
+            store = self.changes.tokens(of_query[~places])
+            added = np.arange(store.count, dtype=np.int64)
+            both[~places] = alignment_with_candidates(query, modality, store, added)
+            known[place] = both
+        if not self.entry.corrected:
+            return known
+        asked = zip(known, queries, rows, strict=True)
+        return [found - self.biases(query, modality, of)[:, 1] for found, query, of in asked]
+
+    def biases(
+        self,
+        query: Float[np.ndarray, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> Float[np.ndarray, "rows 2"]:
+        """Return what a correction subtracts from the cosines and alignment scores of items."""
+        added = None if self.changes is None else self.changes.embeddings
+        biases = stored_biases(self.base.embeddings, added, self.entry.embedding_dim, rows)
+        return biases * np.array([1, len(query) if modality == "text" else 1], dtype=np.float32)
 
     def similarities(
         self,
@@ -316,11 +321,9 @@ class LiveCollection:
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`."""
-        if self.changes is None:
-            return self.base.second_stage.similarities(query, modality, rows)
         built = rows < self.base.entry.count
         of_built = self.base.second_stage.similarities(query, modality, rows[built])
-        if built.all():
+        if self.changes is None or built.all():
             return of_built
         store = self.changes.tokens(rows[~built])
         of_added = token_similarities(query, modality, store, np.arange(store.count))
@@ -336,11 +339,11 @@ class LiveCollection:
 
     def embedding(self, row: int) -> Float[np.ndarray, " dim"]:
         """Read the embedding of one item."""
-        if row < self.base.entry.count:
-            return np.array(self.base.embeddings[row])
-        assert self.changes is not None
-        return self.changes.embeddings_of(np.array([row]))[0]
+        return self.embeddings([row])[0]
 
     def embeddings(self, rows: Sequence[int]) -> Float[np.ndarray, "rows dim"]:
         """Read the embeddings of some items, at least one."""
-        return np.stack([self.embedding(row) for row in rows])
+        base, built = self.base.embeddings, self.base.entry.count
+        added = base if self.changes is None else self.changes.embeddings
+        vectors = [base[row] if row < built else added[row - built] for row in rows]
+        return np.stack(vectors)[:, : self.entry.embedding_dim]

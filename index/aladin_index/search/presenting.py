@@ -14,6 +14,7 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.candidates import Found, Ranking, ValidSearch, sharing, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
+from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.rerank import RankedPage, sort_hits
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
 from aladin_network.calibration.calibration import Unreliable
@@ -187,13 +188,19 @@ def _hits(
     items: list[StoredItem],
     evidence: list[list[Evidence]] | None,
 ) -> list[SearchHit]:
+    cosines, aligned, collection = ranking.match, ranking.align, search.collection
+    if search.is_crossing and isinstance(collection, LiveCollection) and collection.entry.corrected:
+        # The order is that of the corrected scores; each stage shows what it compared.
+        biases = collection.biases(search.tokens, search.modality, ranking.rows)
+        cosines = cosines + biases[:, 0]
+        aligned = None if aligned is None else aligned + biases[:, 1]
     # Arrays are converted as a whole: one by one, their elements take several times as long.
-    firsts = zip(ranking.match_ranks.tolist(), ranking.match.tolist(), strict=True)
+    firsts = zip(ranking.match_ranks.tolist(), cosines.tolist(), strict=True)
     match = [Stage(rank=rank, score=score) for rank, score in firsts]
     align: list[Stage] | list[None] = [None] * len(items)
     per_word: list[float] | list[None] = [None] * len(items)
-    if ranking.align is not None and ranking.align_ranks is not None:
-        seconds = zip(ranking.align_ranks.tolist(), ranking.align.tolist(), strict=True)
+    if aligned is not None and ranking.align_ranks is not None:
+        seconds = zip(ranking.align_ranks.tolist(), aligned.tolist(), strict=True)
         align = [Stage(rank=rank, score=score) for rank, score in seconds]
         words = search.word_counts(ranking.rows).tolist()
         per_word = [each.score / max(count, 1) for each, count in zip(align, words, strict=True)]

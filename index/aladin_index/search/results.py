@@ -21,6 +21,9 @@ Box = tuple[float, float, float, float]
 class Stage:
     """Rank and score of a hit in one stage.
 
+    In an index with a hubness correction the ranks are those of the corrected scores, and the score
+    is the cosine, or the alignment score that the evidence adds up to.
+
     The second stage's rank counts among the items that it scored together: a block of candidates,
     or the page if it does not decide the order.
     """

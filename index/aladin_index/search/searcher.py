@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
@@ -27,6 +29,12 @@ from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
 _DEFAULTS = SearchOptions()
+# What the biases of an item are multiplied by in the first stage, by whether the query crosses
+# modalities.
+_ENDS = {
+    True: np.array([1, 0], dtype=np.float32),
+    False: np.array([0, 0], dtype=np.float32),
+}
 
 
 class AskedSearch(NamedTuple):
@@ -59,7 +67,8 @@ class TwoStageSearcher:
     def __init__(self, index: SearchBackend) -> None:
         """Search `index`, which must stay open."""
         self.index = index
-        manifest, fusion = index.manifest, index.checkpoint.fusion
+        manifest = index.manifest
+        fusion = manifest.fusion(index.checkpoint.fusion)
         self._candidates = {target: manifest.candidates(target) for target in manifest.targets}
         self._fusions = {direction: fusion.of(direction) for direction in DIRECTION_OF.values()}
         self._is_aligned = index.checkpoint.alignment_trained
@@ -183,6 +192,9 @@ class TwoStageSearcher:
         asks_for_all = (candidates or collection.entry.ann.asked) in ("all", EXACT_ALIGN)
         weight = fusion.weight if options.fusion is None else float(options.fusion)
         reranks = options.rerank and aligns
+        embedding = query.encoding.embedding[0]
+        if collection.entry.corrected:  # the inner product with the biases is the corrected cosine
+            embedding = np.concatenate([embedding, _ENDS[is_crossing]])
         second_stage = SecondStageQuery(tokens, modality, weight if reranks else None)
         return ValidSearch(
             query=query,
@@ -192,7 +204,7 @@ class TwoStageSearcher:
             candidates=candidates if isinstance(candidates, int) else self._candidates[target],
             filter=parsed,
             collection=collection,
-            embedding=query.encoding.embedding[0],
+            embedding=embedding,
             tokens=tokens,
             second_stage=second_stage if aligns else None,
             is_crossing=is_crossing,

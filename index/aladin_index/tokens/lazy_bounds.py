@@ -14,6 +14,8 @@ from aladin_network.types import Modality
 
 # Candidates from which on bounds save time, if they are at hand; fewer are scored as soon without.
 LEAST_BOUNDED = 400
+# Share of the rows from which on the bounds of all are computed; fewer are scored sooner.
+WORTH_BOUNDING = 0.1
 
 
 class LazyBounds:

@@ -9,16 +9,6 @@ ClientError and its kinds         see `aladin_service.client_errors`
 
 from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_service.client.additions import NewPhoto, NewText
-from aladin_service.client.answers import (
-    Added,
-    Deleted,
-    IndexFields,
-    Item,
-    ItemPage,
-    ListedItem,
-    LiveIndexInfo,
-    WordMapsAnswer,
-)
 from aladin_service.client.async_client import AsyncAladinClient
 from aladin_service.client.calls import Photo
 from aladin_service.client.connection import RetryPolicy
@@ -34,6 +24,16 @@ from aladin_service.client_errors import (
     ServiceError,
     ServiceUnreachableError,
     TooBusyError,
+)
+from aladin_service.search.answers import (
+    Added,
+    Deleted,
+    IndexFields,
+    Item,
+    ItemPage,
+    ListedItem,
+    LiveIndexInfo,
+    WordMapsAnswer,
 )
 
 __all__ = [

@@ -8,7 +8,6 @@ from typing import Any
 
 from aladin_network.errors import InputError
 from aladin_network.types import OnDuplicate, Target
-from aladin_service.client.answers import Added
 from aladin_service.client.calls import Call, content_body, form_body, read_as
 from aladin_service.client.connection import Again
 from aladin_service.client.pictures import (
@@ -18,6 +17,7 @@ from aladin_service.client.pictures import (
     json_list_chunks,
     picture_bytes,
 )
+from aladin_service.search.answers import Added
 
 
 @dataclass(frozen=True)

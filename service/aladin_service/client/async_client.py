@@ -15,16 +15,6 @@ from aladin_service.client.additions import (
     add_calls,
     add_photo_call,
 )
-from aladin_service.client.answers import (
-    Added,
-    Deleted,
-    IndexFields,
-    Item,
-    ItemPage,
-    ListedItem,
-    LiveIndexInfo,
-    WordMapsAnswer,
-)
 from aladin_service.client.async_sender import AsyncSender
 from aladin_service.client.calls import (
     ExplainedPair,
@@ -53,6 +43,16 @@ from aladin_service.client.searches import (
     batch_call,
     batch_calls,
     search_call,
+)
+from aladin_service.search.answers import (
+    Added,
+    Deleted,
+    IndexFields,
+    Item,
+    ItemPage,
+    ListedItem,
+    LiveIndexInfo,
+    WordMapsAnswer,
 )
 
 

@@ -14,14 +14,6 @@ from pydantic import BaseModel, ValidationError
 
 from aladin_network.errors import InputError
 from aladin_network.types import Target
-from aladin_service.client.answers import (
-    Deleted,
-    IndexFields,
-    Item,
-    ItemPage,
-    LiveIndexInfo,
-    WordMapsAnswer,
-)
 from aladin_service.client.connection import Again
 from aladin_service.client.pictures import (
     PictureSource,
@@ -31,6 +23,14 @@ from aladin_service.client.pictures import (
     picture_name,
 )
 from aladin_service.client_errors import ServiceUnreachableError
+from aladin_service.search.answers import (
+    Deleted,
+    IndexFields,
+    Item,
+    ItemPage,
+    LiveIndexInfo,
+    WordMapsAnswer,
+)
 
 ListDirection = Literal["desc", "asc"]
 

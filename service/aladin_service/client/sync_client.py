@@ -19,16 +19,6 @@ from aladin_service.client.additions import (
     add_calls,
     add_photo_call,
 )
-from aladin_service.client.answers import (
-    Added,
-    Deleted,
-    IndexFields,
-    Item,
-    ItemPage,
-    ListedItem,
-    LiveIndexInfo,
-    WordMapsAnswer,
-)
 from aladin_service.client.calls import (
     ExplainedPair,
     ListDirection,
@@ -58,6 +48,16 @@ from aladin_service.client.searches import (
     search_call,
 )
 from aladin_service.client.sync_sender import SyncSender
+from aladin_service.search.answers import (
+    Added,
+    Deleted,
+    IndexFields,
+    Item,
+    ItemPage,
+    ListedItem,
+    LiveIndexInfo,
+    WordMapsAnswer,
+)
 
 
 class AladinClient(SyncSender):

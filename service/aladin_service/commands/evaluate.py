@@ -73,6 +73,14 @@ TrecDepthOption = Annotated[
         help="Results of each query in a run of --trec. [default: 100]",
     ),
 ]
+EnsembleOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--ensemble",
+        metavar="CHECKPOINT",
+        help="Average the scores with those of this network; repeatable. Not with --index.",
+    ),
+]
 
 
 def evaluate(
@@ -85,6 +93,7 @@ def evaluate(
     curve_candidates: CurveCandidatesOption = None,
     trec: TrecOption = None,
     trec_depth: TrecDepthOption = None,
+    ensemble: EnsembleOption = None,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     as_json: JsonOption = False,
@@ -102,10 +111,9 @@ def evaluate(
     the exhaustive order, with their intervals and the search time. With --trec also these rankings
     as files of TREC, one tag for each score.
     """
-    from aladin_index.measure.curve import DEFAULT_NUMBERS, check_numbers
     from aladin_service.measure.evaluate import evaluate_system, keep_evaluation
     from aladin_service.measure.trec_files import DEFAULT_DEPTH, TrecFiles
-    from aladin_service.reports.curve_plot import check_curve_file, write_curve
+    from aladin_service.reports.curve_plot import write_curve
     from aladin_service.reports.evaluation_report import (
         curve_data,
         curve_tables,
@@ -115,23 +123,26 @@ def evaluate(
     )
     from aladin_service.reports.tables import print_table
 
-    numbers: Sequence[int] | None = None
-    if curve is not None:
-        if index is None:
-            raise InputError("--curve: expected also --index, whose searches it draws")
-        check_curve_file(curve)
-        numbers = DEFAULT_NUMBERS if curve_candidates is None else _numbers(curve_candidates)
-        check_numbers(numbers)
-    elif curve_candidates is not None:
-        raise InputError("--curve-candidates: expected also --curve, whose points they are")
+    numbers = _curve_numbers(curve, curve_candidates, index)
     if trec is None and trec_depth is not None:
         raise InputError("--trec-depth: expected also --trec, whose runs it limits")
+    if ensemble and index is not None:
+        raise InputError("--ensemble: expected no --index, which holds the vectors of one network")
     chosen = chosen_split(split)
     store = opened_regions(regions, region_labels)
     files = None if trec is None else TrecFiles(trec, trec_depth or DEFAULT_DEPTH)
     with stderr_progress() as progress:
         evaluation = evaluate_system(
-            model_folder(checkpoint), data, chosen, index, progress, folds, numbers, store, files
+            model_folder(checkpoint),
+            data,
+            chosen,
+            index,
+            progress,
+            folds,
+            numbers,
+            store,
+            files,
+            [model_folder(each) for each in ensemble or []],
         )
     title = f"{data}, split {split}"
     figures, of_index = evaluation_data(evaluation), evaluation.index
@@ -152,6 +163,25 @@ def evaluate(
             print_table(table)
     if curve is not None and measured is not None:
         write_curve(curve, measured, title)
+
+
+def _curve_numbers(
+    curve: Path | None, candidates: str | None, index: Path | None
+) -> Sequence[int] | None:
+    """Return the numbers of candidates on the curve, or None if none is to be drawn."""
+    from aladin_index.measure.curve import DEFAULT_NUMBERS, check_numbers
+    from aladin_service.reports.curve_plot import check_curve_file
+
+    if curve is None:
+        if candidates is not None:
+            raise InputError("--curve-candidates: expected also --curve, whose points they are")
+        return None
+    if index is None:
+        raise InputError("--curve: expected also --index, whose searches it draws")
+    check_curve_file(curve)
+    numbers = DEFAULT_NUMBERS if candidates is None else _numbers(candidates)
+    check_numbers(numbers)
+    return numbers
 
 
 def _numbers(words: str) -> list[int]:

@@ -114,10 +114,17 @@ def serve(
     """
     from aladin_service.work.process_setup import limit_kernel_cache
 
-    limit_kernel_cache()  # before the next line imports torch, which reads it then
+    limit_kernel_cache()  # before torch is imported, which reads it then
+    set_log_format(None if log_format is None else log_format)
+
+    from aladin_service.settings import read_settings
+
+    if read_settings(workers).workers > 1:
+        from aladin_service.work.process_start import prepare_processes
+
+        prepare_processes(index, device)  # it imports modules while this process does so, too
     from aladin_service.http.server import serve_index
 
-    set_log_format(None if log_format is None else log_format)
     serve_index(
         index,
         host,

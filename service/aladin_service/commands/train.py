@@ -221,6 +221,10 @@ def compare(
     grid: GridOption = None,
     select: SelectOption = "selection",
     controls: ControlsOption = False,
+    correct: Annotated[
+        bool,
+        typer.Option("--correct", help="Fit the hubness correction of each run, and report it."),
+    ] = False,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
     ] = False,
@@ -251,6 +255,7 @@ def compare(
             train=not report_only,
             step_times=not no_step_times,
             controls=controls,
+            correct=correct,
             progress=progress,
         )
     typer.echo(str(result.markdown))

@@ -10,23 +10,15 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from importlib.util import find_spec
 from typing import NoReturn
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from starlette.types import Message
 
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer
 from aladin_network.errors import AladinError
 from aladin_network.types import Target
-from aladin_service.client.answers import (
-    IndexFields,
-    Item,
-    ItemPage,
-    LiveIndexInfo,
-    WordMapsAnswer,
-)
 from aladin_service.client.calls import Photo
 from aladin_service.client.connection import ErrorDetail, error_of
 from aladin_service.http.access.rate_limits import RateLimit
@@ -39,6 +31,13 @@ from aladin_service.http.routes.search import run_search
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.mcp.access import Query
 from aladin_service.observe.logs import CURRENT_REQUEST
+from aladin_service.search.answers import (
+    IndexFields,
+    Item,
+    ItemPage,
+    LiveIndexInfo,
+    WordMapsAnswer,
+)
 from aladin_service.work.item_jobs import MapEvidence
 from aladin_service.work.jobs import DrawEvidence, GetItem, ReadPhoto
 
@@ -68,36 +67,35 @@ class _Charge:
 _CHARGE: ContextVar[_Charge | None] = ContextVar("charge", default=None)
 
 
-@asynccontextmanager
-async def agents_answered(app: FastAPI, service: ServiceState) -> AsyncGenerator[None]:
-    """Answer requests of agents, if the settings allow it and the extra is installed.
+class AgentServer:
+    """Answers the requests of agents over HTTP."""
 
-    Args:
-        app: Application whose route for agents gets its function here.
-        service: State of the application.
-    """
-    app.state.answer_agent = None
-    if not service.settings.mcp or find_spec("mcp") is None:
-        yield
-        return
-    from aladin_service.mcp.server import HttpServer
+    def __init__(self, service: ServiceState) -> None:
+        """Create the server without starting it; imports the protocol's SDK, which takes long.
 
-    server = HttpServer(ServedIndex(service), service.settings.max_json_bytes)
+        Args:
+            service: State of the application.
+        """
+        from aladin_service.mcp.server import HttpServer
 
-    async def answer(request: Request, body: bytes) -> list[Message]:
+        self._server = HttpServer(ServedIndex(service), service.settings.max_json_bytes)
+        self.start, self.stop = self._server.start, self._server.stop
+
+    async def answer(self, request: Request, body: bytes) -> list[Message]:
+        """Answer one request; cancelling the call cancels the tool.
+
+        Args:
+            request: The request, whose client is charged for every operation.
+            body: Its whole body.
+
+        Returns:
+            The ASGI messages of the answer.
+        """
         before = _CHARGE.set(_Charge(request.state.limit))
         try:
-            return await server.answer(request.scope, body)
+            return await self._server.answer(request.scope, body)
         finally:
             _CHARGE.reset(before)
-
-    await server.start()
-    app.state.answer_agent = answer
-    try:
-        yield
-    finally:
-        app.state.answer_agent = None
-        await server.stop()
 
 
 class ServedIndex:

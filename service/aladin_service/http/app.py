@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from starlette.types import Message
 
 from aladin_service.http.access.control import AccessControl, AnswerHeaders
 from aladin_service.http.access.policy import AccessPolicy, make_policy
-from aladin_service.http.agents import agents_answered
 from aladin_service.http.error_responses import install_error_handlers
-from aladin_service.http.middleware import BodyLimit, OverloadGate, RequestContext
+from aladin_service.http.middleware import (
+    BodyLimit,
+    LayeredApplication,
+    RequestContext,
+)
 from aladin_service.http.openapi import (
     OPENAPI_TAGS,
     complete_document,
@@ -40,6 +46,9 @@ from aladin_service.observe.tracing import Tracing
 from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
+
+if TYPE_CHECKING:
+    from aladin_service.http.agents import AgentServer
 
 # Routes are tried in this order.
 _ROUTERS = (
@@ -89,7 +98,7 @@ def create_app(
         app.state.service = service
         await workers.start()
         try:
-            async with agents_answered(app, service):
+            async with _agents_answered(app, service):
                 yield
         finally:
             await workers.stop()
@@ -98,7 +107,7 @@ def create_app(
             if tracing is not None:
                 await asyncio.to_thread(tracing.close)
 
-    app = FastAPI(
+    app = LayeredApplication(
         title="ALADIN search",
         description="Search photos with words and words with photos.",
         version=version("aladin-search"),
@@ -110,20 +119,72 @@ def create_app(
         openapi_url=None,  # `describe_access` serves it
     )
     install_error_handlers(app)
-    # The middleware added last is the outermost: an oversized body is rejected with a request id.
-    app.add_middleware(
-        BodyLimit,
+    gate = search.SearchGate(app.framework, workers)
+    limited = BodyLimit(
+        gate,
         max_bytes=settings.max_body_bytes,
         max_bytes_in_all=settings.max_bodies_bytes,
         timeout_s=settings.body_timeout_s,
     )
-    app.add_middleware(OverloadGate, workers=workers)
-    app.add_middleware(AccessControl, policy=policy)
-    app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
-    app.add_middleware(AnswerHeaders, policy=policy)
+    controlled = AccessControl(limited, policy)
+    # The outermost: an oversized body, for example, is rejected with a request id.
+    app.layers = RequestContext(controlled, AnswerHeaders(policy), metrics, tracing)
     for router in _ROUTERS:
         # Not `include_router`, which makes every route of every application again.
         app.router.routes.extend(router.routes)
     complete_document(app)
     describe_access(app, policy)
     return app
+
+
+@asynccontextmanager
+async def _agents_answered(app: FastAPI, service: ServiceState) -> AsyncGenerator[None]:
+    """Answer requests of agents, if the settings allow it and the extra is installed.
+
+    Args:
+        app: Application of the route.
+        service: State of the application.
+    """
+    app.state.answer_agent = None
+    if not service.settings.mcp or find_spec("mcp") is None:
+        yield
+        return
+    agents = _Agents(service)
+    app.state.answer_agent = agents.answer
+    try:
+        yield
+    finally:
+        app.state.answer_agent = None
+        await agents.stop()
+
+
+class _Agents:
+    """The server of agents, which the first of their requests starts.
+
+    The protocol's SDK takes longer to import than all the rest of the service, and 60 MB.
+    """
+
+    def __init__(self, service: ServiceState) -> None:
+        self._service = service
+        self._server: AgentServer | None = None
+        self._starting = asyncio.Lock()
+
+    async def answer(self, request: Request, body: bytes) -> list[Message]:
+        """Answer one request; see `AgentServer`."""
+        async with self._starting:
+            if self._server is None:
+                server = await asyncio.to_thread(_make_server, self._service)
+                await server.start()
+                self._server = server
+        return await self._server.answer(request, body)
+
+    async def stop(self) -> None:
+        """Cancel the requests that are being answered."""
+        if self._server is not None:
+            await self._server.stop()
+
+
+def _make_server(service: ServiceState) -> AgentServer:
+    from aladin_service.http.agents import AgentServer
+
+    return AgentServer(service)

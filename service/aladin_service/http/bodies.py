@@ -21,6 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, mod
 from pydantic_core import from_json
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from aladin_network.errors import InputError
 from aladin_service.failures import MAX_FAULTS
@@ -75,7 +76,15 @@ async def read_json_object(
         BodyTooLargeError: If the body is over the limit (raised by the middleware while it is
             read), is too large apart from its pictures, or has too many values.
     """
-    body = await request.body()
+    parts: list[bytes] = []
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    body = b"".join(parts)
     max_bytes = len(body) if many else service.settings.max_json_bytes
     fields = await run_sized(service, len(body), _parse, body, max_bytes)
     return JsonObject(fields, len(body))

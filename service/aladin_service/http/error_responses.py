@@ -59,7 +59,7 @@ from aladin_service.http.errors import (
 )
 from aladin_service.observe.logs import CURRENT_REQUEST
 from aladin_service.photos.photo_bytes import PhotoGoneError
-from aladin_service.photos.photo_fetcher import ImageUrlFailedError, ImageUrlRefusedError
+from aladin_service.photos.photo_url import ImageUrlFailedError, ImageUrlRefusedError
 
 _LOG = logging.getLogger(__name__)
 
@@ -291,12 +291,13 @@ def invalid_input(error: ValidationError) -> InputError:
 
 def install_error_handlers(app: FastAPI) -> None:
     """Make an application answer every error with an `ErrorBody`."""
-    app.add_exception_handler(AladinError, _on_error)
+    app.add_exception_handler(AladinError, answer_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_framework_error)
 
 
-async def _on_error(request: Request, error: Exception) -> JSONResponse:
+async def answer_error(request: Request, error: Exception) -> JSONResponse:
+    """Answer a request whose route has raised an error; a broken index is logged."""
     response = error_response(error, request.state.request_id)
     if response.status_code == 500:
         _LOG.error("request failed: %s", error, exc_info=error)

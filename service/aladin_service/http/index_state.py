@@ -11,8 +11,8 @@ from aladin_index.format.manifest import Manifest
 from aladin_index.generations.history import GenerationRecord
 from aladin_network.calibration.measures import CalibrationFigures, DirectionFigures
 from aladin_network.types import Target
-from aladin_service.client.answers import CalibratedOn, TextLengthRange, UnreliableDirections
 from aladin_service.http.error_responses import without_paths
+from aladin_service.search.answers import CalibratedOn, TextLengthRange, UnreliableDirections
 from aladin_service.work.jobs import IndexReport
 
 Standing = Literal["live", "refused", "earlier", "rolled back"]

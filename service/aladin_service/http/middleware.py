@@ -1,26 +1,26 @@
 """Middleware of every request: its id and log line, early rejection of searches, body limits.
 
-`RequestContext` gives a request its id, and records its log line, counts and trace. `OverloadGate`
-rejects searches that the queue cannot take, before they are parsed or routed: if rejecting cost as
-much as reading a search and finding its route, at twice the service's capacity rejections would
-occupy the processors. `BodyLimit` limits the bytes of one body and of all bodies together, and the
-time that a body may take.
+`RequestContext` gives a request its id, and records its log line, counts and trace. `BodyLimit`
+limits the bytes of one body and of all bodies together, and the time that a body may take.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import time
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from fastapi import FastAPI
 from starlette.datastructures import Headers
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from aladin_service.http.access.control import AnswerHeaders
 from aladin_service.http.error_responses import HUNG_UP, error_response
 from aladin_service.http.errors import (
     BodiesTooLargeError,
@@ -30,11 +30,12 @@ from aladin_service.http.errors import (
 from aladin_service.observe.logs import CURRENT_REQUEST, FIELDS, RequestRecord
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import RequestTrace, Tracing
-from aladin_service.work.workers import Workers
 
 _LOG = logging.getLogger(__name__)
 _ACCESS = logging.getLogger("service.access")
 
+# Length of the random ids of requests that bring none.
+_ID_BYTES = 16
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 # Label of requests without a route of ours: framework pages, unknown paths, rejected keys.
@@ -48,15 +49,37 @@ _SHOWN_PATH_CHARS = 500
 ENDLESS_BYTES = 10**18
 _MAX_DIGITS = 18
 
-_SEARCH_PATHS = frozenset({"/v1/search/images", "/v1/search/texts"})
-# A shorter body contains no photo, so it is a text or the id of an item, which wait for the same
-# slots. A longer one is read first: it may belong to a lane with free slots.
-_TEXT_BYTES = 2048
-
 # A client that still sends when the connection closes may never see the answer, so the rest of an
 # oversized body is read and discarded: for at most this long, and up to this multiple of the limit.
 _DRAIN_S = 5.0
 _DRAIN_LIMITS = 8
+
+
+class LayeredApplication(FastAPI):
+    """The framework's application behind the layers of the service.
+
+    The framework would put layers of its own around them, which searches do without.
+
+    Attributes:
+        layers: Outermost layer of the service; the innermost one calls `framework`.
+    """
+
+    layers: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request, or the start and the end of the service."""
+        scope["app"] = self
+        await self.layers(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Build the framework's layers without its handler of errors: `RequestContext` is ours."""
+        stack = super().build_middleware_stack()
+        assert isinstance(stack, ServerErrorMiddleware)
+        return stack.app
+
+    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request that is not a search."""
+        await super().__call__(scope, receive, send)
 
 
 @dataclass(slots=True)
@@ -71,15 +94,23 @@ class RequestContext:
     When the answer is out, or the client gone, the request is counted and logged in one line.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        headers: AnswerHeaders,
+        metrics: Metrics,
+        tracing: Tracing | None = None,
+    ) -> None:
         """Wrap an application.
 
         Args:
             app: The whole application, since this is the outermost middleware.
+            headers: Further headers of every answer.
             metrics: Metrics that count the requests.
             tracing: Receiver of the traces.
         """
         self._app = app
+        self._headers = headers
         self._metrics = metrics
         self._tracing = tracing
 
@@ -90,7 +121,7 @@ class RequestContext:
             return
         started_s = time.perf_counter()
         given = dict(scope["headers"]).get(b"x-request-id", b"")
-        request_id = given.decode() if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = given.decode() if _SAFE_ID.fullmatch(given) else os.urandom(_ID_BYTES).hex()
         scope.setdefault("state", {})["request_id"] = request_id
         record = RequestRecord(request_id, scope["path"])
         before = CURRENT_REQUEST.set(record)
@@ -103,7 +134,7 @@ class RequestContext:
             if message["type"] == "http.response.start":
                 sent.status = message["status"]
                 own = (b"x-request-id", request_id.encode())
-                message["headers"] = [*message.get("headers", ()), own]
+                message["headers"] = [*message["headers"], own, *self._headers.of(scope)]
             else:
                 sent.bytes += len(message.get("body", b""))
             await send(message)
@@ -122,7 +153,8 @@ class RequestContext:
             await answer(scope, receive, send_with_id)
         finally:
             seconds = time.perf_counter() - started_s
-            self._finish(scope, record, sent, seconds, trace)
+            # In the loop's next turn: it writes at the end of each what was sent in it.
+            asyncio.get_running_loop().call_soon(self._finish, scope, record, sent, seconds, trace)
             CURRENT_REQUEST.reset(before)
 
     def _finish(
@@ -134,14 +166,8 @@ class RequestContext:
         trace: RequestTrace | None,
     ) -> None:
         """Count a request after its answer is sent, end its trace and write its log line."""
-        met = scope.get("route")
-        # The template, such as /v1/items/{target}/{item_id}; a request that was rejected before
-        # its route was looked up may still name it.
-        route: str = (
-            scope["state"].get("route", _OTHER)
-            if met is None
-            else getattr(met, "path_format", _OTHER)
-        )
+        # The template, such as /v1/items/{target}/{item_id}.
+        route: str = getattr(scope.get("route"), "path_format", _OTHER)
         self._metrics.request(scope["method"], route, sent.status, seconds)
         if sent.status == 429:
             self._metrics.rejected(record.error_code or _OTHER)
@@ -201,33 +227,6 @@ def _fields(
         if len(record.searches) > 1:
             fields["searches"] = len(record.searches)
     return fields
-
-
-class OverloadGate:
-    """Answers 429 or 503 before the routes if a text query would be rejected."""
-
-    def __init__(self, app: ASGIApp, workers: Workers) -> None:
-        """Wrap an application.
-
-        Args:
-            app: Application whose searches the workers answer.
-            workers: Workers, which know the number of waiting queries.
-        """
-        self._app = app
-        self._workers = workers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] == "http" and scope["path"] in _SEARCH_PATHS:
-            length = declared_length(scope)
-            is_text = length is not None and length <= _TEXT_BYTES
-            refusal = self._workers.refusal("text") if is_text else None
-            if refusal is not None:
-                scope["state"]["route"] = scope["path"]
-                answer = error_response(refusal, scope["state"]["request_id"])
-                await answer(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
 
 
 class BodyLimit:

@@ -270,7 +270,7 @@ def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack, *, wait:
     """Create the workers that the settings ask for; the index is valid, or is waited for."""
     if plan.settings.workers > 1:
         _check_many_may_open(plan)
-        prepare_processes()
+        prepare_processes(plan.index, plan.device)
         how = try_in_process(plan)  # a damaged index may crash the process that opens it
         if is_fault(how):
             _LOG.error("a process crashed while opening the index at %s (%s)", plan.index, how)

@@ -29,6 +29,8 @@ from aladin_service.work.workers import Workers
 # done.
 _MAX_REQUESTS = 16
 _RETRY_AFTER_S = 1.0
+# Most work ends before: nothing has to listen for its client's disconnect.
+_LISTEN_AFTER_S = 0.02
 
 T = TypeVar("T")
 
@@ -83,7 +85,13 @@ async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
     """
     waiter = asyncio.current_task()
     assert waiter is not None  # a coroutine that runs is some task's
+    listener: asyncio.Task[None] | None = None
     has_hung_up = is_over = False
+
+    def listen() -> None:
+        nonlocal listener
+        listener = asyncio.create_task(_disconnect(request))
+        listener.add_done_callback(stop)
 
     def stop(listener: asyncio.Task[None]) -> None:
         nonlocal has_hung_up
@@ -93,8 +101,7 @@ async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
             has_hung_up = True
             waiter.cancel()
 
-    listener = asyncio.create_task(_disconnect(request))
-    listener.add_done_callback(stop)
+    timer = asyncio.get_running_loop().call_later(_LISTEN_AFTER_S, listen)
     try:
         return await work
     except asyncio.CancelledError:
@@ -104,8 +111,10 @@ async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
         raise
     finally:
         is_over = True
-        listener.remove_done_callback(stop)
-        listener.cancel()
+        timer.cancel()
+        if listener is not None:
+            listener.remove_done_callback(stop)
+            listener.cancel()
 
 
 async def _disconnect(request: Request) -> None:

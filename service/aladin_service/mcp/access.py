@@ -14,17 +14,17 @@ import httpx
 from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_network.types import Target
-from aladin_service.client.answers import (
+from aladin_service.client.async_client import AsyncAladinClient
+from aladin_service.client.calls import Photo
+from aladin_service.client.connection import RetryPolicy
+from aladin_service.client.searches import Search
+from aladin_service.search.answers import (
     IndexFields,
     Item,
     ItemPage,
     LiveIndexInfo,
     WordMapsAnswer,
 )
-from aladin_service.client.async_client import AsyncAladinClient
-from aladin_service.client.calls import Photo
-from aladin_service.client.connection import RetryPolicy
-from aladin_service.client.searches import Search
 
 # An agent waits for the answer, and can ask again.
 _RETRIES = RetryPolicy(attempts=3, total_s=30.0)

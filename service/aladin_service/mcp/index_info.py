@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from aladin_network.types import Target
-from aladin_service.client.answers import FieldValue, IndexField, LiveIndexInfo
 from aladin_service.client_errors import RefusedInputError
 from aladin_service.mcp.access import IndexAccess
 from aladin_service.mcp.results import UNRELIABLE, short_text
+from aladin_service.search.answers import FieldValue, IndexField, LiveIndexInfo
 
 _EXAMPLES = 5
 _MAX_FIELDS = 30

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import Box, SearchAnswer, SearchHit
-from aladin_service.client.answers import Item, WordMapsAnswer
 from aladin_service.mcp.arguments import MAX_OFFSET, ItemKind
+from aladin_service.search.answers import Item, WordMapsAnswer
 
 _DECIMALS = 6
 MAX_TEXT_CHARS = 1000

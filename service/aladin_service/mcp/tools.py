@@ -17,7 +17,6 @@ from pydantic import BaseModel
 
 from aladin_index.search.options import SearchOptions
 from aladin_network.types import Target
-from aladin_service.client.answers import LiveIndexInfo
 from aladin_service.client_errors import NotFoundError
 from aladin_service.mcp.access import IndexAccess, Query
 from aladin_service.mcp.arguments import (
@@ -42,6 +41,7 @@ from aladin_service.mcp.results import (
     search_result,
     shown_photo,
 )
+from aladin_service.search.answers import LiveIndexInfo
 
 A = TypeVar("A", bound=BaseModel)
 

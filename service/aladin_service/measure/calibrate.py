@@ -23,6 +23,7 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
+from aladin_network.scoring.correction import HubCorrection, read_correction
 from aladin_network.types import Direction, Progress
 from aladin_service.measure.calibration_index import ask_images, ask_texts
 from aladin_service.measure.calibration_split import (
@@ -127,15 +128,19 @@ def calibrate_system(
         if index is not None:
             # Opened first, so that an index of another network is refused before the long work.
             opened = stack.enter_context(open_index(index, checkpoint=checkpoint))
+            correction = opened.correction()
+        else:
+            correction = read_correction(checkpoint_folder, checkpoint.model_id)
+        source = source._replace(correction=correction)
         split = source.encode(options.split)
-        asked = _ask(checkpoint, split, opened, progress)
+        asked = _ask(source, split, opened)
         short_texts = source.ask_short_texts(split)
         report_on = None
         if options.report_split is not None:
             others = source.encode(options.report_split)
             report_on = ReportQueries(
                 options.report_split,
-                _ask(checkpoint, others, opened, progress),
+                _ask(source, others, opened),
                 source.ask_short_texts(others),
             )
     fitted_on = FittedOn(
@@ -151,7 +156,7 @@ def calibrate_system(
     )
     calibration = fit_calibration(
         asked,
-        checkpoint.fusion,
+        checkpoint.fusion if correction is None else correction.constants.fusion,
         checkpoint.model_id,
         fitted_on,
         options.false_alarms,
@@ -166,13 +171,14 @@ def calibrate_system(
 
 
 class _Source(NamedTuple):
-    """The network, and the data whose splits it encodes."""
+    """The network, its hubness correction, and the data whose splits it encodes."""
 
     checkpoint: Checkpoint[AladinModel]
     data: Path
     regions: RegionStore | None
     right_answers: RightAnswers | None
     progress: Progress
+    correction: HubCorrection | None = None
 
     def records(self, split: str | None) -> list[Record]:
         """Read a split, or all photos."""
@@ -201,14 +207,14 @@ class _Source(NamedTuple):
         queries = encode_short_queries(model, split.records, right_answers, self.progress)
         if queries is None:
             return None
-        return ask_short_queries(model, split.images, queries, BuildSettings().default_candidates)
+        number = BuildSettings().default_candidates
+        return ask_short_queries(model, split.images, queries, number, self.correction)
 
 
 def _ask(
-    checkpoint: Checkpoint[AladinModel],
+    source: _Source,
     split: EncodedSplit,
     index: SearchIndex | None,
-    progress: Progress,
 ) -> Mapping[Direction, AskedDirection]:
     """Run the queries of both directions.
 
@@ -220,14 +226,14 @@ def _ask(
             number = index.manifest.candidates(target)
             side = index.side(target)
             if target == "images":
-                queries = ask_images(side, split, number, progress)
+                queries = ask_images(side, split, number, source.progress, source.correction)
                 asked["text_to_image"] = AskedDirection(queries, number)
             else:
-                queries = ask_texts(side, split, number, progress)
+                queries = ask_texts(side, split, number, source.progress, source.correction)
                 asked["image_to_text"] = AskedDirection(queries, number)
     if len(asked) < 2:
         number = BuildSettings().default_candidates
-        among = ask_split(checkpoint.model, split, number)
+        among = ask_split(source.checkpoint.model, split, number, source.correction)
         for direction in ("text_to_image", "image_to_text"):
             if direction not in asked:
                 asked[direction] = AskedDirection(among(direction), number)

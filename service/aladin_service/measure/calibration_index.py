@@ -8,16 +8,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from aladin_index.ann.corrected import crossing_queries
 from aladin_index.search.backend import Collection, SecondStageQuery
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
+from aladin_network.scoring.correction import EncodedItems, HubCorrection
 from aladin_network.scoring.scores import EncodedBatch, alignment_scores, matching_scores
 from aladin_network.types import Modality, Progress
 from aladin_service.measure.calibration_split import EncodedSplit, asked_query
 
 
 def ask_images(
-    side: Collection, split: EncodedSplit, num_candidates: int, progress: Progress
+    side: Collection,
+    split: EncodedSplit,
+    num_candidates: int,
+    progress: Progress,
+    correction: HubCorrection | None = None,
 ) -> list[AskedQuery]:
     """Search an index's images for the photo of every caption.
 
@@ -29,9 +35,10 @@ def ask_images(
         split: Split whose captions are the queries.
         num_candidates: Number of candidates of a search's first stage.
         progress: Progress, advanced caption by caption.
+        correction: Hubness correction of the index, or None.
     """
     ids = [record.id for record in split.records]
-    direction = _Direction(side, "text", split.images, ids, num_candidates)
+    direction = _Direction(side, "text", split.images, ids, num_candidates, correction)
     asked: list[AskedQuery] = []
     progress.start(split.texts.size, "captions that ask")
     for text, photo in enumerate(split.photo_of_text.tolist()):
@@ -42,7 +49,11 @@ def ask_images(
 
 
 def ask_texts(
-    side: Collection, split: EncodedSplit, num_candidates: int, progress: Progress
+    side: Collection,
+    split: EncodedSplit,
+    num_candidates: int,
+    progress: Progress,
+    correction: HubCorrection | None = None,
 ) -> list[AskedQuery]:
     """Search an index's texts for the captions of every photo; see `ask_images`.
 
@@ -51,8 +62,10 @@ def ask_texts(
         split: Split whose photos are the queries.
         num_candidates: Number of candidates of a search's first stage.
         progress: Progress, advanced photo by photo.
+        correction: Hubness correction of the index, or None.
     """
-    direction = _Direction(side, "image", split.texts, split.caption_ids, num_candidates)
+    ids = split.caption_ids
+    direction = _Direction(side, "image", split.texts, ids, num_candidates, correction)
     asked: list[AskedQuery] = []
     progress.start(split.images.size, "photos that ask")
     for photo in range(split.images.size):
@@ -72,6 +85,7 @@ class _Direction:
         answers: EncodedBatch,
         ids: Sequence[str],
         num_candidates: int,
+        correction: HubCorrection | None,
     ) -> None:
         """Look up which answers the collection contains.
 
@@ -81,7 +95,12 @@ class _Direction:
             answers: The split's own items of the other modality.
             ids: IDs of these items.
             num_candidates: Number of candidates of a search's first stage.
+            correction: Hubness correction of the index, or None.
         """
+        self._biases = np.zeros((answers.size, 2), dtype=np.float32)
+        if correction is not None:
+            items = EncodedItems.of(answers.arrays())
+            self._biases = correction.biases(side.target, items)
         self._side = side
         self._modality: Modality = modality
         self._answers = answers
@@ -111,7 +130,8 @@ class _Direction:
         side = self._side
         tokens = query.item_tokens(0).numpy()
         second_stage = SecondStageQuery(tokens, self._modality) if side.has_tokens else None
-        rows, match, *_ = side.order(query.embedding[0].numpy(), count, count, second_stage)
+        vectors = crossing_queries(query.embedding.numpy(), corrected=side.entry.corrected)
+        rows, match, *_ = side.order(vectors[0], count, count, second_stage)
         align = None if second_stage is None else side.align(tokens, self._modality, rows)
         return CandidateScores(rows, match, align, self._words(query, side.lengths(rows)))
 
@@ -120,10 +140,12 @@ class _Direction:
         answers = self._answers.rows(torch.from_numpy(places))
         images, texts = (answers, query) if self._modality == "text" else (query, answers)
         align = alignment_scores(images, texts) if self._side.has_tokens else None
+        biases = self._biases[places]
+        counts = int(query.mask.sum()) if self._modality == "text" else 1
         return CandidateScores(
             rows=-1 - places,
-            match=matching_scores(images, texts).numpy().reshape(-1),
-            align=None if align is None else align.numpy().reshape(-1),
+            match=matching_scores(images, texts).numpy().reshape(-1) - biases[:, 0],
+            align=None if align is None else align.numpy().reshape(-1) - biases[:, 1] * counts,
             words=self._words(query, answers.mask.sum(dim=1).numpy()),
         )
 

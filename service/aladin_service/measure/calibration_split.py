@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
+from aladin_network.scoring.correction import EncodedItems, HubCorrection
+from aladin_network.scoring.correction_fit import TARGET_OF, corrected
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Direction, Progress
 from aladin_training.data import Record
@@ -92,9 +97,41 @@ def encode_split(
     )
 
 
+class PairScores(NamedTuple):
+    """Scores of all pairs of photos and texts."""
+
+    images: EncodedBatch
+    texts: EncodedBatch
+    match: Float[Tensor, "images texts"]
+    align: Float[Tensor, "images texts"]
+
+    @classmethod
+    def of(cls, model: AladinModel, images: EncodedBatch, texts: EncodedBatch) -> PairScores:
+        """Score all pairs by a network."""
+        match, align = (
+            model.scores(name, images, texts).float() for name in ("matching", "alignment")
+        )
+        return cls(images, texts, match, align)
+
+    def corrected(
+        self, direction: Direction, correction: HubCorrection | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return both scores as a search of this direction compares them, (images, texts)."""
+        if correction is None:
+            return self.match.numpy(), self.align.numpy()
+        target = TARGET_OF[direction]
+        items = EncodedItems.of((self.images if target == "images" else self.texts).arrays())
+        biases, words = correction.biases(target, items), self.texts.mask.sum(dim=1).numpy()
+        scores = corrected(self.match, self.align, direction, biases, words)
+        return scores.match.numpy(), scores.align.numpy()
+
+
 @torch.inference_mode()
 def ask_split(
-    model: AladinModel, split: EncodedSplit, num_candidates: int
+    model: AladinModel,
+    split: EncodedSplit,
+    num_candidates: int,
+    correction: HubCorrection | None = None,
 ) -> Callable[[Direction], list[AskedQuery]]:
     """Score all pairs of a split.
 
@@ -102,16 +139,17 @@ def ask_split(
         model: The network.
         split: The encoded split.
         num_candidates: Number of candidates of a search's first stage.
+        correction: Hubness correction of the scores, or None.
 
     Returns:
         What asks the queries of a direction.
     """
-    match = model.scores("matching", split.images, split.texts).float().numpy()
-    align = model.scores("alignment", split.images, split.texts).float().numpy()
+    plain = PairScores.of(model, split.images, split.texts)
     words, photo_of_text = split.words, split.photo_of_text
-    photos = np.arange(len(match))
+    photos = np.arange(split.images.size)
 
     def queries(direction: Direction) -> Iterator[AskedQuery]:
+        match, align = plain.corrected(direction, correction)
         if direction == "text_to_image":
             for text, photo in enumerate(photo_of_text):
                 of_query = np.full(len(photos), words[text])

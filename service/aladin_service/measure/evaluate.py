@@ -28,6 +28,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError, SearchIndexError
 from aladin_network.scoring.bootstrap import Interval, paired_bootstrap
+from aladin_network.scoring.correction import read_correction
 from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.scoring.separation import RankSummary, summarize_cross_ranks
 from aladin_network.types import DIRECTIONS, Direction, Progress
@@ -116,6 +117,8 @@ class SystemEvaluation:
         cross_ranks: Ranks of the matching pairs in both directions at once, by head.
         folded: The exhaustive metrics in blocks, or None if not requested.
         index: Evaluation of the index, or None without an index.
+        correction_gain: Difference in rsum: fused with the hubness correction of the checkpoint
+            minus fused without, or None if the checkpoint has no correction.
     """
 
     model_id: str
@@ -124,6 +127,7 @@ class SystemEvaluation:
     cross_ranks: dict[str, RankSummary]
     folded: FoldedEvaluation | None = None
     index: IndexEvaluation | None = None
+    correction_gain: Interval | None = None
 
     @property
     def metrics(self) -> dict[str, RetrievalMetrics]:
@@ -143,6 +147,7 @@ def evaluate_system(
     curve_candidates: Sequence[int] | None = None,
     regions: RegionStore | None = None,
     trec: TrecFiles | None = None,
+    ensemble: Sequence[Path] = (),
 ) -> SystemEvaluation:
     """Evaluate a network on a data set, and the index that was built with it.
 
@@ -159,6 +164,8 @@ def evaluate_system(
             curve.
         regions: Regions of the photos, for a network that reads regions.
         trec: Writes runs and qrels, or None for no files.
+        ensemble: Folders of further checkpoints, whose scores are averaged with the network's; not
+            with an index, which holds the vectors of one network.
 
     Raises:
         AladinError: If one of the three cannot be used, or they do not belong together.
@@ -173,15 +180,17 @@ def evaluate_system(
     )
     if folds > len(records):
         raise InputError(f"folds: expected at most one a photo, {len(records)}, found {folds}")
+    correction = read_correction(checkpoint_folder, checkpoint.model_id)
     if index is None:
-        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
+        others = [load_checkpoint(folder) for folder in ensemble]
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, correction, others)
         if trec is not None:
             trec.write_exhaustive(records, exhaustive)
         return _report(checkpoint.model_id, exhaustive, folds)
     # Opened first, so that an index of another network is refused before the long work.
     engine = engine_options(index)
     with closing(open_backend(index, checkpoint=checkpoint, engine=engine)) as opened:
-        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, correction)
         if trec is not None:
             trec.write_exhaustive(records, exhaustive)
         of_index = _evaluate_index(opened, records, exhaustive, curve_candidates, progress, trec)
@@ -222,6 +231,10 @@ def _report(model_id: str, exhaustive: ExhaustiveEvaluation, folds: int) -> Syst
     folded = None
     if folds > 1:
         folded = FoldedEvaluation(folds, _without_index(exhaustive.folded_metrics(folds)))
+    ranks, gain = exhaustive.ranks, None
+    if "corrected_fused" in ranks:
+        both = ranks["corrected_fused"], ranks["fused"]
+        gain = paired_bootstrap(*both, exhaustive.image_of_text)
     return SystemEvaluation(
         model_id=model_id,
         exhaustive=_without_index(exhaustive.metrics()),
@@ -230,6 +243,7 @@ def _report(model_id: str, exhaustive: ExhaustiveEvaluation, folds: int) -> Syst
             name: summarize_cross_ranks(ranks) for name, ranks in exhaustive.cross_ranks.items()
         },
         folded=folded,
+        correction_gain=gain,
     )
 
 

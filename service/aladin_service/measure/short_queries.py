@@ -18,9 +18,10 @@ from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.fit import AskedDirection, AskedShortTexts
 from aladin_network.calibration.fitted_on import TextLengths
 from aladin_network.model import AladinModel
+from aladin_network.scoring.correction import HubCorrection
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import Progress
-from aladin_service.measure.calibration_split import RightAnswers, asked_query
+from aladin_service.measure.calibration_split import PairScores, RightAnswers, asked_query
 from aladin_training.data import Record
 from aladin_training.data.phrases import Wording, draw_short_text, find_phrases, meanings_of
 from aladin_training.evaluation import encode_captions
@@ -128,7 +129,11 @@ def encode_short_queries(
 
 @torch.inference_mode()
 def ask_short_queries(
-    model: AladinModel, images: EncodedBatch, queries: ShortQueries, num_candidates: int
+    model: AladinModel,
+    images: EncodedBatch,
+    queries: ShortQueries,
+    num_candidates: int,
+    correction: HubCorrection | None = None,
 ) -> AskedShortTexts:
     """Score all pairs of the split's photos and the short queries.
 
@@ -137,9 +142,10 @@ def ask_short_queries(
         images: Encodings of the photos.
         queries: The queries.
         num_candidates: Number of candidates of a search's first stage.
+        correction: Hubness correction of the scores, or None.
     """
-    match = model.scores("matching", images, queries.encoded).float().numpy()
-    align = model.scores("alignment", images, queries.encoded).float().numpy()
+    plain = PairScores.of(model, images, queries.encoded)
+    match, align = plain.corrected("text_to_image", correction)
     words = queries.encoded.mask.sum(dim=1).numpy()
     photos = np.arange(len(match))
     asked = [

@@ -17,6 +17,7 @@ from aladin_index.measure.curve_points import (
     Rule,
     SearchTime,
 )
+from aladin_network.scoring.bootstrap import Interval
 from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
 from aladin_service.measure.evaluate import SystemEvaluation
 from aladin_service.reports.tables import MetricsRow, metrics_table
@@ -29,26 +30,24 @@ _TITLES: dict[Rule, str] = {
 
 def evaluation_data(evaluation: SystemEvaluation) -> dict[str, Any]:
     """Return the data that ``--json`` prints: percent, ranks counted from 1, milliseconds."""
-    data: dict[str, Any] = {name: _metrics_data(each) for name, each in evaluation.metrics.items()}
+    data: dict[str, Any] = {name: metrics_data(each) for name, each in evaluation.metrics.items()}
     for name, ranks in evaluation.cross_ranks.items():
         data[name]["mean_difference"] = _rounded(evaluation.mean_difference[name])
         data[name]["cross_rank"] = {"median": ranks.median, "mean": _rounded(ranks.mean)}
     if evaluation.folded is not None:
         data["folded"] = {
             "folds": evaluation.folded.folds,
-            **{name: _metrics_data(each) for name, each in evaluation.folded.metrics.items()},
+            **{name: metrics_data(each) for name, each in evaluation.folded.metrics.items()},
         }
+    if evaluation.correction_gain is not None:
+        data["corrected_fused_minus_fused"] = _interval_data(evaluation.correction_gain)
     if evaluation.index is not None:
         served, gain = evaluation.index.served, evaluation.index.gain
         directions = {
             "text_to_image": served.text_to_image,
             "image_to_text": served.image_to_text,
         }
-        data["two_stage_minus_matching"] = {
-            "rsum": _rounded(gain.difference),
-            "low": _rounded(gain.low),
-            "high": _rounded(gain.high),
-        }
+        data["two_stage_minus_matching"] = _interval_data(gain)
         data["agreement"] = {
             name: _rounded(100 * report.agreement) for name, report in directions.items()
         }
@@ -84,13 +83,12 @@ def evaluation_lines(evaluation: SystemEvaluation) -> Iterator[str]:
             f"{evaluation.mean_difference[name]:.3f}, "
             f"cross-retrieval rank median {ranks.median:.0f}, mean {ranks.mean:.1f}"
         )
+    if evaluation.correction_gain is not None:
+        yield f"corrected_fused minus fused: {_interval_words(evaluation.correction_gain)}"
     if evaluation.index is None:
         return
-    served, gain = evaluation.index.served, evaluation.index.gain
-    yield (
-        f"two_stage minus matching: {gain.difference:+.1f} rsum, "
-        f"95 % interval {gain.low:+.1f} to {gain.high:+.1f}"
-    )
+    served = evaluation.index.served
+    yield f"two_stage minus matching: {_interval_words(evaluation.index.gain)}"
     yield (
         "top 10 agrees with the exhaustive order: "
         f"text to image {100 * served.text_to_image.agreement:.1f} %, "
@@ -98,7 +96,20 @@ def evaluation_lines(evaluation: SystemEvaluation) -> Iterator[str]:
     )
 
 
-def _metrics_data(metrics: RetrievalMetrics) -> dict[str, Any]:
+def _interval_data(gain: Interval) -> dict[str, float]:
+    return {
+        "rsum": _rounded(gain.difference),
+        "low": _rounded(gain.low),
+        "high": _rounded(gain.high),
+    }
+
+
+def _interval_words(gain: Interval) -> str:
+    return f"{gain.difference:+.1f} rsum, 95 % interval {gain.low:+.1f} to {gain.high:+.1f}"
+
+
+def metrics_data(metrics: RetrievalMetrics) -> dict[str, Any]:
+    """Return the metrics of one system as JSON data."""
     return {
         "text_to_image": _direction_data(metrics.text_to_image),
         "image_to_text": _direction_data(metrics.image_to_text),

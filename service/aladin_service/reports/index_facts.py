@@ -13,6 +13,7 @@ from aladin_index.generations.info import IndexInfo, MemoryEstimate
 from aladin_network.calibration.calibration import LEAST_AUROC, Calibration
 from aladin_network.calibration.fitted_on import FittedOn
 from aladin_network.calibration.measures import DirectionFigures
+from aladin_service.reports.correction_report import constants_words
 from aladin_service.reports.tables import unreliable_reason
 
 # With ten times as many non-matching items, the best of them scores half a standard deviation
@@ -56,6 +57,8 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
                 "all" if side.filter_fields is None else ", ".join(side.filter_fields) or "none",
             ),
         ]
+    if info.correction is not None:
+        facts += [("hubness correction", line) for line in constants_words(info.correction)]
     return facts + calibration_facts(info.calibration, info.fitted_photos_indexed)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +13,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.encode.region_sources import check_detector
@@ -28,7 +31,7 @@ from aladin_network.photos.memory import (
     wanted_while,
 )
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Modality, QueryPrecision
+from aladin_network.types import Modality, Precision
 from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import (
     EmbeddingQuery,
@@ -87,7 +90,7 @@ class QueryEncoder:
         limits: QueryLimits,
         cache: EncodingCache | None = None,
         decode_threads: int = 1,
-        precision: QueryPrecision = "float32",
+        precision: Precision = "float32",
         detector: Detector | None = None,
     ) -> None:
         """Create an encoder without encoding anything.
@@ -129,6 +132,24 @@ class QueryEncoder:
         """Refuse a detector that is not the one of a model; see
         `aladin_index.encode.item_encoders`."""
         check_detector(model.image.encoder, self._detector)
+
+    def warm_up(self, model: Network) -> None:
+        """Encode a text and a photo, so that the first query takes no longer than later ones.
+
+        Args:
+            model: Network of an index.
+
+        Raises:
+            CheckpointError: If one of its graphs cannot be loaded.
+        """
+        with contextlib.suppress(InputError):  # a small vocabulary may have none of the words
+            encode_texts(self._models.for_texts(model), ["a photo"])
+        encoder = model.image.encoder
+        if encoder.reads == "photo":
+            picture = io.BytesIO()
+            Image.new("RGB", (64, 64)).save(picture, "JPEG")
+            photo = self._images.read_photo(encoder, picture.getvalue(), "a picture of one colour")
+            encode_images(model, [photo.value])
 
     def encode(
         self,

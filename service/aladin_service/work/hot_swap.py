@@ -6,9 +6,8 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.encode.item_changer import ItemChanger
@@ -27,37 +26,18 @@ from aladin_network.errors import (
     IndexNotReadyError,
 )
 from aladin_network.heads.trained import UNALIGNED
+from aladin_network.inference import Network
 from aladin_network.photos.files import PhotosRoot
 from aladin_service.settings import QueryLimits
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
+from aladin_service.work.live_state import EngineStatus, LiveState
 from aladin_service.work.sources import EngineAccess, IndexSource, find_source, holds_index
 
 _LOG = logging.getLogger(__name__)
 
-# Whether the vector database that stores an index responds.
-EngineStatus = Literal["up", "unavailable"]
-
 # A refused generation is retried, because the cause may have been temporary: too little memory, no
 # file descriptors, files that were still being copied. The interval doubles with each attempt.
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
-
-
-class LiveState(NamedTuple):
-    """State of the live index.
-
-    Attributes:
-        generation: Generation that answers requests, or None if there is none.
-        refused_generation: Number of the published generation if it was refused, or None if it was
-            not or has no known number.
-        refused: Reason why the published generation was refused, or None if it was not.
-        engine: Whether the vector database responds, or None if the index is stored in files or
-            there is no index yet.
-    """
-
-    generation: int | None
-    refused_generation: int | None = None
-    refused: str | None = None
-    engine: EngineStatus | None = None
 
 
 class LiveIndex:
@@ -85,6 +65,7 @@ class LiveIndex:
         crashing: Refusals | None = None,
         on_attempt: OnAttempt = lambda _: None,
         photos_root: PhotosRoot | None = None,
+        warm_up: Callable[[Network], None] = lambda _: None,
     ) -> None:
         """Create a live index without opening anything.
 
@@ -100,6 +81,7 @@ class LiveIndex:
                 processes, with the reason for each.
             on_attempt: Called with a generation before it is opened, and with None afterwards.
             photos_root: Folder outside of which no photo is served, or None.
+            warm_up: Called with a network before the first index of it answers.
         """
         self.path = path
         self._device, self._warm = device, warm
@@ -109,6 +91,7 @@ class LiveIndex:
         self._access = access or EngineAccess()
         self._crashing = crashing or {}
         self._on_attempt = on_attempt
+        self._warm_up = warm_up
         self.photos_root = photos_root
         self._source: IndexSource | None = None
         self._searcher: TwoStageSearcher | None = None
@@ -340,6 +323,11 @@ class LiveIndex:
         index = source.open(generation=generation)
         if not index.checkpoint.alignment_trained:
             _LOG.info(UNALIGNED)
+        try:
+            self._warm_up(index.checkpoint.model)
+        except BaseException:
+            index.close()
+            raise
         return index
 
 

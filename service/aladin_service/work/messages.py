@@ -20,7 +20,7 @@ from typing import Any
 from aladin_index.engines.guard import EngineCall
 from aladin_service.search.job import QueuedWork
 from aladin_service.work.crashing_generations import Attempt
-from aladin_service.work.hot_swap import LiveState
+from aladin_service.work.live_state import LiveState
 from aladin_service.work.worker import Job
 
 _LENGTH = struct.Struct("!Q")

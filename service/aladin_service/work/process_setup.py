@@ -78,7 +78,7 @@ def limit_free_memory() -> None:
 
 
 def trim_memory_regularly() -> None:
-    """Release free memory inside the heaps every ten seconds, on a separate thread.
+    """Release free memory inside the heaps now and every ten seconds, on a separate thread.
 
     The C library by itself gives back but the end of a heap, and pieces that live longer keep what
     lies before them: uploads left 100 MB that was free. Does nothing where it is another one.
@@ -90,8 +90,8 @@ def trim_memory_regularly() -> None:
 
 def _trim(trim: Callable[[int], int]) -> None:
     while True:
-        time.sleep(_TRIM_S)
         trim(0)
+        time.sleep(_TRIM_S)
 
 
 def limit_kernel_cache() -> None:

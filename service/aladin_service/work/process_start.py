@@ -8,39 +8,47 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from aladin_index.format.layout import MODEL
+from aladin_network.graphs.loading import graph_runtime
+from aladin_network.types import DeviceName
 from aladin_service.observe.logs import log_setup
-from aladin_service.work.worker import WorkerPlan
 
+if TYPE_CHECKING:
+    from aladin_service.work.worker import WorkerPlan
+
+_CONTEXT = multiprocessing.get_context("forkserver")
 # A worker has nothing to finish when it is asked to end: after this time, it is stuck.
 _END_S = 2.0
 # Importing everything takes seconds on a busy machine, and loading a large network takes longer.
 TRIAL_S = 120.0
 # Modules that the fork server imports in advance: a worker then starts in a fraction of a second.
-# The encoders bring in the transformers library, which takes seconds.
-_PRELOAD = [
-    "aladin_service.cli",
-    "aladin_service.work.worker_process",
-    "aladin_network.encoders.hf_image",
-    "aladin_network.encoders.hf_text",
-]
+_PRELOAD = ["aladin_service.cli", "aladin_service.work.worker_process"]
+# What networks without graphs need besides: torch, and the transformers library, which takes
+# seconds.
+_ENCODERS = ["aladin_network.encoders.hf_image", "aladin_network.encoders.hf_text"]
 
 
-def prepare_processes() -> None:
-    """Start the fork server, which imports the workers' modules in the background.
+def prepare_processes(index: Path, device: DeviceName = "cpu") -> None:
+    """Start the fork server unless it runs; it imports the workers' modules in the background.
 
     It is a separate program: a worker inherits no thread of this process and no state of torch.
+
+    Args:
+        index: Index folder, which may be empty; its model decides what is imported.
+        device: Device on which the network runs.
+
+    Raises:
+        ConfigError: If the runtime of the network that the environment names is not available.
     """
-    _context()
+    # Not the runtime of the graphs: ONNX Runtime starts a thread when it is imported.
+    has_graphs = device == "cpu" and graph_runtime(index / MODEL) is not None
+    _CONTEXT.set_forkserver_preload(_PRELOAD if has_graphs else [*_PRELOAD, *_ENCODERS])
     with _signals_held():
         forkserver.ensure_running()
-
-
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOAD)
-    return context
 
 
 def start_process(plan: WorkerPlan) -> tuple[ForkServerProcess, socket.socket]:
@@ -56,10 +64,11 @@ def start_process(plan: WorkerPlan) -> tuple[ForkServerProcess, socket.socket]:
     # The fork server imports the module; importing it here would only take time.
     from aladin_service.work.worker_process import run_worker
 
+    prepare_processes(plan.index, plan.device)
     ours, theirs = socket.socketpair()
     try:
         with theirs, _signals_held():
-            process = _context().Process(target=run_worker, args=(plan, theirs, log_setup()))
+            process = _CONTEXT.Process(target=run_worker, args=(plan, theirs, log_setup()))
             process.start()
     except BaseException:
         ours.close()
@@ -78,8 +87,9 @@ def start_trial(plan: WorkerPlan) -> ForkServerProcess:
     """
     from aladin_service.work.worker_process import try_plan
 
+    prepare_processes(plan.index, plan.device)
     with _signals_held():
-        process = _context().Process(target=try_plan, args=(plan, log_setup()))
+        process = _CONTEXT.Process(target=try_plan, args=(plan, log_setup()))
         process.start()
     return process
 

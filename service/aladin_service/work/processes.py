@@ -26,8 +26,8 @@ from typing import Any, TypeVar
 from aladin_network.errors import NoWorkerError, ShuttingDownError
 from aladin_service.observe.metrics import Metrics
 from aladin_service.work.crashing_generations import CrashingGenerations
-from aladin_service.work.hot_swap import EngineStatus, LiveState
 from aladin_service.work.job_queue import JobQueues, QueuedJob
+from aladin_service.work.live_state import EngineStatus, LiveState
 from aladin_service.work.process_start import TRIAL_S, end_process, start_trial
 from aladin_service.work.query_queue import Batch, QueryQueue
 from aladin_service.work.worker import QUEUE_THREADS, WorkerPlan, max_waiting_jobs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import Any
@@ -52,14 +52,15 @@ class QueuedQuery:
 class Batch:
     """Queries taken out of one queue; the slot that took them has to settle each of them.
 
-    All methods but `is_wanted` are called on the event loop. The slot calls `finish` at the
-    end.
+    All methods but `is_wanted` are called on the event loop. The slot calls `deliver` or `finish`
+    at the end.
 
     Attributes:
         queue: Queue that the queries were taken from.
         waiters: Queries, at least one.
         jobs: The queries' jobs.
         started_s: Time at which they were taken, by `time.monotonic`.
+        queues: All queues, whose queries no slot has taken.
         on_end: Called once when the slot has finished the batch.
         was_alone: Whether the batch is a single query while nothing else ran or waited.
         answered: Number of answers, without failed and withdrawn queries, which cost next to
@@ -71,6 +72,7 @@ class Batch:
     waiters: Sequence[QueuedQuery]
     jobs: list[QueuedWork]
     started_s: float
+    queues: Mapping[QueueName, deque[QueuedQuery]]
     on_end: Callable[[Batch], None] | None
     was_alone: bool = False
     answered: int = 0
@@ -97,6 +99,22 @@ class Batch:
         if not future.done():
             queue_s = self.started_s - self.jobs[place].received_s
             future.set_result(answer._replace(queue_ms=1000 * queue_s))
+
+    async def deliver(self, answers: Sequence[WorkAnswer | Exception | None]) -> None:
+        """Settle all queries and finish.
+
+        Args:
+            answers: By place the answer or an error, or None for a query that was withdrawn.
+        """
+        for place, answer in enumerate(answers):
+            if answer is not None:
+                self.settle(place, answer)
+        if not any(self.queues.values()):
+            # The answers go first: in the loop's next turn their requests send them, and at its end
+            # they are written. Where queries wait, the worker comes first.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        self.finish()
 
     def finish(self, error: Exception | None = None) -> None:
         """Fail all queries that have no answer yet, and release the slot.
@@ -233,8 +251,8 @@ class QueryQueue:
         taken = [waiters.popleft() for _ in range(count)]
         was_alone = len(taken) == 1 and not self._running and not self.waiting
         jobs = [waiter.job for waiter in taken]
-        self._running.add(batch := Batch(chosen, taken, jobs, now, self._end, was_alone=was_alone))
-        self._metrics.batch(chosen, len(taken))
+        batch = Batch(chosen, taken, jobs, now, self._queues, self._end, was_alone=was_alone)
+        self._running.add(batch)
         if self.waiting:
             self._wake_one()
         return batch
@@ -303,6 +321,7 @@ class QueryQueue:
 
     def _end(self, batch: Batch) -> None:
         self._running.discard(batch)
+        self._metrics.batch(batch.queue, len(batch.jobs))
         if batch.answered:
             self._times[batch.queue].observe(
                 batch.answered,

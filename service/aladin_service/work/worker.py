@@ -268,6 +268,13 @@ class WorkerPlan:
         detector = self._detector(place)
         limits = self.settings.query_limits  # shared, because they hold the memory for photos
         photos_root = self.settings.photos_root
+        encoder = QueryEncoder(
+            limits,
+            EncodingCache(self.settings.query_cache_bytes),
+            decode_threads=self.settings.decode_threads,
+            precision=choose_precision(self.settings.query_precision, place.device),
+            detector=detector,
+        )
         live = LiveIndex(
             self.index,
             limits,
@@ -283,13 +290,7 @@ class WorkerPlan:
             crashing=self.crashing,
             on_attempt=on_attempt,
             photos_root=None if photos_root is None else PhotosRoot(photos_root),
-        )
-        encoder = QueryEncoder(
-            limits,
-            EncodingCache(self.settings.query_cache_bytes),
-            decode_threads=self.settings.decode_threads,
-            precision=choose_precision(self.settings.query_precision, place.device),
-            detector=detector,
+            warm_up=encoder.warm_up,
         )
         thumbnails = ThumbnailCache(self.settings.thumbnail_cache_bytes)
         originals = ThumbnailCache(self.settings.photo_cache_bytes)

@@ -15,8 +15,8 @@ from typing import Any
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_network.errors import WorkerDiedError
 from aladin_service.work.crashing_generations import Attempt
-from aladin_service.work.hot_swap import LiveState
 from aladin_service.work.job_queue import QueuedJob
+from aladin_service.work.live_state import LiveState
 from aladin_service.work.messages import (
     Attempting,
     Begun,
@@ -165,10 +165,9 @@ class WorkerLink:
                 return False
             batch.finish(WorkerDiedError())
         elif done.error is None:
-            for place, answer in enumerate(done.result):
-                if answer is not None:
-                    batch.settle(place, answer)
-        batch.finish(None if done is None else done.error)
+            await batch.deliver(done.result)
+        else:
+            batch.finish(done.error)
         return True
 
     async def do(self, waiting: QueuedJob) -> bool:

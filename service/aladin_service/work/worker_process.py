@@ -26,7 +26,7 @@ from aladin_network.errors import AladinError
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_service.observe.logs import LogSetup, log_to_stderr
 from aladin_service.search.job import WorkAnswer
-from aladin_service.work.hot_swap import LiveState
+from aladin_service.work.live_state import LiveState
 from aladin_service.work.messages import (
     Attempting,
     Begun,

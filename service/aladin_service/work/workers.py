@@ -18,8 +18,8 @@ from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownEr
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, EncodedDocument, EncodeJob, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.hot_swap import EngineStatus
 from aladin_service.work.job_queue import JobQueues, QueuedJob
+from aladin_service.work.live_state import EngineStatus
 from aladin_service.work.query_queue import Batch, QueryQueue
 from aladin_service.work.worker import JOB_THREADS, QUEUE_THREADS, Job, Worker, max_waiting_jobs
 
@@ -316,10 +316,7 @@ class ThreadWorkers:
         except Exception as error:
             batch.finish(error)
         else:
-            for place, answer in enumerate(answers):
-                if answer is not None:
-                    batch.settle(place, answer)
-            batch.finish()
+            await batch.deliver(answers)
         if not thread.is_alive:
             await self._replace(name)
 

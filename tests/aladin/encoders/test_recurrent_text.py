@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from tokenizers import Tokenizer
@@ -150,6 +152,47 @@ def test_a_random_start(tokenizer: Tokenizer) -> None:
     }
     vectors = encoder.embedding.weight
     assert 0.09 < float(vectors.detach().abs().max()) <= 0.1
+
+
+def test_word_vectors_of_a_file_become_weights(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    file = tmp_path / "vectors.txt"
+    file.write_text(
+        ", 9 9 9 9 9\ndogs 1 2 3 4 5\nNew York 7 7 7 7 7\nred -0.5 0 0.25 1e-2 0\n",
+        encoding="utf-8",
+    )
+    plain, encoder = build(tokenizer), build(tokenizer, vectors=str(file))
+    expected = plain.embedding.weight.detach().clone()
+    expected[tokenizer.token_to_id("dogs")] = torch.tensor([1.0, 2, 3, 4, 5])
+    expected[tokenizer.token_to_id("red")] = torch.tensor([-0.5, 0, 0.25, 0.01, 0])
+    assert torch.equal(encoder.embedding.weight, expected)
+    assert encoder.embedding.weight.requires_grad
+    # A checkpoint is rebuilt without the file.
+    assert encoder.config == plain.config
+    rebuilt = GRUTextEncoder(encoder.config, tokenizer)
+    rebuilt.load_state_dict(encoder.state_dict())
+    assert torch.equal(rebuilt.embedding.weight, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "not a file of word vectors"),
+        ("dogs 1 2 3\n", "line 1: expected a word and 5 numbers"),
+        ("dogs 1 2 3 4 5 6\n", "line 1: expected a word and 5 numbers"),
+        ("x 1 2 3 4 5\ndogs 1 2\n", "line 2: expected a word and 5 numbers"),
+        ("dogs 1 2 3 4 five\n", "not a file of word vectors .*five"),
+        ("cats 1 2 3 4 5\n", r"holds none of the vocabulary's \d+ words"),
+        ("", "holds none of the vocabulary's"),
+    ],
+)
+def test_word_vectors_that_do_not_fit_are_refused(
+    text: str | None, message: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    file = tmp_path / "vectors.txt"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        build(tokenizer, vectors=str(file))
 
 
 def test_a_frozen_encoder_gets_no_gradient(tokenizer: Tokenizer) -> None:

@@ -17,7 +17,7 @@ from PIL import Image
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import TextEncoderConfig, TowerConfig
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.graphs import runtimes
+from aladin_network.graphs import loading, runtimes
 from aladin_network.graphs.export import TOLERANCE, export_graphs
 from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_graphs
 from aladin_network.graphs.loading import load_for_inference, load_graphs
@@ -109,6 +109,57 @@ def test_queries_in_bfloat16_are_near_those_in_float32(exported_checkpoint: Path
     assert found.embedding.dtype == torch.float32
     assert torch.equal(found.mask, expected.mask)
     assert torch.cosine_similarity(found.embedding, expected.embedding).min() > 0.99
+
+
+def test_texts_meet_openvino_in_few_shapes(
+    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes: set[tuple[int, ...]] = set()
+    run = runtimes.OpenVinoGraph.run
+
+    def noted(graph: runtimes.OpenVinoGraph, inputs: runtimes.Arrays) -> Any:
+        shapes.add(inputs["ids"].shape)
+        return run(graph, inputs)
+
+    monkeypatch.setattr(runtimes.OpenVinoGraph, "run", noted)
+    ours, theirs = (load_graphs(exported_checkpoint, name).model for name in RUNTIMES[::-1])
+    most = ours.config.text_encoder.max_tokens
+    texts = [" ".join(["a dog"] * words) for words in (1, 2, 6, 1, 3, 1, 1, 2, 1)]
+    texts.append(" ".join(["a"] * (most - 2)))
+    for count in (1, 2, 3, 5, 8, 9, 10):
+        some = texts[-count:]
+        assert_same(encode_texts(ours, some), encode_texts(theirs, some))
+    assert len(theirs.text.encoder.tokenize(texts, truncate=False).ids[0]) == most
+    assert {rows for rows, _ in shapes} == {1, 2, 4, 8, 12}
+    assert {length for _, length in shapes} == {most}
+    for count in range(1, 10):
+        assert_same(encode_texts(ours, texts[:count]), encode_texts(theirs, texts[:count]))
+    assert all(length % 4 == 0 for _, length in shapes)
+
+
+def test_the_items_of_a_build_in_bfloat16(
+    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "multiplies_bfloat16", lambda: True)
+    exact = load_graphs(exported_checkpoint, "openvino").model
+    found = load_for_inference(exported_checkpoint, precision="bfloat16").model
+    assert isinstance(found, GraphNetwork)
+    for ours, theirs in (
+        (encode_texts(found, TEXTS), encode_texts(exact, TEXTS)),
+        (encode_photos(found, photos(3)), encode_photos(exact, photos(3))),
+    ):
+        assert ours.mask.equal(theirs.mask)
+        assert torch.cosine_similarity(ours.embedding, theirs.embedding).min() > 0.99
+    monkeypatch.setenv("ALADIN_RUNTIME", "onnxruntime")
+    with pytest.raises(ConfigError, match="openvino computes it, got ALADIN_RUNTIME=onnxruntime"):
+        load_for_inference(exported_checkpoint, precision="bfloat16")
+    monkeypatch.delenv("ALADIN_RUNTIME")
+    monkeypatch.setattr(loading, "multiplies_bfloat16", lambda: False)
+    with pytest.raises(ConfigError, match="this processor does not multiply it"):
+        load_for_inference(exported_checkpoint, precision="bfloat16")
+    monkeypatch.setattr(runtimes, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"`pip install 'aladin-search\[openvino\]'`"):
+        load_for_inference(exported_checkpoint, precision="bfloat16")
 
 
 def test_a_graph_model_knows_what_its_network_knows(exported_checkpoint: Path) -> None:

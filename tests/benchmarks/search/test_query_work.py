@@ -13,4 +13,7 @@ def test_the_work_of_a_query_is_counted(tmp_path: Path) -> None:
     steps = figures["steps"]
     assert sum(steps[name] for name in steps if name != "total") == steps["total"]
     assert figures["batch"]["1"] == 1
-    assert figures["two_per_s"] > 0
+    for size in ("1", "8", "16"):
+        one, two = figures["per_s"][size]
+        assert figures["two_over_one"][size] == two / one > 0
+        assert min(figures["cpu_us"][size]) > 0

@@ -14,7 +14,6 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.learned.fit import TokenRows
 from aladin_index.learned.weights import Weights
 from aladin_index.measure.fit_first_stage import fit_first_stage
 from aladin_index.measure.tune import TuneOptions, tune_index
@@ -25,6 +24,7 @@ from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.scoring.token_rows import TokenRows
 from tests.index.searching import run_search
 
 MakeItems = Callable[..., NewItems]

@@ -47,6 +47,11 @@ def test_a_build_and_a_search(
     assert "aladin export onnx" in refused.stderr
     built = aladin("index", "build", "--model", str(exported_checkpoint), *source)
     assert built.returncode == 0, built.stderr
+    added = aladin("index", "add", str(index), *source[:2], "--on-duplicate", "replace")
+    assert added.returncode == 0, added.stderr
+    for words in (["index", "info"], ["index", "verify"]):
+        told = aladin(*words, str(index))
+        assert told.returncode == 0, told.stderr
     found = aladin("search", str(index), "a red circle", "--json")
     assert found.returncode == 0, found.stderr
     hits = json.loads(found.stdout)["hits"]

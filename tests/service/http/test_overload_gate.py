@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from aladin_network.errors import OverloadedError
-from aladin_service.http.middleware import OverloadGate
+from aladin_network.errors import InputError, OverloadedError
+from aladin_service.http.routes.search import SearchGate
 from aladin_service.search.job import QueueName
 
 pytestmark = pytest.mark.anyio
+
+SEARCHES = ("/v1/search/images", "/v1/search/texts")
 
 
 class FullWorkers:
@@ -29,27 +32,38 @@ class FullWorkers:
         return OverloadedError(0.3) if self.full else None
 
 
+READ = "its route began to read it"
+
+
 async def ask(workers: Any, path: str, *headers: tuple[bytes, bytes]) -> tuple[int, Any, Scope]:
-    """Send a request whose body must not be read before its route; return what came of it."""
+    """Send a request whose body fails when its route reads it; return what came of it."""
     answers: list[Message] = []
 
-    async def route(scope: Scope, receive: Receive, send: Send) -> None:
+    async def framework(scope: Scope, receive: Receive, send: Send) -> None:
         await JSONResponse({})(scope, receive, send)
 
     async def receive() -> Message:
-        raise AssertionError("the body was read")
+        raise InputError(READ)
 
     async def send(message: Message) -> None:
         answers.append(message)
 
+    app = SimpleNamespace(state=SimpleNamespace(service=None))
     state = {"request_id": "one"}
-    scope: Scope = {"type": "http", "path": path, "headers": [*headers], "state": state}
-    await OverloadGate(route, workers)(scope, receive, send)
+    scope: Scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "headers": [(b"content-type", b"application/json"), *headers],
+        "state": state,
+        "app": app,
+    }
+    await SearchGate(framework, workers)(scope, receive, send)
     body = json.loads(answers[1]["body"])
     return answers[0]["status"], body | dict(answers[0]["headers"]), scope
 
 
-@pytest.mark.parametrize("path", ["/v1/search/images", "/v1/search/texts"])
+@pytest.mark.parametrize("path", SEARCHES)
 async def test_a_short_search_is_refused_unread(path: str) -> None:
     workers = FullWorkers()
     status, answer, scope = await ask(workers, path, (b"content-length", b"2048"))
@@ -58,25 +72,33 @@ async def test_a_short_search_is_refused_unread(path: str) -> None:
     assert answer["error"]["request_id"] == "one"
     assert answer[b"retry-after"] == b"1"
     assert workers.asked == ["text"]
-    assert scope["state"]["route"] == path  # by which it is counted
+    assert scope["route"].path == path  # by which it is counted
 
 
 @pytest.mark.parametrize(
-    ("path", "header"),
+    ("path", "header", "status"),
     [
-        ("/v1/search/images", (b"content-length", b"2049")),  # it may hold a photo
-        ("/v1/search/images", (b"transfer-encoding", b"chunked")),
-        ("/v1/search/batch", (b"content-length", b"100")),  # takes places as they come free
-        ("/v1/items/texts", (b"content-length", b"100")),
+        # It may hold a photo.
+        ("/v1/search/images", (b"content-length", b"2049"), 422),
+        ("/v1/search/images", (b"transfer-encoding", b"chunked"), 422),
+        # Takes places as they come free.
+        ("/v1/search/batch", (b"content-length", b"100"), 200),
+        ("/v1/items/texts", (b"content-length", b"100"), 200),
     ],
 )
-async def test_whatever_may_find_a_place_goes_on(path: str, header: tuple[bytes, bytes]) -> None:
+async def test_whatever_may_find_a_place_goes_on(
+    path: str, header: tuple[bytes, bytes], status: int
+) -> None:
     workers = FullWorkers()
-    status, _, _ = await ask(workers, path, header)
-    assert (status, workers.asked) == (200, [])
+    answered, answer, _ = await ask(workers, path, header)
+    assert (answered, workers.asked) == (status, [])
+    if status == 422:
+        assert answer["error"]["message"] == READ
 
 
-async def test_with_room_a_search_goes_on() -> None:
+@pytest.mark.parametrize("path", SEARCHES)
+async def test_with_room_a_search_is_read_by_its_route(path: str) -> None:
     workers = FullWorkers(full=False)
-    status, _, _ = await ask(workers, "/v1/search/images", (b"content-length", b"20"))
-    assert (status, workers.asked) == (200, ["text"])
+    status, answer, scope = await ask(workers, path, (b"content-length", b"20"))
+    assert (status, answer["error"]["message"], workers.asked) == (422, READ, ["text"])
+    assert scope["route"].path == path

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI, Request
 
+from aladin_service.http.access.control import AnswerHeaders
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.middleware import BodyLimit, RequestContext
@@ -39,7 +40,9 @@ def app() -> FastAPI:
         BodyLimit, max_bytes=LIMIT_BYTES, max_bytes_in_all=LIMIT_BYTES, timeout_s=TIMEOUT_S
     )
     fetcher = PhotoFetcher(ServiceSettings())
-    app.add_middleware(RequestContext, metrics=Metrics())
+    app.add_middleware(
+        RequestContext, headers=AnswerHeaders(make_policy(ServiceSettings())), metrics=Metrics()
+    )
 
     @app.post("/echo")
     async def echo(request: Request) -> dict[str, Any]:

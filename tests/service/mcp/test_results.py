@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SEARCH_ANSWER, SearchAnswer, SearchHit
-from aladin_service.client.answers import MappedRegion, MappedWord, WordMapsAnswer
 from aladin_service.mcp.arguments import (
     MAX_K,
     ExplainArguments,
@@ -18,6 +17,7 @@ from aladin_service.mcp.arguments import (
     SimilarArguments,
 )
 from aladin_service.mcp.results import MAX_TEXT_CHARS, explanation, search_result
+from aladin_service.search.answers import MappedRegion, MappedWord, WordMapsAnswer
 
 
 def hit(number: int, **changes: Any) -> dict[str, Any]:

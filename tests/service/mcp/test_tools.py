@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 from aladin_network.errors import OverloadedError
-from aladin_service.client.answers import LiveIndexInfo
 from aladin_service.client_errors import (
     RefusedInputError,
     ServiceError,
@@ -25,6 +24,7 @@ from aladin_service.http.server import open_alone
 from aladin_service.mcp.access import IndexAccess, RemoteIndex
 from aladin_service.mcp.arguments import THUMBNAIL_PX
 from aladin_service.mcp.tools import BY_NAME, TOOLS, ToolAnswer
+from aladin_service.search.answers import LiveIndexInfo
 from tests.service.engine_world import EngineWorld
 
 pytestmark = pytest.mark.anyio

@@ -19,11 +19,8 @@ import httpcore
 import pytest
 
 from aladin_network.errors import AladinError, ImageTooLargeError
-from aladin_service.photos.photo_fetcher import (
-    ImageUrlFailedError,
-    ImageUrlRefusedError,
-    PhotoFetcher,
-)
+from aladin_service.photos.photo_fetcher import PhotoFetcher
+from aladin_service.photos.photo_url import ImageUrlFailedError, ImageUrlRefusedError
 from aladin_service.photos.pinned_network import IpAddress
 from aladin_service.settings import ServiceSettings
 

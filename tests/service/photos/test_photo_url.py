@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aladin_service.photos.photo_fetcher import ImageUrlRefusedError, parse_photo_url
+from aladin_service.photos.photo_url import ImageUrlRefusedError, parse_photo_url
 
 HOSTS = ("photos.example.com", "*.cdn.example.org", "203.0.113.5", "bücher.example")
 

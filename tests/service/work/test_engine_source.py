@@ -24,7 +24,8 @@ from aladin_network.errors import (
 from aladin_network.types import Target
 from aladin_service.search.job import TextQuery
 from aladin_service.work import engine_source
-from aladin_service.work.hot_swap import LiveIndex, LiveState
+from aladin_service.work.hot_swap import LiveIndex
+from aladin_service.work.live_state import LiveState
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 from tests.service.engine_world import EngineWorld, SlowEngine
 from tests.service.searching import search_for

@@ -27,16 +27,19 @@ from aladin_index.generations.published import rollback_index
 from aladin_index.generations.writer import publish_generation
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
+    CheckpointError,
     GenerationRefusedError,
     IndexCorruptError,
     IndexNotReadyError,
     UnknownItemError,
 )
+from aladin_network.inference import Network
 from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits, ServiceSettings
 from aladin_service.work import hot_swap
-from aladin_service.work.hot_swap import LiveIndex, LiveState
+from aladin_service.work.hot_swap import LiveIndex
 from aladin_service.work.jobs import AddItems, GetItem
+from aladin_service.work.live_state import LiveState
 from aladin_service.work.sources import FilesSource
 from aladin_service.work.worker import Worker, WorkerPlan
 from tests.service.searching import search_for
@@ -138,6 +141,32 @@ def test_a_generation_that_is_put_right_is_taken_up(
     live.open()
     assert live.state == LiveState(2)
     live.close()
+
+
+def test_a_network_is_warmed_up_once_before_it_answers(index: Path) -> None:
+    warmed: list[tuple[Network, int | None]] = []
+    live = LiveIndex(
+        index,
+        QueryLimits(),
+        warm_up=lambda model: warmed.append((model, live.state.generation)),
+    )
+    live.open()
+    publish_copy(index, 2)
+    live.open()
+    assert live.state == LiveState(2)
+    assert warmed == [(live.searcher().index.checkpoint.model, None)]
+    live.close()
+
+
+def test_a_generation_is_refused_whose_network_cannot_encode(index: Path) -> None:
+    def fail(_: Network) -> None:
+        raise CheckpointError("text.onnx: cannot be loaded")
+
+    live = LiveIndex(index, QueryLimits(), warm_up=fail)
+    with pytest.raises(CheckpointError):
+        live.open()
+    assert live.state.refused == "text.onnx: cannot be loaded"
+    assert generations_mapped(index) == set()
 
 
 def test_one_that_starts_later_goes_on_with_what_the_others_have(index: Path) -> None:

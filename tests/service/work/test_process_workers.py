@@ -47,8 +47,8 @@ from aladin_service.search.job import Answered, Query, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
 from aladin_service.work import crashing_generations, worker_link
 from aladin_service.work import processes as process_workers
-from aladin_service.work.hot_swap import LiveState
 from aladin_service.work.jobs import AddItems, DescribeIndex, GetItem
+from aladin_service.work.live_state import LiveState
 from aladin_service.work.messages import UnforeseenError
 from aladin_service.work.process_start import prepare_processes, try_in_process
 from aladin_service.work.processes import ProcessWorkers
@@ -404,7 +404,7 @@ async def test_a_service_that_starts_with_a_deadly_generation_answers_that_none_
     publish_copy(index, 2)
     settings = ServiceSettings(workers=2, query_precision="float32")
     plan = DeadlyPlan(index=index, settings=settings, damage=damage)
-    prepare_processes()
+    prepare_processes(index)
     assert await asyncio.to_thread(try_in_process, plan) == "SIGSEGV"
     workers = ProcessWorkers(plan, Metrics())
     try:

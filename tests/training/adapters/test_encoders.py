@@ -22,7 +22,8 @@ from aladin_training.adapters.parts import (
     set_training_mode,
     start_fine_tuning,
 )
-from aladin_training.config.stage import EncoderPart, StageConfig, TaskConfig, TuneConfig
+from aladin_training.config.stage import StageConfig, TaskConfig
+from aladin_training.config.tune import EncoderPart, TuneConfig
 from aladin_training.optimization import build_optimizer
 from aladin_training.step import check_no_batch_statistics
 from aladin_training.tasks.joint import JointTask

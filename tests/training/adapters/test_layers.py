@@ -17,7 +17,7 @@ from aladin_training.adapters.layers import (
     lr_factors,
     parameter_depths,
 )
-from aladin_training.config.stage import TuneConfig
+from aladin_training.config.tune import TuneConfig
 
 _SIZES = {
     "hidden_size": 8,

@@ -11,7 +11,7 @@ from torch import nn
 from aladin_network.errors import ConfigError
 from aladin_training.adapters.layers import fine_tuned_names
 from aladin_training.adapters.lora import add_adapters, check_targets, merge_adapters, target_names
-from aladin_training.config.stage import TuneConfig
+from aladin_training.config.tune import TuneConfig
 
 
 class Block(nn.Module):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aladin_network.checkpoint import load_checkpoint
+from aladin_network.scoring.correction import CORRECTION
 from aladin_network.types import NullProgress
 from aladin_training.comparison.compare import compare, perform_all
 from aladin_training.comparison.evaluation import is_trained, load_evaluation
@@ -151,3 +152,20 @@ def test_a_failing_run_does_not_end_the_others(
     assert "| broken | matching | - | - |" in report
     assert "0 of 1, 1 failed" in report
     assert "broken seed 0: failed: stage 'student', step" in report
+
+
+def test_corrections_are_fitted_once_and_reported(
+    compared: ComparisonPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aladin_training.correction._LEAST", 1)
+    monkeypatch.setattr("aladin_training.correction._SHARE", 0.5)
+    assert compare(compared, step_times=False, correct=True).failures == {}
+    for run in compared.runs():
+        stored = load_evaluation(run.folder, "val")
+        assert stored is not None
+        assert "corrected_fused" in stored.ranks
+        assert (run.folder / "checkpoint" / CORRECTION).exists()
+    report = (compared.out / "report.md").read_text()
+    assert "## Hubness correction" in report
+    monkeypatch.setattr("aladin_training.comparison.evaluation.fit_to_records", None)
+    assert compare(compared, step_times=False, correct=True).failures == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,11 +18,24 @@ from aladin_training.batches.batch import Batch
 from aladin_training.config.stage import StageConfig, TaskConfig
 from aladin_training.losses.listnet import ListNetLoss
 from aladin_training.losses.negatives import negative_mask
-from aladin_training.tasks.frozen import Teacher
+from aladin_training.tasks.frozen import Teacher, TeacherEnsemble
 from aladin_training.tasks.joint import JointTask
+from aladin_training.tasks.scores import Encode
 
 CAPTIONS = ["two dogs", "a red circle", "green grass"]
 FUSION = Fusion(text_to_image=DirectionFusion(weight=0.25, align_std=2.0, match_mean=0.5))
+
+
+class CountedTeacher:
+    """Counts the batches that a teacher scores."""
+
+    def __init__(self, teacher: Teacher) -> None:
+        self._teacher = teacher
+        self.batches = 0
+
+    def scores(self, batch: Batch, encode: Encode) -> torch.Tensor:
+        self.batches += 1
+        return self._teacher.scores(batch, encode)
 
 
 @pytest.fixture
@@ -53,6 +67,18 @@ def test_each_score_is_the_network_s(checkpoint: Checkpoint, batch: Batch) -> No
         torch.testing.assert_close(found, value)
 
 
+def test_several_teachers_teach_the_mean_of_their_scores(
+    checkpoint: Checkpoint, batch: Batch, build_tiny: Callable[..., AladinModel]
+) -> None:
+    other = dataclasses.replace(checkpoint, model=build_tiny(), fusion=Fusion())
+    teachers = [Teacher(each, "fused") for each in (checkpoint, other, checkpoint)]
+    first, second, _ = (each.scores(batch) for each in teachers)
+    assert not torch.allclose(first, second)
+    found = TeacherEnsemble(teachers).scores(batch)
+    torch.testing.assert_close(found, (2 * first + second) / 3)
+    assert torch.equal(TeacherEnsemble(teachers[:1]).scores(batch), first)
+
+
 def test_both_heads_learn_from_the_teacher_and_the_teacher_from_nobody(
     checkpoint: Checkpoint, batch: Batch, build_tiny: Callable[..., AladinModel]
 ) -> None:
@@ -62,10 +88,12 @@ def test_both_heads_learn_from_the_teacher_and_the_teacher_from_nobody(
         for name in ("distillation", "alignment_distillation")
     }
     teacher = Teacher(checkpoint, "alignment")
+    asked = CountedTeacher(teacher)
     stage = StageConfig(name="s", teacher="t", tasks=tasks)  # type: ignore[arg-type]
     student = build_tiny()
-    task = JointTask(student, stage, teacher).eval()
+    task = JointTask(student, stage, asked).eval()
     report = task(batch)
+    assert asked.batches == 1  # both tasks learn from the same scores
     images, texts = student.encode_images(batch.images), student.encode_texts(batch.texts)
     loss = ListNetLoss(**options)
     expected = {

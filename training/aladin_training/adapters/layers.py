@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import nn
 
 from aladin_network.errors import ConfigError
-from aladin_training.config.stage import TuneConfig
+from aladin_training.config.tune import TuneConfig
 
 
 class LayerStack(NamedTuple):

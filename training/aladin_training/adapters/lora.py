@@ -13,7 +13,7 @@ from torch import nn
 
 from aladin_network.errors import ConfigError
 from aladin_training.adapters.layers import find_layers
-from aladin_training.config.stage import TuneConfig
+from aladin_training.config.tune import TuneConfig
 
 
 def add_adapters(encoder: nn.Module, config: TuneConfig) -> None:

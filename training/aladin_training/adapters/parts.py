@@ -14,7 +14,8 @@ from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_training.adapters.layers import fine_tuned_names, lr_factors
 from aladin_training.adapters.lora import add_adapters, check_targets, merge_adapters
-from aladin_training.config.stage import EncoderPart, Part, ResettablePart, TuneConfig
+from aladin_training.config.stage import Part, ResettablePart
+from aladin_training.config.tune import EncoderPart, TuneConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

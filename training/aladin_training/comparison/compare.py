@@ -18,6 +18,7 @@ from aladin_training.comparison.budget import (
     with_controls,
 )
 from aladin_training.comparison.evaluation import (
+    RunEvaluation,
     evaluate_run,
     finished_evaluation,
     is_trained,
@@ -68,6 +69,7 @@ def compare(
     train: bool = True,
     step_times: bool = True,
     controls: bool = False,
+    correct: bool = False,
     progress: Progress | None = None,
 ) -> ComparisonResult:
     """Train and evaluate the missing runs of a comparison, and write its report.
@@ -78,6 +80,7 @@ def compare(
         train: False to report what is finished so far, without training or measuring.
         step_times: Measure how long training steps take, where that is not known yet.
         controls: Add baselines with the steps of the recipes that take more, see `with_controls`.
+        correct: Fit the hubness correction of each run and report what it gains.
         progress: Receives the steps of all runs.
     """
     failures: dict[str, str] = {}
@@ -100,7 +103,9 @@ def compare(
         plan = plan.with_choices(choices)
         times = _step_times(plan, train and step_times, progress)
     if train:
-        failures |= perform_all(plan.runs(), plan.split, plan.shared_stages, jobs, progress)
+        failures |= perform_all(
+            plan.runs(), plan.split, plan.shared_stages, jobs, progress, correct=correct
+        )
     ratios = {name: each.ratio for name, each in times.items()}
     markdown, html = write_report(summarize_plan(plan, failures, ratios, choices))
     return ComparisonResult(markdown, html, failures)
@@ -150,6 +155,8 @@ def perform_all(
     shared: Path,
     jobs: int,
     progress: Progress | None = None,
+    *,
+    correct: bool = False,
 ) -> dict[str, str]:
     """Train and evaluate those of some runs that are not finished.
 
@@ -159,15 +166,18 @@ def perform_all(
         shared: Folder of the stages that runs share.
         jobs: Number of runs at a time; several are trained in processes of their own.
         progress: Receives the steps of all runs.
+        correct: Whether to fit and evaluate hubness corrections.
 
     Returns:
         Reason of each failure, by label of the run. A failure does not stop the other runs.
     """
-    waiting = [run for run in runs if finished_evaluation(run, split) is None]
+    waiting = [
+        run for run in runs if not is_evaluated(finished_evaluation(run, split), correct=correct)
+    ]
     if not waiting:
         return {}
     tracker = _Tracker(len(waiting), split, ActiveRuns(progress or NullProgress()))
-    performer = functools.partial(perform, split, shared)
+    performer = functools.partial(perform, split, shared, correct)
     if jobs > 1:
         run_in_processes(performer, RunQueue(waiting), jobs, tracker.update, tracker.end)
         return tracker.failures
@@ -182,12 +192,13 @@ def perform_all(
     return tracker.failures
 
 
-def perform(split: str, shared: Path, run: PlannedRun, progress: Progress) -> None:
+def perform(split: str, shared: Path, correct: bool, run: PlannedRun, progress: Progress) -> None:
     """Train a run as far as it is not trained yet, and evaluate it.
 
     Args:
         split: Split to evaluate on.
         shared: Folder of the stages that runs share.
+        correct: Whether to fit and evaluate its hubness correction.
         run: Run to train, perhaps in another process.
         progress: Receives photos, captions and steps.
 
@@ -196,8 +207,13 @@ def perform(split: str, shared: Path, run: PlannedRun, progress: Progress) -> No
     """
     if not is_trained(run):
         run_recipe(run.recipe, run.folder, resume=True, progress=progress, shared=shared)
-    if load_evaluation(run.folder, split) is None:
-        save_evaluation(run.folder, evaluate_run(run, split, progress))
+    if not is_evaluated(load_evaluation(run.folder, split), correct=correct):
+        save_evaluation(run.folder, evaluate_run(run, split, progress, correct=correct))
+
+
+def is_evaluated(evaluation: RunEvaluation | None, *, correct: bool) -> bool:
+    """Tell whether an evaluation has all that is to be reported."""
+    return evaluation is not None and (not correct or "corrected_fused" in evaluation.ranks)
 
 
 class RunQueue:

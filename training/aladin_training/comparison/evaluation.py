@@ -7,6 +7,7 @@ RUN/evaluation.safetensors    the rank of every query and the distribution of sc
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,16 +18,30 @@ from torch import Tensor
 from aladin_network.checkpoint import load_checkpoint, read_tensors, write_tensors
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.files import atomic_file, write_json
+from aladin_network.scoring.correction import CORRECTION, read_correction
 from aladin_network.scoring.fusion import Fusion
-from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
+from aladin_network.scoring.metrics import (
+    Ranks,
+    RetrievalMetrics,
+    retrieval_ranks,
+    summarize,
+)
 from aladin_network.scoring.separation import summarize_cross_ranks
 from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import Progress
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import PLAIN
 from aladin_training.comparison.plan import PlannedRun
+from aladin_training.correction import correction_records, fit_to_records
+from aladin_training.data import Record
 from aladin_training.data.selection import read_split
-from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_encodings
+from aladin_training.evaluation import (
+    ExhaustiveEvaluation,
+    evaluate_encodings,
+    mean_scores,
+    score_encodings,
+)
+from aladin_training.stage_files import branch_checkpoints
 from aladin_training.stages.run import is_run_of
 
 BINS = 80
@@ -85,8 +100,9 @@ class RunEvaluation:
         model_id: SHA-256 of the evaluated weights.
         split: Name of the evaluated split.
         ranks: Ranks by score name: matching, alignment, fused, two_stage, two_stage_alignment (the
-            candidates ordered by the alignment alone, the papers' rule) and, if the network has
-            that head, attention.
+            candidates ordered by the alignment alone, the papers' rule); attention, if the network
+            has that head; ensemble (the own score averaged over the target and its anchors, DBL's
+            branches), if the final stage has anchors other than moving averages.
         mean_difference: DBL's MD by score name.
         cross_rank: Median of AOQ's cross-retrieval rank over positive pairs, by score name.
         histograms: Distribution of scores, by score name.
@@ -106,35 +122,73 @@ class RunEvaluation:
         return {name: summarize(ranks) for name, ranks in self.ranks.items()}
 
 
-def evaluate_run(run: PlannedRun, split: str, progress: Progress) -> RunEvaluation:
+def evaluate_run(
+    run: PlannedRun, split: str, progress: Progress, *, correct: bool = False
+) -> RunEvaluation:
     """Evaluate a finished run in float32, as it would be served.
+
+    A hubness correction that the checkpoint has is evaluated beside the plain scores.
 
     Args:
         run: Run with a checkpoint.
         split: Split of the recipe's data.
         progress: Receives photos and captions.
+        correct: Whether to fit the correction of a checkpoint whose alignment was trained, unless
+            it has one, and to store it there.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
         DataError: If the split has no photo, or none that can be decoded.
+        InputError: If there are too few training photos for a correction.
     """
-    checkpoint = load_checkpoint(run.folder / "checkpoint")
-    data = run.recipe.data
-    dataset = PairDataset.prepare(
-        read_split(Path(data.source).expanduser(), split, checkpoint.provenance.recipe),
-        checkpoint.model,
-        Path(data.cache).expanduser(),
-        views=[PLAIN],
-        precision=run.recipe.precision,
-        progress=progress,
-    )
+    folder, data = run.folder / "checkpoint", run.recipe.data
+    checkpoint = load_checkpoint(folder)
+    source, recipe = Path(data.source).expanduser(), checkpoint.provenance.recipe
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = checkpoint.model.to(device)
+
+    def prepared(records: Sequence[Record]) -> PairDataset:
+        return PairDataset.prepare(
+            records,
+            model,
+            Path(data.cache).expanduser(),
+            views=[PLAIN],
+            precision=run.recipe.precision,
+            progress=progress,
+        )
+
+    correction = read_correction(folder, checkpoint.model_id)
+    if correct and correction is None and checkpoint.alignment_trained:
+        records = correction_records(source, data.train_split, recipe)
+        correction = fit_to_records(
+            checkpoint, source, records, lambda some: prepared(some).encode(model)
+        ).correction
+        correction.save(folder / CORRECTION)
+    dataset = prepared(read_split(source, split, recipe))
     images, texts = dataset.encode(model)
+    image_of_text = dataset.image_of_text.to(device)
     evaluation = evaluate_encodings(
-        model, checkpoint.fusion, images, texts, dataset.image_of_text.to(device)
+        model, checkpoint.fusion, images, texts, image_of_text, correction
     )
-    return _condense(evaluation, checkpoint.model_id, split)
+    condensed = _condense(evaluation, checkpoint.model_id, split)
+    branches = [load_checkpoint(each, device).model for each in _branches(run)]
+    if branches:
+        others = [score_encodings(each, *dataset.encode(each)) for each in branches]
+        scores = mean_scores([evaluation.scores, *others])[run.recipe.own_score]
+        ranks = retrieval_ranks(scores, image_of_text)
+        condensed.ranks["ensemble"] = Ranks(*(of_queries.cpu() for of_queries in ranks))
+    return condensed
+
+
+def _branches(run: PlannedRun) -> list[Path]:
+    """Return the checkpoints of a run's other branches: its offline or its online anchors."""
+    stage, stages = run.recipe.final_stage, run.folder / "stages"
+    if stage.anchors is None or stage.anchors.scenario == "momentum":
+        return []
+    if stage.anchors.scenario == "online":
+        return branch_checkpoints(stages / stage.name)
+    own = [stages / name / "checkpoint" for name in stage.anchors.stages]
+    return [*own, *(Path(folder).expanduser() for folder in stage.anchors.checkpoints)]
 
 
 def _condense(evaluation: ExhaustiveEvaluation, model_id: str, split: str) -> RunEvaluation:

@@ -19,6 +19,7 @@ from aladin_training.comparison.summary import Comparison
 from aladin_training.comparison.tables import (
     Table,
     choices_table,
+    corrections_table,
     cost_table,
     differences_table,
     results_table,
@@ -47,11 +48,17 @@ _CHOICES_NOTE = (
     "seed; the best one is trained with all seeds. At the edge: the chosen value is the first or "
     "the last of the key's values, so that a better one may lie beyond."
 )
+_CORRECTIONS_NOTE = (
+    "rsum of the fused score of all pairs, without and with the hubness correction (aladin "
+    "correct), and the difference with its 95 % interval over photos and seeds. Banks and "
+    "constants are of the training photos."
+)
 _SCORES_NOTE = (
     "rsum of every score of the same networks, mean ± standard deviation over the seeds. Fused: "
     "matching and alignment together. Two-stage: the 100 best by matching, re-ranked by the fused "
-    "score; with fusion 1 by the alignment alone, as the papers do. A head that no stage trained "
-    "has random weights, and its score is meaningless."
+    "score; with fusion 1 by the alignment alone, as the papers do. Ensemble: the own score, "
+    "averaged over the target and its anchors. A head that no stage trained has random weights, "
+    "and its score is meaningless."
 )
 _COST_NOTE = (
     "Beyond the shared start: steps of all stages except those with which the recipe and the "
@@ -126,12 +133,16 @@ def _tables(comparison: Comparison) -> list[Section]:
         title="Differences", table=differences_table(comparison), note=_DIFFERENCES_NOTE
     )
     choices = Section(title="Chosen settings", table=choices_table(comparison), note=_CHOICES_NOTE)
+    corrections = Section(
+        title="Hubness correction", table=corrections_table(comparison), note=_CORRECTIONS_NOTE
+    )
     return [
         Section(title="Results", table=results_table(comparison), note=_RESULTS_NOTE),
         *([Section(title="Not finished", lines=tuple(unfinished))] if unfinished else []),
         *([differences] if any(each.together for each in comparison.summaries) else []),
         *([choices] if comparison.choices else []),
         Section(title="All scores", table=scores_table(comparison), note=_SCORES_NOTE),
+        *([corrections] if any(each.correction for each in comparison.summaries) else []),
         Section(
             title="Cost",
             table=cost_table(comparison),

@@ -79,6 +79,7 @@ class RecipeSummary:
             the baseline, and if no seed is finished on both sides.
         together: The same difference with an interval that counts for all of the report's
             differences together, and the smallest effect that would show.
+        correction: What the hubness correction adds to the fused rsum; None if no run has one.
     """
 
     recipe: Recipe
@@ -87,6 +88,7 @@ class RecipeSummary:
     missing: tuple[int, ...]
     difference: Interval | None
     together: SimultaneousInterval | None = None
+    correction: Interval | None = None
 
     @property
     def score(self) -> ScoreName:
@@ -221,6 +223,7 @@ def summarize_plan(
             missing=tuple(seed for seed in plan.seeds if seed not in runs[recipe.name]),
             difference=drawn[recipe.name].interval if recipe.name in drawn else None,
             together=together.get(recipe.name),
+            correction=_correction_gain(runs[recipe.name]),
         )
         for recipe in plan.recipes
     )
@@ -255,6 +258,15 @@ def difference(
         [their.ranks[their_score] for _, their in pairs],
         pairs[0][0].image_of_text,
     )
+
+
+def _correction_gain(runs: dict[int, FinishedRun]) -> Interval | None:
+    """Compare the fused scores of runs with a hubness correction with those without it."""
+    with_one = {
+        seed: run for seed, run in runs.items() if "corrected_fused" in run.evaluation.ranks
+    }
+    found = difference(with_one, "corrected_fused", with_one, "fused")
+    return None if found is None else found.interval
 
 
 def _same_queries(ours: RunEvaluation, theirs: RunEvaluation) -> bool:

@@ -15,6 +15,10 @@ _SCORES = {
     "fused": "fused",
     "two_stage": "two-stage",
     "two_stage_alignment": "two-stage, fusion 1",
+    "ensemble": "ensemble",
+    "corrected_matching": "matching, corrected",
+    "corrected_alignment": "alignment, corrected",
+    "corrected_fused": "fused, corrected",
 }
 _NO_VALUE = "-"
 
@@ -85,6 +89,21 @@ def differences_table(comparison: Comparison) -> Table:
     ]
     header = ["recipe", "difference", "simultaneous interval", "smallest effect"]
     return Table(header=header, rows=rows)
+
+
+def corrections_table(comparison: Comparison) -> Table:
+    """What the hubness correction gains for each recipe."""
+    rows = [
+        [
+            each.recipe.name,
+            _number(each, "fused"),
+            _number(each, "corrected_fused"),
+            _difference(each.correction),
+        ]
+        for each in comparison.summaries
+        if each.correction is not None
+    ]
+    return Table(header=["recipe", "fused", "fused, corrected", "difference"], rows=rows)
 
 
 def choices_table(comparison: Comparison) -> Table:

@@ -19,8 +19,9 @@ from aladin_network.errors import ConfigError
 from aladin_network.types import ScoreName
 from aladin_training.config.anchors import RANDOM
 from aladin_training.config.defaults import FEATURE_CACHE
-from aladin_training.config.stage import EncoderPart, StageConfig
+from aladin_training.config.stage import StageConfig
 from aladin_training.config.toml_files import read_toml
+from aladin_training.config.tune import EncoderPart
 from aladin_training.parallel.numerics import Precision
 
 

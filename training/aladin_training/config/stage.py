@@ -9,59 +9,7 @@ from aladin_network.errors import ConfigError
 from aladin_network.types import ScoreName
 from aladin_training.config.anchors import AnchorsConfig
 from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
-
-EncoderPart = Literal["image_encoder", "text_encoder"]
-TuneMode = Literal["full", "last", "lora"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TuneConfig:
-    """Fine-tuning of one encoder in a stage.
-
-    Attributes:
-        mode: "full": all weights; "last": the last `layers` layers and what follows them; "lora":
-            low-rank changes of matrices, which are merged into these when the stage ends (Hu et
-            al., LoRA, 2021).
-        layers: Number of layers for "last".
-        rank: Rank of the changes; this and the next three apply to "lora".
-        alpha: The changes are scaled by alpha / rank.
-        dropout: Dropout on the input of the changes.
-        targets: Endings of the names of the changed modules, e.g. ("query", "value"), or None for
-            all linear maps of the encoder's layers, and their 1 x 1 convolutions.
-        lr_decay: Learning rate of each layer relative to the one above it; the embeddings have the
-            lowest rate, the last layer and what follows it the encoder's own rate.
-        checkpointing: Recompute the activations of the layers in the backward pass instead of
-            keeping them: about a third more time for a fraction of the memory.
-    """
-
-    mode: TuneMode = "full"
-    layers: int | None = None
-    rank: int = 8
-    alpha: float = 16.0
-    dropout: float = 0.0
-    targets: tuple[str, ...] | None = None
-    lr_decay: float = 1.0
-    checkpointing: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse impossible values.
-
-        Raises:
-            ConfigError: If a value is out of its range, or belongs to another mode.
-        """
-        if (self.mode == "last") != (self.layers is not None):
-            raise ConfigError('tune: mode "last" and layers require each other')
-        if self.layers is not None and self.layers < 1:
-            raise ConfigError(f"tune: layers is {self.layers}, expected at least 1")
-        if self.rank < 1 or self.alpha <= 0:
-            raise ConfigError("tune: rank must be at least 1 and alpha above 0")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"tune: dropout is {self.dropout}, expected [0, 1)")
-        if self.targets is not None and (self.mode != "lora" or not self.targets):
-            raise ConfigError('tune: targets require mode "lora" and at least one name')
-        if not 0 < self.lr_decay <= 1:
-            raise ConfigError(f"tune: lr_decay is {self.lr_decay}, expected (0, 1]")
-
+from aladin_training.config.tune import EncoderPart, TuneConfig
 
 Part = Literal[
     "image_encoder",
@@ -199,8 +147,8 @@ class StageConfig:
         tasks: Tasks by name, keys of `aladin_training.tasks.TASKS`; several are trained jointly.
             Tasks of one kind are distinguished by a suffix after a colon, see `task_kind`.
         start: Stage from whose best weights this one starts, or None for the previous stage.
-        teacher: Earlier stage whose frozen network is the teacher of the distillation tasks, or
-            None for this network's own alignment scores.
+        teacher: Earlier stage whose frozen network is the teacher of the distillation tasks; or
+            several, whose scores are averaged; or None for this network's own alignment scores.
         teacher_score: Score of the teacher that is distilled; "fused" is that of its second stage.
         anchors: Anchors of the boosting and imitation tasks.
         offline: Mined negatives of the quintuplet tasks.
@@ -235,7 +183,7 @@ class StageConfig:
     name: str
     tasks: dict[str, TaskConfig]
     start: str | None = None
-    teacher: str | None = None
+    teacher: str | tuple[str, ...] | None = None
     teacher_score: Literal["alignment", "matching", "attention", "fused"] = "alignment"
     anchors: AnchorsConfig | None = None
     offline: OfflineNegativesConfig | None = None
@@ -287,6 +235,8 @@ class StageConfig:
         for encoder in self.tune:
             if self.train is not None and encoder not in self.train:
                 raise ConfigError(f"{where}: tune.{encoder}: expected {encoder} in train as well")
+        if self.teacher == () or len(set(self.teachers)) < len(self.teachers):
+            raise ConfigError(f"{where}: teacher: expected different stages, at least one")
         if self._has("alignment_distillation") and self.teacher is None:
             raise ConfigError(f"{where}: alignment_distillation needs a teacher")
         if (self._has("boosting") or self._has("imitation")) != (self.anchors is not None):
@@ -301,12 +251,22 @@ class StageConfig:
         """Names of the earlier stages that this one needs, by the key that refers to them."""
         needed = {
             "start": self.start,
-            "teacher": self.teacher,
             "offline.stage": self.offline.stage if self.offline else None,
         }
+        if isinstance(self.teacher, str):
+            needed["teacher"] = self.teacher
+        else:
+            needed |= {f"teacher[{n}]": name for n, name in enumerate(self.teachers)}
         if self.anchors is not None:
             needed |= {f"anchors.{key}": name for key, name in self.anchors.needed_stages.items()}
         return {key: stage for key, stage in needed.items() if stage is not None}
+
+    @property
+    def teachers(self) -> tuple[str, ...]:
+        """Stages whose networks are the teachers; none for the network's own alignment scores."""
+        if isinstance(self.teacher, str):
+            return (self.teacher,)
+        return self.teacher or ()
 
     @property
     def trained_scores(self) -> frozenset[ScoreName]:

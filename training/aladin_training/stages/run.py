@@ -1,7 +1,8 @@
 """Run a recipe: prepare the data, train the stages in order, leave checkpoints.
 
 OUT/recipe.json               the recipe with its overrides
-OUT/stages/NAME/              state, log, curves, TensorBoard events, checkpoint, metrics
+OUT/stages/NAME/              state, log, curves, TensorBoard events, checkpoint, metrics;
+                              checkpoints of online anchors in branches/NUMBER/
 OUT/checkpoint/               the checkpoint of the final stage
 """
 
@@ -41,7 +42,12 @@ from aladin_training.parallel.distributed import (
     wait_for_all,
 )
 from aladin_training.parallel.threads import torch_threads
-from aladin_training.stage_files import is_finished, read_validation, write_results
+from aladin_training.stage_files import (
+    branch_checkpoint,
+    is_finished,
+    read_validation,
+    write_results,
+)
 from aladin_training.stages.preparation import PreparedRun, prepare_run, with_model_id
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.stages.sources import RunSources, StageStore, link_tree
@@ -181,7 +187,8 @@ def _train_stage(
     sources = RunSources(folder.parent, folder, prepared.train_set, device, progress)
     trainer = set_up_stage(recipe, stage, prepared, folder, sources, progress)
     trainer.run()
-    merge_fine_tuned(model, stage.tune)
+    for branch in trainer.task.branches:
+        merge_fine_tuned(branch.model, stage.tune)
     if is_main_process():
         _write_checkpoint(recipe, stage, prepared, trainer, folder)
     end_fine_tuning(model, stage.tune)
@@ -212,6 +219,10 @@ def _write_checkpoint(
     )
     trained = trains_alignment(plain, stage.name, before=trained_before)
     save_checkpoint(folder / "checkpoint", model, fusion, provenance, trained)
+    for number, branch in enumerate(trainer.task.branches[:-1]):
+        scores, truth = _scores_of(branch.model, selection_set)
+        own = fit_fusion(scores["alignment"], scores["matching"], truth)
+        save_checkpoint(branch_checkpoint(folder, number), branch.model, own, provenance, trained)
     timing = {
         "steps": trainer.steps,
         "parameters": trainer.trained_parameters,

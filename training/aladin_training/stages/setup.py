@@ -26,7 +26,7 @@ from aladin_training.stages.preparation import PreparedRun, check_model_id
 from aladin_training.stages.sources import StageSources
 from aladin_training.streaming.streamed_batches import StreamedBatches
 from aladin_training.streaming.tar_stream import PhotoStream
-from aladin_training.tasks.frozen import MomentumAnchor, Teacher
+from aladin_training.tasks.frozen import MomentumAnchor, Teacher, TeacherEnsemble
 from aladin_training.tasks.joint import JointTask, OnlineBranches
 from aladin_training.tasks.scores import FrozenNetwork
 
@@ -129,12 +129,13 @@ def build_networks(
 
 def _teacher(
     stage: StageConfig, sources: StageSources, others: dict[str, AladinModel]
-) -> Teacher | None:
-    if stage.teacher is None:
-        return None
-    checkpoint = sources.checkpoint(stage.teacher)
-    others[stage.teacher] = checkpoint.model
-    return Teacher(checkpoint, stage.teacher_score, stage.teacher)
+) -> TeacherEnsemble | None:
+    teachers: list[Teacher] = []
+    for name in stage.teachers:
+        checkpoint = sources.checkpoint(name)
+        others[name] = checkpoint.model
+        teachers.append(Teacher(checkpoint, stage.teacher_score, name))
+    return TeacherEnsemble(teachers) if teachers else None
 
 
 def _offline_anchors(

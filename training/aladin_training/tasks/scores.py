@@ -84,6 +84,7 @@ class BatchScores:
         self._encode = encode
         self._teacher = teacher
         self._of: dict[ScoreName, Tensor] = {}
+        self._taught: Tensor | None = None
         self.images = encode(model.encode_images, batch.images)
         self.texts = encode(model.encode_texts, batch.texts)
         # A batch that is encoded in chunks may still be on the CPU.
@@ -113,7 +114,9 @@ class BatchScores:
         """Return the scores to distil."""
         if self._teacher is None:
             return self.of("alignment").detach()
-        return self._teacher.scores(self._batch, self._encode)
+        if self._taught is None:  # several tasks may learn from them
+            self._taught = self._teacher.scores(self._batch, self._encode)
+        return self._taught
 
     def offline(self, score: ScoreName, *, cross: bool) -> OfflineScores:
         """Return a score of the pairs with mined negatives (AOQ).

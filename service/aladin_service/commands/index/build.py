@@ -30,6 +30,7 @@ from aladin_service.commands.index.build_options import (
     ModelOption,
     OutOption,
     PartOption,
+    PrecisionOption,
     ReadersOption,
     RecallOption,
     ResumeOption,
@@ -85,6 +86,7 @@ def build(
     ann_recall: RecallOption = 0.99,
     tokens: TokensOption = "float16",
     keep_regions: KeepRegionsOption = None,
+    precision: PrecisionOption = "float32",
     filter_fields: FieldsOption = None,
     max_metadata: MaxMetadataOption = None,
     shards: ShardsOption = None,
@@ -107,16 +109,14 @@ def build(
     a folder that are no photos, and what is skipped in it as hidden or by --exclude.
 
     Whoever may search the index can see its photos. A source from elsewhere may name any picture
-    on this machine, by an absolute path, ".." or a link: --photos-root skips what is outside a
-    folder.
+    here, by an absolute path, ".." or a link: --photos-root skips what is outside a folder.
 
     A build can be killed at any moment and run again with --resume: the files are identical to
     those of an uninterrupted build. The progress shows how the elapsed time is spent: list (read
     SRC), read (photos from disk), decode (to pixels), encode (network), write, ann. Threads take
     photos and texts through the first three while files are written: read_s, decode_s and encode_s
     are the time that was spent waiting for them, split in proportion to their work. If the first
-    two are large, increase --readers; if encode_s is, export the model's graphs, or use a faster
-    --device.
+    two are large, increase --readers; if encode_s is, use a faster --device or --precision.
 
     With --ray the nodes of a cluster encode; this machine lists, writes and makes the same files.
     Nodes need the same package versions as this machine, and the photos at the same paths. Shards
@@ -134,6 +134,7 @@ def build(
         ann_recall=ann_recall,
         token_dtype=tokens,
         keep_regions=keep_regions,
+        precision=precision,
         filter_fields=fields_of(filter_fields),
         shards=shards,
         part=_part(part),

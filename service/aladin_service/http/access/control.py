@@ -1,6 +1,6 @@
-"""ASGI middleware for access control, and for the security headers of all responses.
+"""ASGI middleware for access control, and the security headers of all responses.
 
-`AccessControl` authenticates and authorizes a request before its body is read. `AnswerHeaders` adds
+`AccessControl` authenticates and authorizes a request before its body is read. `AnswerHeaders` are
 the headers that restrict what a browser may do with a response, errors included.
 """
 
@@ -295,20 +295,20 @@ def _client(scope: Scope) -> str:
 
 
 class AnswerHeaders:
-    """Adds the headers; the outermost layer, so that every answer has them."""
+    """The headers that every answer has, errors included."""
 
-    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
-        """Wrap an application."""
-        self._app = app
+    def __init__(self, policy: AccessPolicy) -> None:
+        """Prepare the headers for the origins that a policy allows."""
         self._origins = {
             origin.encode("latin-1"): cors_headers(origin) for origin in policy.origins
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    def of(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """Return the headers of the answer to a request.
+
+        Args:
+            scope: Scope of the request.
+        """
         added = [
             *_FIXED,
             (b"content-security-policy", _POLICIES.get(scope["path"], _DATA_POLICY)),
@@ -318,10 +318,4 @@ class AnswerHeaders:
             added.append((b"vary", b"Origin"))
             origin = next((value for name, value in scope["headers"] if name == b"origin"), b"")
             added += self._origins.get(origin, ())
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *added]
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
+        return added

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -94,8 +95,13 @@ def is_own_host(header: str, allowed: Collection[str]) -> bool:
     name = found[1].lower().removesuffix(".")
     if name in allowed or name == "localhost" or name.endswith(".localhost"):
         return True
+    return _is_address(name.strip("[]"))
+
+
+@lru_cache(maxsize=64)
+def _is_address(name: str) -> bool:
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        ipaddress.ip_address(name)
     except ValueError:
         return False
     return True

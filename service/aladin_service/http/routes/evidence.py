@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from aladin_service.client.answers import MappedRegion, MappedWord, WordMapsAnswer
 from aladin_service.evidence.pairs import WordMaps
 from aladin_service.http.bodies import request_docs
 from aladin_service.http.error_responses import error_docs
@@ -18,6 +17,7 @@ from aladin_service.http.routes.pictures import (
     pair_query,
 )
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
+from aladin_service.search.answers import MappedRegion, MappedWord, WordMapsAnswer
 from aladin_service.work.item_jobs import MapEvidence
 
 router = APIRouter(prefix="/v1", tags=["search"], generate_unique_id_function=operation_id)

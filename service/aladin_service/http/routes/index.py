@@ -10,12 +10,12 @@ from pydantic import BaseModel, Field
 
 from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_index.search.results import TookMs
-from aladin_service.client.answers import LiveIndexInfo
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.index_state import IndexStateAnswer, build_state
 from aladin_service.http.openapi import operation_id
 from aladin_service.http.shared_state import Service
 from aladin_service.observe.slow_queries import SlowQueries, SlowQuery
+from aladin_service.search.answers import LiveIndexInfo
 from aladin_service.work.jobs import DescribeIndex, ReportIndex
 
 router = APIRouter(prefix="/v1/index", tags=["index"], generate_unique_id_function=operation_id)

@@ -13,7 +13,6 @@ from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_network.errors import InputError
 from aladin_network.types import OnDuplicate, Target
-from aladin_service.client.answers import Added, AddTookMs, Deleted, Item
 from aladin_service.http.access.audit import Audit
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import Body, StrictBody, Upload, read_body, request_docs, run_sized
@@ -21,7 +20,9 @@ from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.openapi import operation_id
 from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
 from aladin_service.http.shared_state import Service, WritableService
-from aladin_service.photos.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
+from aladin_service.photos.photo_fetcher import PhotoFetcher
+from aladin_service.photos.photo_url import MAX_URL_CHARS
+from aladin_service.search.answers import Added, AddTookMs, Deleted, Item
 from aladin_service.work.jobs import AddItems, DeleteItem, GetItem
 
 MAX_ID_CHARS = 1000

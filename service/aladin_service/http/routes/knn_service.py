@@ -29,7 +29,7 @@ from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.openapi import operation_id
 from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, run_search
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
-from aladin_service.photos.photo_fetcher import MAX_URL_CHARS
+from aladin_service.photos.photo_url import MAX_URL_CHARS
 from aladin_service.search.job import EmbeddingQuery, ItemQuery, PhotoQuery, Query, TextQuery
 from aladin_service.work.knn_jobs import WriteKnnMetadata, WriteKnnResults
 

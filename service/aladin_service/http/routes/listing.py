@@ -13,17 +13,17 @@ from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.search.listing import ListOrder
 from aladin_network.errors import InputError
 from aladin_network.types import Target
-from aladin_service.client.answers import (
+from aladin_service.http.error_responses import error_docs
+from aladin_service.http.openapi import operation_id
+from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS
+from aladin_service.http.shared_state import Service
+from aladin_service.search.answers import (
     FieldCount,
     IndexField,
     IndexFields,
     ItemPage,
     ListedItem,
 )
-from aladin_service.http.error_responses import error_docs
-from aladin_service.http.openapi import operation_id
-from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS
-from aladin_service.http.shared_state import Service
 from aladin_service.work.item_jobs import ListFields, ListItems
 
 router = APIRouter(prefix="/v1", generate_unique_id_function=operation_id)

@@ -8,24 +8,28 @@ import time
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import ConfigDict, Field, ValidationError, model_validator
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aladin_index.items.filters import parse_filter
 from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_index.search.results import SearchAnswer
-from aladin_network.errors import OverloadedError, TextTooLongError
+from aladin_network.errors import AladinError, OverloadedError, TextTooLongError
 from aladin_network.types import Target
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import (
     HUNG_UP,
+    answer_error,
     error_docs,
+    error_response,
     failure_of,
     invalid_input,
 )
+from aladin_service.http.middleware import declared_length
 from aladin_service.http.openapi import operation_id
 from aladin_service.http.shared_state import ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
-from aladin_service.photos.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
+from aladin_service.photos.photo_fetcher import PhotoFetcher
+from aladin_service.photos.photo_url import MAX_URL_CHARS
 from aladin_service.search.job import (
     Answered,
     ItemQuery,
@@ -35,7 +39,10 @@ from aladin_service.search.job import (
     SearchJob,
     TextQuery,
 )
+from aladin_service.work.workers import Workers
 
+_OPTIONS = frozenset(OPTION_NAMES)
+_DEFAULTS = SearchOptions()
 _QUERIES = ("text", "image", "id", "image_url", "regions")
 
 REGIONS_DESCRIPTION = (
@@ -43,6 +50,10 @@ REGIONS_DESCRIPTION = (
     " with `vectors` (regions x numbers), `boxes` (in fractions of the photo, or in pixels with"
     " `image_size`) and perhaps `labels` and `detector`."
 )
+
+# A shorter body contains no photo, so it is a text or the id of an item, which wait for the same
+# slots. A longer one is read first: it may belong to a lane with free slots.
+_TEXT_BYTES = 2048
 
 # Longest ID in a request: builds accept IDs of any length, such as paths and URLs.
 MAX_ASKED_ID_CHARS = 4096
@@ -77,7 +88,8 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
 
     @model_validator(mode="after")
     def _one_query(self) -> SearchBody:
-        given = [name for name in _QUERIES if getattr(self, name) is not None]
+        fields = vars(self)
+        given = [name for name in _QUERIES if fields[name] is not None]
         if len(given) != 1:
             got = " and ".join(given) or "none"
             raise ValueError(f"expected exactly one of {', '.join(_QUERIES)}, got {got}")
@@ -105,7 +117,11 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
 
     def options(self) -> SearchOptions:
         """Return how to search, without the query."""
-        return SearchOptions(**{name: getattr(self, name) for name in OPTION_NAMES})
+        given = self.model_fields_set & _OPTIONS
+        if not given:
+            return _DEFAULTS
+        fields = vars(self)
+        return SearchOptions(**{name: fields[name] for name in given})
 
 
 async def read_search_body(request: Request, service: ServiceState) -> SearchBody:
@@ -156,29 +172,17 @@ async def run_search(
     except asyncio.CancelledError:
         service.slow_queries.failed(job, HUNG_UP, request_id)
         raise
-    service.slow_queries.answered(job, answered, request_id)
     queue = query.queue
-    service.metrics.answered(queue, answered)
     if request is not None:
         request.searches.append(SearchRecord(queue, job, answered))
+    # In the loop's next turn, when the answer has been written.
+    loop = asyncio.get_running_loop()
+    loop.call_soon(service.slow_queries.answered, job, answered, request_id)
+    loop.call_soon(service.metrics.answered, queue, answered)
     return answered
 
 
-class _DirectRoute(APIRoute):
-    """A route whose function takes nothing but the request.
-
-    The framework would resolve dependencies and open stacks for their clean-up first, which takes
-    as long as all else that a text query has to pass before it waits for a worker.
-    """
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; its method is one of the route's (`AccessControl`)."""
-        response = await self.endpoint(Request(scope, receive, send))
-        await response(scope, receive, send)
-
-
 router = APIRouter(
-    route_class=_DirectRoute,
     generate_unique_id_function=operation_id,
     prefix="/v1/search",
     tags=["search"],
@@ -186,35 +190,71 @@ router = APIRouter(
 )
 
 
-@router.post(
-    "/images",
-    summary="Search images",
-    response_model=SearchAnswer,
-    openapi_extra=SEARCH_REQUEST_DOCS,
-)
-async def search_images(request: Request) -> Response:
-    """Find the images that fit a text, a photo or an item of the index."""
-    return await _answer(request, "images")
+def _add_route(target: Target, description: str) -> None:
+    async def search(request: Request) -> Response:
+        service: ServiceState = request.app.state.service
+        body = await read_search_body(request, service)
+        answered = await until_disconnect(request, _find(body, target, service))
+        return Response(answered.body, media_type="application/json")
+
+    router.add_api_route(
+        f"/{target}",
+        search,
+        methods=["POST"],
+        name=f"search_{target}",
+        summary=f"Search {target}",
+        description=description,
+        response_model=SearchAnswer,
+        openapi_extra=SEARCH_REQUEST_DOCS,
+    )
 
 
-@router.post(
-    "/texts",
-    summary="Search texts",
-    response_model=SearchAnswer,
-    openapi_extra=SEARCH_REQUEST_DOCS,
-)
-async def search_texts(request: Request) -> Response:
-    """Find the texts that fit a photo, a text or an item of the index."""
-    return await _answer(request, "texts")
-
-
-async def _answer(request: Request, target: Target) -> Response:
-    service: ServiceState = request.app.state.service
-    body = await read_search_body(request, service)
-    answered = await until_disconnect(request, _find(body, target, service))
-    return Response(answered.body, media_type="application/json")
+_add_route("images", "Find the images that fit a text, a photo or an item of the index.")
+_add_route("texts", "Find the texts that fit a photo, a text or an item of the index.")
 
 
 async def _find(body: SearchBody, target: Target, service: ServiceState) -> Answered:
     query = await body.query(service.fetcher)  # which may have to be fetched
     return await run_search(service, query, target, body.options())
+
+
+class SearchGate:
+    """Hands searches to their routes, and answers 429 or 503 if a text query would be rejected.
+
+    Searches pass neither the framework's own layers nor its look-up of routes and dependencies,
+    which take as long as all else that a text query has to pass before it waits for a worker.
+    They are rejected before they are read: if rejecting cost as much as reading a search, at twice
+    the service's capacity rejections would occupy the processors.
+    """
+
+    def __init__(self, app: ASGIApp, workers: Workers) -> None:
+        """Wrap an application.
+
+        Args:
+            app: Application that answers all other requests.
+            workers: Workers, which know the number of waiting queries.
+        """
+        self._app = app
+        self._workers = workers
+        # Access control lets no other method pass.
+        self._routes = {route.path: route for route in router.routes if isinstance(route, APIRoute)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        route = self._routes.get(scope["path"]) if scope["type"] == "http" else None
+        if route is None:
+            await self._app(scope, receive, send)
+            return
+        scope["route"] = route
+        length = declared_length(scope)
+        is_text = length is not None and length <= _TEXT_BYTES
+        refusal = self._workers.refusal("text") if is_text else None
+        if refusal is not None:
+            response = error_response(refusal, scope["state"]["request_id"])
+        else:
+            request = Request(scope, receive, send)
+            try:
+                response = await route.endpoint(request)
+            except AladinError as error:
+                response = await answer_error(request, error)
+        await response(scope, receive, send)

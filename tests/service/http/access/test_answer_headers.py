@@ -11,6 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from aladin_service.http.access.control import AccessControl, AnswerHeaders
 from aladin_service.http.access.policy import make_policy
+from aladin_service.http.middleware import RequestContext
+from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +115,7 @@ async def test_where_origins_are_allowed_caches_are_told_so() -> None:
         await send({"type": "http.response.body", "body": b"c"})
 
     settings = ServiceSettings(cors_origins=("https://friend.example",))
-    wrapped = AnswerHeaders(app, make_policy(settings))
+    wrapped = RequestContext(app, AnswerHeaders(make_policy(settings)), Metrics())
     transport = httpx.ASGITransport(wrapped)
     async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
         friend = await client.get("/", headers={"origin": "https://friend.example"})
@@ -128,8 +130,7 @@ async def test_where_origins_are_allowed_caches_are_told_so() -> None:
         assert "access-control-allow-origin" not in answer.headers
 
 
-@pytest.mark.parametrize("wrap", [AnswerHeaders, AccessControl])
-async def test_what_is_no_request_reaches_the_application(wrap: Any) -> None:
+async def test_what_is_no_request_reaches_the_application() -> None:
     seen: list[Scope] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -139,5 +140,8 @@ async def test_what_is_no_request_reaches_the_application(wrap: Any) -> None:
     async def nothing(*_: object) -> Any:
         pytest.fail("nothing is received and nothing is sent")
 
-    await wrap(app, make_policy(ServiceSettings()))({"type": "lifespan"}, nothing, nothing)
+    policy = make_policy(ServiceSettings())
+    controlled = AccessControl(app, policy)
+    wrapped = RequestContext(controlled, AnswerHeaders(policy), Metrics())
+    await wrapped({"type": "lifespan"}, nothing, nothing)
     assert seen == [{"type": "lifespan"}]

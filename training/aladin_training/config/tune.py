@@ -1,0 +1,60 @@
+"""Which weights of an encoder a stage fine-tunes, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from aladin_network.errors import ConfigError
+
+EncoderPart = Literal["image_encoder", "text_encoder"]
+TuneMode = Literal["full", "last", "lora"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneConfig:
+    """Fine-tuning of one encoder in a stage.
+
+    Attributes:
+        mode: "full": all weights; "last": the last `layers` layers and what follows them; "lora":
+            low-rank changes of matrices, which are merged into these when the stage ends (Hu et
+            al., LoRA, 2021).
+        layers: Number of layers for "last".
+        rank: Rank of the changes; this and the next three apply to "lora".
+        alpha: The changes are scaled by alpha / rank.
+        dropout: Dropout on the input of the changes.
+        targets: Endings of the names of the changed modules, e.g. ("query", "value"), or None for
+            all linear maps of the encoder's layers, and their 1 x 1 convolutions.
+        lr_decay: Learning rate of each layer relative to the one above it; the embeddings have the
+            lowest rate, the last layer and what follows it the encoder's own rate.
+        checkpointing: Recompute the activations of the layers in the backward pass instead of
+            keeping them: about a third more time for a fraction of the memory.
+    """
+
+    mode: TuneMode = "full"
+    layers: int | None = None
+    rank: int = 8
+    alpha: float = 16.0
+    dropout: float = 0.0
+    targets: tuple[str, ...] | None = None
+    lr_decay: float = 1.0
+    checkpointing: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values.
+
+        Raises:
+            ConfigError: If a value is out of its range, or belongs to another mode.
+        """
+        if (self.mode == "last") != (self.layers is not None):
+            raise ConfigError('tune: mode "last" and layers require each other')
+        if self.layers is not None and self.layers < 1:
+            raise ConfigError(f"tune: layers is {self.layers}, expected at least 1")
+        if self.rank < 1 or self.alpha <= 0:
+            raise ConfigError("tune: rank must be at least 1 and alpha above 0")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"tune: dropout is {self.dropout}, expected [0, 1)")
+        if self.targets is not None and (self.mode != "lora" or not self.targets):
+            raise ConfigError('tune: targets require mode "lora" and at least one name')
+        if not 0 < self.lr_decay <= 1:
+            raise ConfigError(f"tune: lr_decay is {self.lr_decay}, expected (0, 1]")
