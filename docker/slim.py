@@ -19,11 +19,18 @@ FILES = ("*.a", "*.h", "*.hpp", "*.cuh", "*.pxd", "*.pyx", "*.cmake")
 TORCH_PROGRAMS = ("bin/test_*", "bin/protoc*")
 # ONNX Runtime for programs in C; Python's is complete in itself.
 ONNX_LIBRARY = "onnxruntime/capi/libonnxruntime.so*"
-# Transfers in parts from a hub of models, which the image that serves never does; optional for its
-# client, which is a dependency of the tokenizers.
-HUB_TRANSFERS = ("hf_xet", "hf_xet-*.dist-info")
-# Hundreds of networks, of which a service loads two, which are compiled quickly when loaded.
-NOT_COMPILED = re.compile(r"/transformers/models/")
+# What no command of the image that serves uses: transfers in parts from a hub of models, optional
+# for its client, which the tokenizers require; and programs that change graphs.
+NOT_SERVING = (
+    "hf_xet",
+    "hf_xet-*.dist-info",
+    "onnxruntime/quantization",
+    "onnxruntime/tools",
+    "onnxruntime/transformers",
+)
+# Hundreds of networks, of which a service loads two, and languages whose source nobody shows: what
+# is loaded of them is compiled quickly. A service does not load the client of the hub.
+NOT_COMPILED = re.compile(r"/transformers/models/|/pygments/(lexers|styles)/|/huggingface_hub/")
 
 
 def check_torch(extra: str) -> None:
@@ -42,7 +49,7 @@ def check_torch(extra: str) -> None:
 
 def shrink(packages: Path, extra: str) -> None:
     """Remove files that only compilers and tests need, or other commands than those of `serve`."""
-    for name in (*FOLDERS, *(HUB_TRANSFERS if extra == "serve" else ())):
+    for name in (*FOLDERS, *(NOT_SERVING if extra == "serve" else ())):
         for folder in list(packages.rglob(name)):
             if folder.is_dir():  # not already removed with its parent
                 shutil.rmtree(folder)

@@ -12,8 +12,7 @@ batch          processor time of a query in batches of so many, over that of a l
 per_s          by size of the batches: queries per second of one thread, and of two; rounds of both
                alternate, so that other load slows both alike
 two_over_one   by size of the batches: those of two threads over those of one
-cpu_us         by size of the batches: processor time in us of a query on one thread, and on two:
-               these write to the same objects of Python, whose lines go from cache to cache
+cpu_us         by size of the batches: processor time in us of a query on one thread, and on two
 processes_per_s  by size of the batches: queries per second of two processes (not with --quick)
 """
 

@@ -87,7 +87,7 @@ def effort_for(items: int) -> Effort:
     return Effort(
         searches=500,
         recall_queries=200 if items <= 200_000 else 100,
-        fidelity_queries=500 if items <= 200_000 else 60,
+        fidelity_queries=500 if items <= 200_000 else 100,
         exhaustive_runs=20 if items <= 200_000 else 5,
         throughput_s=3.0,
     )

@@ -9,6 +9,7 @@ overhead_p50_ms     median latency of one query at a time over HTTP, minus that 
                     encoded, retrieved and re-ranked in another process; measured in turn, so that
                     other load slows both
 overhead_own_p50_ms the same, minus the time of the stages that the responses report
+overhead_outside_p50_ms  time outside of these stages over HTTP, minus that in the other process
 saturation_ratio    queries per second of the service in a closed loop, divided by those of the same
                     pipeline called in a loop; each with its best parameters (numbers of workers and
                     clients, batch sizes; numbers of processes and threads)
@@ -101,6 +102,7 @@ class Figures:
     cpus: int
     overhead_p50_ms: float = 0.0
     overhead_own_p50_ms: float = 0.0
+    overhead_outside_p50_ms: float = 0.0
     single_p50_ms: float = 0.0
     pipeline_p50_ms: float = 0.0
     photo_overhead_p50_ms: float = 0.0
@@ -149,6 +151,7 @@ def measure(index: Path, effort: Effort) -> Figures:
     figures.single_p50_ms, figures.pipeline_p50_ms = text.http_ms, text.direct_ms
     figures.overhead_p50_ms = text.http_ms - text.direct_ms
     figures.overhead_own_p50_ms = text.http_ms - text.own_ms
+    figures.overhead_outside_p50_ms = text.outside_ms
     figures.photo_single_p50_ms = photo.http_ms
     figures.photo_overhead_p50_ms = photo.http_ms - photo.direct_ms
 

@@ -34,6 +34,8 @@ _LEAST_TRAINING_VECTORS = 2**16
 _TRAINING_BYTES = 2**30
 _EF_CONSTRUCTION = 100
 _VECTORS_AT_A_TIME = 2**14
+# Vectors by which it is decided whether all have the same length.
+_LENGTHS = 1000
 
 
 class AnnIndex:
@@ -226,9 +228,10 @@ def build_ann(factory: str, embeddings: NDArray[np.float32], progress: Progress)
     count, dim = embeddings.shape
     index = _create(factory, dim)
     try:
-        with _deterministic(index):
+        sample = _sample(embeddings, ivf_lists(index) or 0)
+        with _deterministic(index), _lists_by_distance(index, sample):
             if not index.is_trained:
-                index.train(_sample(embeddings, ivf_lists(index) or 0))
+                index.train(sample)
             progress.start(count, "vectors")
             for start in range(0, count, _VECTORS_AT_A_TIME):
                 part = np.ascontiguousarray(embeddings[start : start + _VECTORS_AT_A_TIME])
@@ -273,6 +276,38 @@ def _deterministic(index: Any) -> Generator[None]:
         yield
     finally:
         faiss.omp_set_num_threads(threads)
+
+
+@contextmanager
+def _lists_by_distance(index: Any, sample: NDArray[np.float32]) -> Generator[None]:
+    """Train and fill the lists of vectors that are not normalised by Euclidean distance.
+
+    By the inner product, FAISS clusters directions alone, and adds a vector to the list of the
+    direction nearest to it: lists then mix vectors of all lengths, and four to eight times as many
+    have to be searched. Searches find lists by their centroids' inner products all the same.
+
+    Args:
+        index: Index to be trained and filled inside the block.
+        sample: Some of its vectors.
+    """
+    inner = faiss.try_extract_index_ivf(index)
+    lengths = np.linalg.norm(sample[:_LENGTHS], axis=1)
+    if inner is None or np.ptp(lengths) <= 0.01 * lengths.mean():
+        yield
+        return
+    ivf: Any = faiss.downcast_index(inner)
+    products: Any = faiss.downcast_index(ivf.quantizer)
+    if not isinstance(products, faiss.IndexFlat):  # a graph of centroids, or a product of two
+        yield
+        return
+    distances = faiss.IndexFlatL2(ivf.d)
+    ivf.cp.spherical = False
+    ivf.quantizer = distances
+    try:
+        yield
+        products.add(distances.reconstruct_n(0, distances.ntotal))
+    finally:
+        ivf.quantizer = products
 
 
 def training_vectors(lists: int, dim: int) -> int:

@@ -60,12 +60,15 @@ class AnnOption(NamedTuple):
     most_recall: float
 
 
-def ann_options(count: int, dim: int) -> list[AnnOption]:
+def ann_options(count: int, dim: int, *, fitted: bool = False) -> list[AnnOption]:
     """List the kinds of index for a number of vectors, fastest first.
 
     Args:
         count: Number of vectors.
         dim: Size of a vector.
+        fitted: Whether the vectors are fitted to the alignment, and not normalised embeddings.
+            Codes are then of what the centroid of its list leaves of a vector: half as many rows
+            have to be compared exactly for the same recall.
     """
     flat = AnnOption("Flat", 4 * dim * count, 1.0)
     if count < _TRAINED_FROM:
@@ -77,7 +80,7 @@ def ann_options(count: int, dim: int) -> list[AnnOption]:
     for values, most_recall in ((1, 0.999), (2, 0.99), (4, 0.97)):
         if dim % (2 * values) == 0:
             vector_bytes = dim // values // 2 + _ID_BYTES
-            factory = f"IVF{lists},PQ{dim // values}x4fs"
+            factory = f"IVF{lists},PQ{dim // values}x4fs{'r' if fitted else ''}"
             options.append(AnnOption(factory, centroids + vector_bytes * count, most_recall))
     eight_bits = AnnOption(f"IVF{lists},SQ8", centroids + (dim + _ID_BYTES) * count, 0.9999)
     options.append(eight_bits)
@@ -86,7 +89,12 @@ def ann_options(count: int, dim: int) -> list[AnnOption]:
 
 
 def fitting_factories(
-    count: int, dim: int, memory_budget_bytes: int | None, ann_recall: float
+    count: int,
+    dim: int,
+    memory_budget_bytes: int | None,
+    ann_recall: float,
+    *,
+    fitted: bool = False,
 ) -> list[str]:
     """Return the kind of index to build first, then those to try if it finds too little.
 
@@ -95,6 +103,7 @@ def fitting_factories(
         dim: Size of a vector.
         memory_budget_bytes: Memory for this collection, or None for no limit.
         ann_recall: Share of the exact nearest items to find.
+        fitted: See `ann_options`.
 
     Returns:
         At least one factory string. The first is the fastest that fits the memory and may be
@@ -103,7 +112,8 @@ def fitting_factories(
     Raises:
         ConfigError: If no kind of index that finds enough fits the memory.
     """
-    able = [each for each in ann_options(count, dim) if each.most_recall >= ann_recall]
+    options = ann_options(count, dim, fitted=fitted)
+    able = [each for each in options if each.most_recall >= ann_recall]
     fitting = [
         each
         for each in able
@@ -123,7 +133,13 @@ def fitting_factories(
 
 
 def factories_to_try(
-    ann: str, count: int, dim: int, memory_budget_bytes: int | None, ann_recall: float
+    ann: str,
+    count: int,
+    dim: int,
+    memory_budget_bytes: int | None,
+    ann_recall: float,
+    *,
+    fitted: bool = False,
 ) -> list[str]:
     """Return the factory strings that a setting allows for a collection, in order of trial.
 
@@ -133,12 +149,13 @@ def factories_to_try(
         dim: Size of a vector.
         memory_budget_bytes: Memory for this collection, for "auto", or None for no limit.
         ann_recall: Share of the exact nearest items to find, for "auto".
+        fitted: See `ann_options`.
 
     Raises:
         ConfigError: If no kind of index that finds enough fits the memory.
     """
     if ann == "auto":
-        return fitting_factories(count, dim, memory_budget_bytes, ann_recall)
+        return fitting_factories(count, dim, memory_budget_bytes, ann_recall, fitted=fitted)
     return ["Flat" if ann in ("exact", EXACT_ALIGN) else ann]
 
 

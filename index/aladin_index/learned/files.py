@@ -84,7 +84,12 @@ def write_learned(
     np.save(folder / LEARNED_QUERIES, queries)
     vectors = map_npy(folder / LEARNED_VECTORS, np.float32, (store.count, dim))
     factories = factories_to_try(
-        settings.ann, store.count, dim, settings.memory_budget_bytes, settings.ann_recall
+        settings.ann,
+        store.count,
+        dim,
+        settings.memory_budget_bytes,
+        settings.ann_recall,
+        fitted=True,
     )
     ann = build_best(folder / LEARNED_ANN, factories, vectors, queries, settings, progress)
     return LearnedEntry(

@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from aladin_network.errors import ConfigError, IndexCorruptError, ShapeError
 from aladin_network.scoring.token_rows import (
@@ -105,7 +105,8 @@ class LearnedStage:
             OSError: If the disk is full or cannot be written.
         """
         arrays = {name: np.ascontiguousarray(value) for name, value in vars(self).items()}
-        save_file(arrays, path)
+        # Not `save_file`, whose files others than the owner cannot read.
+        path.write_bytes(save(arrays))
 
     @classmethod
     def load(cls, path: Path, token_dim: int) -> LearnedStage:

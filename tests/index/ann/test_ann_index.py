@@ -54,6 +54,27 @@ def recall(ann: AnnIndex, count: int, allowed: Selection | None = None) -> float
 
 
 @pytest.mark.parametrize(
+    "factory", ["IVF16,Flat", "IVF16,PQ16x4fs", "IVF16,PQ16x4fsr", "IVF16,SQ8"]
+)
+def test_vectors_of_different_lengths_are_in_the_list_of_the_nearest_centroid(factory: str) -> None:
+    lengths = np.random.default_rng(2).uniform(0.5, 2, (COUNT, 1)).astype(np.float32)
+    vectors = VECTORS * lengths
+    for given, is_nearest in ((vectors, True), (VECTORS, False)):
+        index = build_ann(factory, given, NullProgress())
+        centroids = index.quantizer.reconstruct_n(0, 16)
+        products = given @ centroids.T
+        distances = np.square(given).sum(1)[:, None] - 2 * products + np.square(centroids).sum(1)
+        expected = distances.argmin(axis=1) if is_nearest else products.argmax(axis=1)
+        lists = index.invlists
+        for number in range(16):
+            members = faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number))
+            assert (expected[members] == number).mean() > 0.99
+        # The lists searched are those whose centroids have the largest inner products.
+        found = AnnIndex(index, 1).search(QUERIES[0], 5)
+        assert set(expected[found]) == {int((centroids @ QUERIES[0]).argmax())}
+
+
+@pytest.mark.parametrize(
     ("factory", "message"),
     [
         ("bogus", "'bogus' is no FAISS factory string"),

@@ -13,7 +13,15 @@ from aladin_network.types import NullProgress
 
 COUNT, DIM = 3000, 16
 VECTORS = F.normalize(torch.randn(COUNT, DIM, generator=torch.Generator().manual_seed(0))).numpy()
-FACTORIES = ["Flat", "HNSW8,Flat", "HNSW8,SQ8", "IVF16,SQ8", "IVF16,PQ16x4fs", "PQ16x4fs"]
+FACTORIES = [
+    "Flat",
+    "HNSW8,Flat",
+    "HNSW8,SQ8",
+    "IVF16,SQ8",
+    "IVF16,PQ16x4fs",
+    "IVF16,PQ16x4fsr",
+    "PQ16x4fs",
+]
 
 
 def search(index: object, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -30,7 +30,7 @@ DimOption = Annotated[
 def fit_first_stage(
     index: IndexArgument,
     words: WordsOption = None,
-    dim: DimOption = 128,
+    dim: DimOption = 64,
     as_json: JsonOption = False,
 ) -> None:
     """Fit the first stage of text queries to the order of the answers.
