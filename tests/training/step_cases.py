@@ -62,6 +62,7 @@ class Case(NamedTuple):
 def _boosted(**anchors: object) -> Case:
     tasks = {
         "matching_boosting": TaskConfig(loss="boosting"),
+        "matching_imitation": TaskConfig(loss="listnet"),
         "alignment": TaskConfig(loss="triplet"),
     }
     return Case(tasks, anchors=AnchorsConfig(**anchors))  # type: ignore[arg-type]

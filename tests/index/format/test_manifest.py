@@ -82,11 +82,13 @@ MANIFEST_JSON = """{
       ]
     },
     "learned": null,
-    "bounds": null
+    "bounds": null,
+    "corrected": false
   },
   "texts": null,
   "calibration": null,
   "fitted_photos_indexed": 0.25,
+  "correction": null,
   "files": {
     "images/ann.faiss": {
       "bytes": 10,

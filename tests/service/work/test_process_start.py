@@ -18,10 +18,11 @@ def test_a_start_that_fails_leaves_no_socket(
     pair = socket.socketpair()
     monkeypatch.setattr(process_start.socket, "socketpair", lambda: pair)
 
-    def fail() -> None:
+    def fail(**_: object) -> None:
         raise OSError("no room for another process")
 
-    monkeypatch.setattr(process_start, "_context", fail)
+    monkeypatch.setattr(process_start, "prepare_processes", lambda *_: None)
+    monkeypatch.setattr(process_start._CONTEXT, "Process", fail)
     with pytest.raises(OSError, match="no room"):
         process_start.start_process(WorkerPlan(index=tmp_path, settings=ServiceSettings()))
     assert [each.fileno() for each in pair] == [-1, -1]

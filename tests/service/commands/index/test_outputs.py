@@ -137,7 +137,7 @@ def test_the_folder_of_every_other_command_is_checked_before_the_work(
         assert "Errno" not in last
 
 
-def stopped(*_: object) -> None:
+def stopped(*_: object, **__: object) -> None:
     """Stand in for a user who presses Ctrl-C."""
     raise KeyboardInterrupt
 
