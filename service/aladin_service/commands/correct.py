@@ -40,14 +40,13 @@ def correct(
     """Fit the hubness correction of a network.
 
     Items that are near to queries of any kind are found less often with it. In: CHECKPOINT, and
-    the training photos and captions of DATA. Out: a bank of 1,000 of these
-    photos and 2,000 captions, and for each stage and direction how many of the nearest of the bank
-    count and how much, stored with the checkpoint: nearest neighbor normalization. The constants
-    are chosen on the selection split of the checkpoint's recipe, without one on an eighth of the
-    photos. On stdout: the constants, and recalls on the photos that they were chosen on; aladin
-    evaluate reports on other photos. An index that is built later corrects its items, also those
-    that are added to it. Probabilities of uncorrected scores are removed: run aladin calibrate
-    afterwards.
+    the training photos and captions of DATA. Out: a bank of 1,000 of these photos and 2,000
+    captions, and for each stage and direction how many of the nearest of the bank count and how
+    much (nearest neighbor normalization), stored with the checkpoint. The constants are chosen on
+    the selection split of the checkpoint's recipe, or without one on an eighth of the photos. On
+    stdout: the constants, and recalls on the photos that they were chosen on; aladin evaluate
+    reports on other photos. An index that is built later corrects its items, also those that are
+    added to it. Probabilities of uncorrected scores are removed: run aladin calibrate afterwards.
     """
     from aladin_service.measure.correct import correct_system
     from aladin_service.reports.correction_report import correction_data, correction_lines
