@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -54,6 +54,51 @@ class EncodedQuery(NamedTuple):
     encode_ms: float = 0.0
     cached: bool = False
     batch: int = 1
+
+
+# What a part of a query says of the hits: that they have it, that they do not, or that they are
+# like an item, or unlike one.
+Role = Literal["all", "not", "like", "unlike"]
+
+
+class EncodedPart(NamedTuple):
+    """One part of a query of several.
+
+    Attributes:
+        query: The part as a query of its own.
+        role: What the part says of the hits.
+        weight: Weight among the parts of its role, more than 0.
+    """
+
+    query: EncodedQuery
+    role: Role
+    weight: float = 1.0
+
+
+class EncodedParts(NamedTuple):
+    """A query of several parts, at least one of which hits have to have or to be like."""
+
+    parts: tuple[EncodedPart, ...]
+
+    @property
+    def decode_ms(self) -> float:
+        """Time to decode the photos among the parts."""
+        return sum(part.query.decode_ms for part in self.parts)
+
+    @property
+    def encode_ms(self) -> float:
+        """Time in the network, which encodes parts of one modality together."""
+        return max(part.query.encode_ms for part in self.parts)
+
+    @property
+    def cached(self) -> bool:
+        """Whether the encodings of all parts come from the cache."""
+        return all(part.query.cached for part in self.parts)
+
+    @property
+    def batch(self) -> int:
+        """Number of queries and parts that were encoded together, including these."""
+        return max(part.query.batch for part in self.parts)
 
 
 class Ordered(NamedTuple):

@@ -17,6 +17,7 @@ from aladin_index.search.backend import (
     EncodedQuery,
     FirstStageQuery,
     Ordered,
+    Role,
     SearchBackend,
     SecondStageQuery,
 )
@@ -29,6 +30,20 @@ from aladin_network.types import Direction, Modality, Target
 
 # Each field costs a search, so only the first fields of a long filter are looked up.
 _MAX_FIELDS = 5
+
+
+class ValidPart(NamedTuple):
+    """A part of a query with what the stages need for it.
+
+    Attributes:
+        role: What the part says of the hits.
+        weight: Factor of the part's score in the hits' scores; negative if it counts against them.
+        search: The part as a search of its own.
+    """
+
+    role: Role
+    weight: float
+    search: ValidSearch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +74,9 @@ class ValidSearch:
         calibration: Source of probabilities, or None if hits have none.
         deadline_s: Time by which the second stage has to end, by `time.monotonic`, or None.
         pool_size: Number of the first stage's best items that hits are judged against.
-        own_row: Row of the query itself, which must not be among its hits, or None.
+        own_rows: Rows of the query itself, which must not be among its hits.
         received_s: When the query was received, by `time.monotonic`.
+        parts: Parts of a query of several, which decide the order together; empty for one query.
     """
 
     query: EncodedQuery
@@ -83,8 +99,9 @@ class ValidSearch:
     calibration: Calibration | None
     deadline_s: float | None
     pool_size: int
-    own_row: int | None
+    own_rows: tuple[int, ...]
     received_s: float
+    parts: tuple[ValidPart, ...] = ()
 
     def word_counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return for each row the number of tokens of the text: that of the query or of the row."""
@@ -231,8 +248,8 @@ def retrieve(searches: Sequence[ValidSearch]) -> list[Found]:
                 stop = -(-stop // block) * block  # whole blocks
             # The pool does not depend on the page size, and is available for later pages, too.
             count = max(stop, min(search.pool_size, block))
-            # One more for the query itself; a longer order begins with the shorter one.
-            count += search.own_row is not None
+            # More for the query's own items; a longer order begins with the shorter one.
+            count += len(search.own_rows)
             wanted.append(FirstStageQuery(search.embedding, count, block, search.second_stage))
         collection = searches[group[0]].collection
         if isinstance(collection, LiveCollection):
@@ -256,8 +273,8 @@ def _page(search: ValidSearch, ordered: Ordered) -> Found:
     """Cut the page out of an order."""
     first, last = search.options.offset, search.options.offset + search.options.k
     block = search.candidates
-    if search.own_row is not None:
-        others = ordered.rows != search.own_row
+    if search.own_rows:
+        others = ~np.isin(ordered.rows, search.own_rows)
         ordered = ordered._replace(
             rows=ordered.rows[others], match=ordered.match[others], upper=None
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,18 @@ from aladin_index.search.backend import SearchBackend
 from aladin_index.search.candidates import Found, Ranking, ValidSearch, sharing, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.parts import PartScores
 from aladin_index.search.rerank import RankedPage, sort_hits
-from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
+from aladin_index.search.results import (
+    AnswerPart,
+    Evidence,
+    HitPart,
+    HitStages,
+    SearchAnswer,
+    SearchHit,
+    Stage,
+    TookMs,
+)
 from aladin_network.calibration.calibration import Unreliable
 from aladin_network.calibration.features import CandidateScores
 
@@ -39,7 +49,7 @@ class Verdict(NamedTuple):
         no_match: Whether that is too little, or no hit of the first page is likely enough; None
             if the probabilities are not reliable.
         reliable: Whether the calibration may judge this answer; None without a calibration.
-        unreliable_because: Why it may not, or None.
+        unreliable_because: Why it may not, or None; several_parts without any probability.
         filter_ignored: Whether `min_probability` was not applied because the probabilities are
             not reliable.
     """
@@ -49,7 +59,7 @@ class Verdict(NamedTuple):
     match_probability: float | None = None
     no_match: bool | None = None
     reliable: bool | None = None
-    unreliable_because: Unreliable | None = None
+    unreliable_because: Unreliable | Literal["several_parts"] | None = None
     filter_ignored: bool = False
 
 
@@ -89,7 +99,10 @@ def judge(
     # Without the second stage, the lengths of the texts found for an image are not known.
     is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
     if calibration is None or is_uncounted or len(pool.rows) == 0:
-        return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
+        verdict = Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
+        if not any(part.search.calibration for part in search.parts):
+            return verdict
+        return verdict._replace(reliable=False, unreliable_because="several_parts")
     words = search.word_counts(pool.rows)  # the query's, or for a photo those of the texts
     candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
     if hit_words is None:
@@ -157,9 +170,12 @@ def _answer(
         evidence = evidence_of_items(*asked, items)
         if evidence is None:
             degraded.append("evidence_unavailable")
+    hits = _hits(search, ranking, verdict, items, evidence)
+    if search.parts and not _add_parts(index, search, ranked.parts, items, hits):
+        degraded.append("evidence_unavailable")
     explain_s = time.monotonic() - looked_up_s
     answer = SearchAnswer(
-        hits=_hits(search, ranking, verdict, items, evidence),
+        hits=hits,
         reranked=ranked.reranked,
         fusion=search.weight if ranked.reranked else None,
         candidates=found.candidates,
@@ -170,6 +186,7 @@ def _answer(
         probabilities_reliable=verdict.reliable,
         unreliable_because=verdict.unreliable_because,
         unknown_fields=unknown_fields(index, search) if found.is_empty else [],
+        parts=_answer_parts(search) if search.parts else None,
         took_ms=TookMs(
             decode=search.query.decode_ms,
             encode=search.query.encode_ms,
@@ -179,6 +196,57 @@ def _answer(
         ),
     )
     return answer if search.options.sort is None else sort_hits(index, search, answer)
+
+
+def _add_parts(
+    index: SearchBackend,
+    search: ValidSearch,
+    parts: Sequence[PartScores],
+    items: list[StoredItem],
+    hits: list[SearchHit],
+) -> bool:
+    """Give hits the scores and the evidence of each part.
+
+    Args:
+        index: Searched index.
+        search: Search with parts.
+        parts: Scores of each part for the hits.
+        items: Items of the hits.
+        hits: Hits to complete.
+
+    Returns:
+        Whether there is all evidence that was asked for.
+    """
+    columns: list[list[HitPart]] = []
+    is_whole = True
+    for part, scores in zip(search.parts, parts, strict=True):
+        evidence: list[list[Evidence]] | list[None] | None = [None] * len(items)
+        if search.options.explain and scores.align is not None:
+            query, modality = part.search.query, part.search.modality
+            model, collection = index.checkpoint.model, search.collection
+            evidence = evidence_of_items(model, query, modality, collection, items)
+        is_whole = is_whole and evidence is not None
+        match = scores.match.tolist()
+        align = [None] * len(items) if scores.align is None else scores.align.tolist()
+        each = zip(
+            scores.score.tolist(), match, align, evidence or [None] * len(items), strict=True
+        )
+        columns.append([HitPart(score=s, match=m, align=a, evidence=e) for s, m, a, e in each])
+    for hit, of_hit in zip(hits, zip(*columns, strict=True), strict=True):
+        hit.parts = list(of_hit)
+    return is_whole
+
+
+def _answer_parts(search: ValidSearch) -> list[AnswerPart]:
+    return [
+        AnswerPart(
+            role=part.role,
+            weight=part.weight,
+            text=part.search.query.text,
+            id=part.search.query.own_id,
+        )
+        for part in search.parts
+    ]
 
 
 def _hits(
@@ -192,7 +260,7 @@ def _hits(
     if search.is_crossing and isinstance(collection, LiveCollection) and collection.entry.corrected:
         # The order is that of the corrected scores; each stage shows what it compared.
         biases = collection.biases(search.tokens, search.modality, ranking.rows)
-        cosines = cosines + biases[:, 0]
+        cosines = cosines + search.embedding[-2] * biases[:, 0]
         aligned = None if aligned is None else aligned + biases[:, 1]
     # Arrays are converted as a whole: one by one, their elements take several times as long.
     firsts = zip(ranking.match_ranks.tolist(), cosines.tolist(), strict=True)

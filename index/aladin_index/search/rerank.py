@@ -24,6 +24,7 @@ from aladin_index.search.candidates import (
 )
 from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
 from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.parts import PartScores, score_parts
 from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import EngineUnavailableError
 from aladin_network.scoring.fusion import DirectionFusion
@@ -93,12 +94,14 @@ class RankedPage(NamedTuple):
         reranked: Whether the second stage decided the order.
         pool_align: Alignment scores of the pool, or None if the second stage did not score it.
         degraded: Why the second stage is missing, or None.
+        parts: Scores of each part of a query of several, in the order of the page.
     """
 
     ranking: Ranking
     reranked: bool = False
     pool_align: NDArray[np.float32] | None = None
     degraded: Literal["rerank", "rerank_timeout", "rerank_unavailable"] | None = None
+    parts: Sequence[PartScores] = ()
 
 
 def rerank(
@@ -120,7 +123,8 @@ def rerank(
         together: dict[Modality, list[int]] = {}
         for place in group:
             search, of_search = searches[place], found[place]
-            if search.reranks and search.deadline_s is None and of_search.upper is None:
+            is_plain = search.deadline_s is None and of_search.upper is None and not search.parts
+            if search.reranks and is_plain:
                 together.setdefault(search.modality, []).append(place)
         for modality, places in together.items():
             began = time.perf_counter()
@@ -133,7 +137,9 @@ def rerank(
                 direction = searches[places[0]].direction
                 clock.observe(direction, count, time.perf_counter() - began)
     return [
-        _rerank(search, of_search, scores.get(place), clock)
+        _rank_by_parts(search, of_search, clock)
+        if search.parts
+        else _rerank(search, of_search, scores.get(place), clock)
         for place, (search, of_search) in enumerate(zip(searches, found, strict=True))
     ]
 
@@ -192,6 +198,16 @@ def _rerank(
     except EngineUnavailableError:
         degraded = "rerank_unavailable"
     return RankedPage(rank_by_match(rows, match, first_rank, None), degraded=degraded)
+
+
+def _rank_by_parts(search: ValidSearch, found: Found, clock: RerankDeadline) -> RankedPage:
+    """Order the candidates of a query of several parts by the sum of the parts' scores."""
+    scored = score_parts(search, found, clock)
+    places = np.arange(len(found.rows), dtype=np.int64)
+    order = np.lexsort((-scored.total, places // found.candidates))[found.page]
+    ranking = Ranking(found.rows, scored.total, found.match, found.start + 1 + places)
+    parts = [each.take(order) for each in scored.parts]
+    return RankedPage(ranking.take(order), scored.reranked, None, scored.degraded, parts)
 
 
 def _rank_by_bounds(

@@ -9,7 +9,7 @@ this module import it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -34,7 +34,11 @@ class Stage:
 
 @dataclass(slots=True, kw_only=True)
 class HitStages:
-    """Both stages' ranks and scores; `align` is null between two images or two texts."""
+    """Both stages' ranks and scores.
+
+    `align` is null between two images or two texts, and for a query of several parts, whose
+    `match` is that of the weighted sum of their embeddings.
+    """
 
     match: Stage
     align: Stage | None
@@ -61,6 +65,23 @@ class Evidence:
             " contradicts the photo; 0 if all scores are."
         ),
     ]
+
+
+@dataclass(slots=True, kw_only=True)
+class HitPart:
+    """Scores of a hit by one part of a query of several."""
+
+    score: Annotated[
+        float,
+        Field(
+            description="What the part adds to the hit's `score`; negative if it counts against it."
+        ),
+    ]
+    match: Annotated[float, Field(description="Cosine of the embeddings.")]
+    align: Annotated[
+        float | None, Field(description="Alignment score; null if the part was not aligned.")
+    ]
+    evidence: list[Evidence] | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,9 +114,31 @@ class SearchHit:
         list[Evidence] | None,
         Field(
             description="Null unless requested by `explain`, and if the model's alignment was not"
-            " trained."
+            " trained; of a query of several parts, each part has its own."
         ),
     ]
+    parts: Annotated[
+        list[HitPart] | None,
+        Field(
+            description="Scores by the parts of the query, in the order of the answer's `parts`;"
+            " null for a query of one."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPart:
+    """A part of the query; a photo has neither a text nor an id."""
+
+    role: Annotated[
+        Literal["all", "not", "like", "unlike"], Field(description="Field that the part came in.")
+    ]
+    weight: Annotated[
+        float,
+        Field(description="Factor of the part's score; negative if it counts against a hit."),
+    ]
+    text: str | None
+    id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +205,8 @@ class SearchAnswer:
             ' held-out AUROC of "is there a match at all" is below 0.75; unknown_text_lengths,'
             " the calibration does not record the lengths of its texts (fit it again);"
             " text_length, the text, or for an image query the texts found, are shorter or longer"
-            " than those. Otherwise null."
+            " than those; several_parts, it was fitted to queries of one part, and there are no"
+            " probabilities. Otherwise null."
         ),
     ] = None
     unknown_fields: Annotated[
@@ -173,6 +217,13 @@ class SearchAnswer:
             " otherwise."
         ),
     ] = field(default_factory=list[str])
+    parts: Annotated[
+        list[AnswerPart] | None,
+        Field(
+            description="The parts of the query: those of `all`, `not`, `like` and `unlike`, in"
+            " this order; null for a query of one."
+        ),
+    ] = None
     took_ms: TookMs
 
 

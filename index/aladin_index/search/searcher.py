@@ -10,7 +10,13 @@ import numpy as np
 
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
+from aladin_index.search.backend import (
+    Collection,
+    EncodedParts,
+    EncodedQuery,
+    SearchBackend,
+    SecondStageQuery,
+)
 from aladin_index.search.candidates import (
     ValidSearch,
     check_query,
@@ -20,6 +26,7 @@ from aladin_index.search.deadline import RerankDeadline
 from aladin_index.search.exhaustive import rank_everything, takes_all
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.parts import join_parts
 from aladin_index.search.presenting import Page, Times, judge, present
 from aladin_index.search.rerank import rerank
 from aladin_index.search.results import SearchAnswer
@@ -40,7 +47,7 @@ _ENDS = {
 class AskedSearch(NamedTuple):
     """Arguments of `TwoStageSearcher.search`, for one search of a batch."""
 
-    query: EncodedQuery
+    query: EncodedQuery | EncodedParts
     target: Target
     options: SearchOptions = _DEFAULTS
     received_s: float | None = None
@@ -58,6 +65,10 @@ class TwoStageSearcher:
     one modality have no words and regions to align: the embeddings decide alone, as they do with a
     model whose alignment was not trained, unless a weight of the fusion is given. A network for
     texts alone aligns a text with texts, but no stored text, which has the role of a document.
+
+    A query of several parts takes the candidates of those that hits have to have or be like, by the
+    weighted sum of their embeddings, and orders them by the sum of all parts' scores; see
+    `aladin_index.search.parts`.
 
     If the index is calibrated, hits have probabilities. They are computed from both stages'
     scores, compared with those of the first stage's best items (`Calibration.pool`; with a filter,
@@ -77,7 +88,7 @@ class TwoStageSearcher:
 
     def search(
         self,
-        query: EncodedQuery,
+        query: EncodedQuery | EncodedParts,
         target: Target,
         options: SearchOptions = _DEFAULTS,
         received_s: float | None = None,
@@ -85,7 +96,7 @@ class TwoStageSearcher:
         """Find the best items for a query.
 
         Args:
-            query: The query, encoded by the index's model.
+            query: The query or its parts, encoded by the index's model.
             target: The collection to search.
             options: How to search; as many hits as `k`, or fewer if there are no more.
             received_s: When the query was received, by `time.monotonic`, which its time limit and
@@ -119,9 +130,12 @@ class TwoStageSearcher:
         shared: SharedCollections = {}
         for place, (query, target, options, received_s) in enumerate(asked):
             try:
-                searches[place] = self.validate(
-                    query, target, options, received_s or began_s, shared
-                )
+                how = target, options, received_s or began_s, shared
+                if isinstance(query, EncodedParts):
+                    each = [self.validate(part.query, *how) for part in query.parts]
+                    searches[place] = join_parts(query, each)
+                else:
+                    searches[place] = self.validate(query, *how)
             except Exception as error:
                 answers[place] = error
         try:
@@ -217,7 +231,7 @@ class TwoStageSearcher:
             calibration=calibration if is_crossing else None,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
             pool_size=calibration.pool if calibration is not None and is_crossing else 0,
-            own_row=None if own is None else own.row,
+            own_rows=() if own is None else (own.row,),
             received_s=received_s,
         )
 

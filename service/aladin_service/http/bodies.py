@@ -38,12 +38,14 @@ _CHUNK_BYTES = 2**20
 # Matches up to the first byte of a base64 file, whose text has no escaped quotation mark.
 _PICTURE = re.compile(rb'"(?:image|regions)"[ \t\r\n]*+:[ \t\r\n]*+"')
 
+_DEFINED = "#/$defs/"
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 # One more than the number of fields would suffice; a larger limit lets the error name the unknown
 # ones.
-_MAX_FORM_FIELDS = 20
+_MAX_FORM_FIELDS = 24
 # File fields of a form: a picture, and the regions that a detector found in it.
 _FILES = ("image", "regions")
 
@@ -245,6 +247,7 @@ def request_docs(*json_schemas: dict[str, Any], form_title: str) -> dict[str, An
             files in place of its image and regions.
         form_title: Name of the form's schema.
     """
+    json_schemas = tuple(map(_whole, json_schemas))
     schema = json_schemas[0] if len(json_schemas) == 1 else {"anyOf": list(json_schemas)}
     own = json_schemas[0]["properties"]
     files = {
@@ -261,8 +264,26 @@ def request_docs(*json_schemas: dict[str, Any], form_title: str) -> dict[str, An
 
 def json_request_docs(schema: dict[str, Any]) -> dict[str, Any]:
     """Describe a manually parsed JSON body for the OpenAPI document."""
-    content: dict[str, Any] = {"application/json": {"schema": schema}}
+    content: dict[str, Any] = {"application/json": {"schema": _whole(schema)}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def _whole(schema: dict[str, Any]) -> dict[str, Any]:
+    """Put the schemas that a schema defines where it refers to them."""
+
+    def replaced(node: Any, defined: dict[str, Any]) -> Any:
+        if isinstance(node, list):
+            return [replaced(each, defined) for each in cast(list[Any], node)]
+        if not isinstance(node, dict):
+            return node
+        fields = cast(dict[str, Any], node)
+        known = defined | fields.get("$defs", {})
+        target = fields.get("$ref", "")
+        if target.startswith(_DEFINED):
+            return replaced(known[target.removeprefix(_DEFINED)], known)
+        return {name: replaced(each, known) for name, each in fields.items() if name != "$defs"}
+
+    return replaced(schema, {})
 
 
 async def _read_form(request: Request, json_fields: Collection[str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from aladin_service.search.job import (
     Answered,
     EmbeddingQuery,
     ItemQuery,
+    PartsQuery,
     PhotoQuery,
     RegionsQuery,
     SearchJob,
@@ -32,7 +33,7 @@ PERIODS = 12
 MAX_TEXT_CHARS = 200
 
 Clock = Callable[[], float]
-Kind = Literal["text", "photo", "regions", "item", "embedding"]
+Kind = Literal["text", "photo", "regions", "item", "embedding", "parts"]
 
 
 class SlowQuery(NamedTuple):
@@ -169,6 +170,16 @@ class SlowQueries:
             self._periods.popleft()
 
 
+def _name(query: TextQuery | PhotoQuery | ItemQuery) -> str:
+    match query:
+        case TextQuery(text):
+            return text
+        case ItemQuery(item_id):
+            return item_id
+        case PhotoQuery():
+            return "photo"
+
+
 def _describe(
     job: SearchJob,
     at_s: float,
@@ -191,6 +202,9 @@ def _describe(
             kind, asked = "item", item_id
         case EmbeddingQuery():
             kind = "embedding"
+        case PartsQuery(parts):
+            kind = "parts"
+            asked = ", ".join(f"{part.role} {_name(part.query)}" for part in parts)
     if asked is not None and len(asked) > MAX_TEXT_CHARS:
         asked = f"{asked[: MAX_TEXT_CHARS - 1]}…"
     return SlowQuery(

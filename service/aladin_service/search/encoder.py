@@ -37,7 +37,7 @@ from aladin_service.search.job import (
     EmbeddingQuery,
     ItemQuery,
     PhotoQuery,
-    Query,
+    PlainQuery,
     RegionsQuery,
     TextQuery,
 )
@@ -155,7 +155,7 @@ class QueryEncoder:
     def encode(
         self,
         searcher: TwoStageSearcher,
-        queries: Sequence[Query],
+        queries: Sequence[PlainQuery],
         is_wanted: Callable[[int], bool] = always,
         until_s: Sequence[float] = (),
     ) -> list[EncodedQuery | Exception | None]:
@@ -195,7 +195,7 @@ class QueryEncoder:
                     results[place] = result
         return results
 
-    def encode_one(self, searcher: TwoStageSearcher, query: Query) -> EncodedQuery:
+    def encode_one(self, searcher: TwoStageSearcher, query: PlainQuery) -> EncodedQuery:
         """Encode one query by itself.
 
         Args:
@@ -220,7 +220,7 @@ class QueryEncoder:
         searcher: TwoStageSearcher,
         is_wanted: Callable[[int], bool],
         place: int,
-        query: Query,
+        query: PlainQuery,
         until_s: float,
     ) -> _Input | EncodedQuery | Exception | None:
         """Do the part of a query's encoding that does not need the network; never raises."""

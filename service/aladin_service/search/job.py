@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
+from aladin_index.search.backend import Role
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import TookMs
 from aladin_network.types import Modality, Target
@@ -87,7 +88,40 @@ class EmbeddingQuery:
     values: tuple[float, ...]
 
 
-Query = TextQuery | PhotoQuery | RegionsQuery | ItemQuery | EmbeddingQuery
+@dataclass(frozen=True)
+class QueryPart:
+    """One part of a query of several.
+
+    Attributes:
+        query: The part as a query of its own.
+        role: What the part says of the hits.
+        weight: Weight among the parts, more than 0; examples have no weight of their own.
+    """
+
+    query: TextQuery | PhotoQuery | ItemQuery
+    role: Role
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class PartsQuery:
+    """A query of several parts: what hits have and do not have, and items that they are like.
+
+    Attributes:
+        parts: At least one of which is what hits have, or an item that they are like.
+    """
+
+    parts: tuple[QueryPart, ...]
+
+    @property
+    def queue(self) -> QueueName:
+        """Queue in which the query waits: that of the part that takes longest to encode."""
+        queues = {part.query.queue for part in self.parts}
+        return "photo" if "photo" in queues else "text" if "text" in queues else "encoded"
+
+
+PlainQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery | EmbeddingQuery
+Query = PlainQuery | PartsQuery
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Generic, Literal, TypeVar, cast
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.engines.guard import OnCall, ignore_call
-from aladin_index.search.backend import EncodedQuery
+from aladin_index.search.backend import EncodedParts, EncodedQuery
 from aladin_index.search.results import SEARCH_ANSWER
 from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
 from aladin_network.detectors.base import Detector
@@ -27,7 +27,16 @@ from aladin_network.photos.memory import wanted_while
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.search.encoder import EncodingCache, QueryEncoder, always
-from aladin_service.search.job import Answered, EncodeJob, Query, QueuedWork, SearchJob, WorkAnswer
+from aladin_service.search.job import (
+    Answered,
+    EncodeJob,
+    PartsQuery,
+    PlainQuery,
+    QueuedWork,
+    SearchJob,
+    WorkAnswer,
+)
+from aladin_service.search.parts import encode_with_parts
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.hot_swap import LiveIndex
@@ -153,7 +162,7 @@ class Worker:
         with wanted_while(is_wanted):
             return job.run(self)
 
-    def encode(self, searcher: TwoStageSearcher, query: Query) -> EncodedQuery:
+    def encode(self, searcher: TwoStageSearcher, query: PlainQuery) -> EncodedQuery:
         """Encode one query for a job; recent encodings are cached.
 
         Args:
@@ -197,7 +206,13 @@ class Worker:
             else job.received_s + job.options.timeout_ms / 1000
             for job in jobs
         ]
-        queries = self._encoder.encode(searcher, [job.query for job in jobs], is_wanted, until_s)
+        plain = [job.query for job in jobs if not isinstance(job.query, PartsQuery)]
+        queries: Sequence[EncodedQuery | EncodedParts | Exception | None]
+        if len(plain) == len(jobs):
+            queries = self._encoder.encode(searcher, plain, is_wanted, until_s)
+        else:
+            every = [job.query for job in jobs]
+            queries = encode_with_parts(self._encoder, searcher, every, is_wanted, until_s)
         results: list[WorkAnswer | Exception | None] = [None] * len(jobs)
         asked: dict[int, AskedSearch] = {}
         for place, (job, query) in enumerate(zip(jobs, queries, strict=True)):

@@ -18,7 +18,8 @@ from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import Body, StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.openapi import operation_id
-from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
+from aladin_service.http.query_parts import MAX_ASKED_ID_CHARS
+from aladin_service.http.routes.search import REGIONS_DESCRIPTION
 from aladin_service.http.shared_state import Service, WritableService
 from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.photos.photo_url import MAX_URL_CHARS

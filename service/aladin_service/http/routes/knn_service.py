@@ -27,7 +27,8 @@ from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import Upload, json_request_docs, read_json_object, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.openapi import operation_id
-from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, run_search
+from aladin_service.http.query_parts import MAX_ASKED_ID_CHARS
+from aladin_service.http.routes.search import run_search
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.photos.photo_url import MAX_URL_CHARS
 from aladin_service.search.job import EmbeddingQuery, ItemQuery, PhotoQuery, Query, TextQuery

@@ -15,7 +15,7 @@ from aladin_network.errors import InputError
 from aladin_network.types import Target
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.openapi import operation_id
-from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS
+from aladin_service.http.query_parts import MAX_ASKED_ID_CHARS
 from aladin_service.http.shared_state import Service
 from aladin_service.search.answers import (
     FieldCount,

@@ -16,7 +16,8 @@ from aladin_network.errors import InputError
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.openapi import operation_id
-from aladin_service.http.routes.search import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
+from aladin_service.http.query_parts import MAX_ASKED_ID_CHARS
+from aladin_service.http.routes.search import REGIONS_DESCRIPTION
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.photos.photo_bytes import PhotoBytes
 from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery

@@ -26,6 +26,18 @@ from aladin_service.http.error_responses import (
 )
 from aladin_service.http.middleware import declared_length
 from aladin_service.http.openapi import operation_id
+from aladin_service.http.query_parts import (
+    ALL_DESCRIPTION,
+    LIKE_DESCRIPTION,
+    MAX_ASKED_ID_CHARS,
+    NOT_DESCRIPTION,
+    PART_FIELDS,
+    UNLIKE_DESCRIPTION,
+    ItemId,
+    PartBody,
+    check_parts,
+    query_of_parts,
+)
 from aladin_service.http.shared_state import ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
 from aladin_service.photos.photo_fetcher import PhotoFetcher
@@ -55,9 +67,6 @@ REGIONS_DESCRIPTION = (
 # slots. A longer one is read first: it may belong to a lane with free slots.
 _TEXT_BYTES = 2048
 
-# Longest ID in a request: builds accept IDs of any length, such as paths and URLs.
-MAX_ASKED_ID_CHARS = 4096
-
 
 class _QueryFields:
     """The forms of a query in a request, of which exactly one is given."""
@@ -76,11 +85,19 @@ class _QueryFields:
         " by default, there are none.",
     )
     regions: Upload | None = Field(default=None, description=REGIONS_DESCRIPTION)
+    all: list[PartBody] | None = Field(default=None, description=ALL_DESCRIPTION)
+    not_: list[PartBody] | None = Field(default=None, alias="not", description=NOT_DESCRIPTION)
+    like: list[ItemId] | None = Field(default=None, description=LIKE_DESCRIPTION)
+    unlike: list[ItemId] | None = Field(default=None, description=UNLIKE_DESCRIPTION)
 
 
 # The dataclass is frozen; the model that takes over its fields need not be.
 class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[reportGeneralTypeIssues]
-    """What to search for, exactly one of the first five fields, and the options."""
+    """What to search for, and the options.
+
+    Exactly one of the first five fields is given, or a query of several parts: `all`, `like` or
+    both, and perhaps `not` and `unlike`.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"text": "two dogs in the snow", "k": 5}]},
@@ -90,9 +107,13 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
     def _one_query(self) -> SearchBody:
         fields = vars(self)
         given = [name for name in _QUERIES if fields[name] is not None]
-        if len(given) != 1:
+        if self.all or self.not_ or self.like or self.unlike:
+            check_parts(self.all or [], self.not_ or [], self.like or [], self.unlike or [], given)
+        elif len(given) != 1:
             got = " and ".join(given) or "none"
-            raise ValueError(f"expected exactly one of {', '.join(_QUERIES)}, got {got}")
+            raise ValueError(
+                f"expected exactly one of {', '.join(_QUERIES)}, or the parts of a query, got {got}"
+            )
         return self
 
     async def query(self, fetcher: PhotoFetcher) -> Query:
@@ -112,8 +133,9 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
             return PhotoQuery(*await fetcher.fetch([self.image_url]), source="image_url")
         if self.regions is not None:
             return RegionsQuery(self.regions)
-        assert self.id is not None  # by _one_query
-        return ItemQuery(self.id)
+        if self.id is not None:
+            return ItemQuery(self.id)
+        return query_of_parts(self.all or [], self.not_ or [], self.like or [], self.unlike or [])
 
     def options(self) -> SearchOptions:
         """Return how to search, without the query."""
@@ -132,7 +154,7 @@ async def read_search_body(request: Request, service: ServiceState) -> SearchBod
         InputError: If it is malformed, or a field is unknown, missing or invalid.
         BodyTooLargeError: If it exceeds the limit (by the middleware, while it is read).
     """
-    body = await read_body(request, service, json_fields=("filter",))
+    body = await read_body(request, service, json_fields=("filter", *PART_FIELDS))
     validate, strict = SearchBody.model_validate, body.kind == "json"
     try:
         # Strict: the text "10" is not accepted as a number in JSON.
