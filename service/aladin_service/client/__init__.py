@@ -12,7 +12,7 @@ from aladin_service.client.additions import NewPhoto, NewText
 from aladin_service.client.async_client import AsyncAladinClient
 from aladin_service.client.calls import Photo
 from aladin_service.client.connection import RetryPolicy
-from aladin_service.client.searches import Search
+from aladin_service.client.searches import Search, SearchPart
 from aladin_service.client.sync_client import AladinClient
 from aladin_service.client_errors import (
     ClientError,
@@ -59,6 +59,7 @@ __all__ = [
     "Search",
     "SearchAnswer",
     "SearchHit",
+    "SearchPart",
     "ServiceError",
     "ServiceUnreachableError",
     "TooBusyError",

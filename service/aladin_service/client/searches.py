@@ -21,8 +21,45 @@ from aladin_service.client.calls import (
     read_by,
 )
 from aladin_service.client.connection import ErrorDetail, error_of
-from aladin_service.client.pictures import PictureSource, again_with, given_files, json_list_chunks
+from aladin_service.client.pictures import (
+    PictureSource,
+    again_with,
+    base64_chunks,
+    given_files,
+    json_list_chunks,
+)
 from aladin_service.client_errors import ServiceError
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchPart:
+    """A part of a query of several: exactly one of `text`, `image` and `id`.
+
+    Attributes:
+        text: Words.
+        image: A picture: its bytes, the path of its file, or the open file, which is read when the
+            search is sent.
+        id: Id of an item of the index.
+        weight: Factor of the part's score in the sum of all parts.
+    """
+
+    text: str | None = None
+    image: PictureSource | None = None
+    id: str | None = None
+    weight: float = 1.0
+
+    def plain_fields(self) -> dict[str, Any]:
+        """Return the part as it is sent.
+
+        Raises:
+            OSError: If the picture's file cannot be read.
+        """
+        fields: dict[str, Any] = {"text": self.text, "id": self.id}
+        if self.image is not None:
+            fields["image"] = b"".join(base64_chunks(self.image)).decode()
+        if self.weight != 1:
+            fields["weight"] = self.weight
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class SearchFields(SearchOptionFields, total=False):
@@ -33,17 +70,28 @@ class SearchFields(SearchOptionFields, total=False):
         id: Id of an item of the index; it is not among its own hits.
         image_url: URL that the service fetches a picture from, if it may.
         regions: An npz file of the regions that a detector found in a picture, given as a picture.
+        all: Parts that hits have; texts, or parts of any kind.
+        not_: Parts that hits do not have, likewise.
+        like: Ids of items that hits are like.
+        unlike: Ids of items that hits are unlike.
     """
 
     image: PictureSource
     id: str
     image_url: str
     regions: PictureSource
+    all: Sequence[str | SearchPart]
+    not_: Sequence[str | SearchPart]
+    like: Sequence[str]
+    unlike: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Search(SearchOptions):
-    """One of many searches: exactly one of `text`, `image`, `id`, `image_url` and `regions`.
+    """One of many searches.
+
+    It has exactly one of `text`, `image`, `id`, `image_url` and `regions`, or parts: `all`, `like`
+    or both, and perhaps `not_` and `unlike`.
 
     Attributes:
         text: Words to search for.
@@ -52,6 +100,10 @@ class Search(SearchOptions):
         id: Id of an item.
         image_url: URL of a picture.
         regions: Regions of a picture.
+        all: Parts that hits have.
+        not_: Parts that hits do not have.
+        like: Ids of items that hits are like.
+        unlike: Ids of items that hits are unlike.
     """
 
     text: str | None = None
@@ -60,17 +112,30 @@ class Search(SearchOptions):
     id: str | None = None
     image_url: str | None = None
     regions: PictureSource | None = None
+    all: Sequence[str | SearchPart] = ()
+    not_: Sequence[str | SearchPart] = ()
+    like: Sequence[str] = ()
+    unlike: Sequence[str] = ()
 
     def plain_fields(self) -> dict[str, Any]:
         """Return the query and the options that differ from their defaults.
 
-        The files and the target are not among them.
+        The files of a query and the target are not among them.
+
+        Raises:
+            OSError: If the picture of a part cannot be read.
         """
-        return {
+        fields: dict[str, Any] = {
             name: value
             for name in ("text", "id", "image_url", *OPTION_NAMES)
             if (value := getattr(self, name)) is not None and value != getattr(_DEFAULT, name)
         }
+        for name, parts in (("all", self.all), ("not", self.not_)):
+            if parts:
+                whole = (SearchPart(text=each) if isinstance(each, str) else each for each in parts)
+                fields[name] = [part.plain_fields() for part in whole]
+        examples = {"like": list(self.like), "unlike": list(self.unlike)}
+        return fields | {name: ids for name, ids in examples.items() if ids}
 
     def files(self) -> dict[str, PictureSource]:
         """Return the given files, by field."""

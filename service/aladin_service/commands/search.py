@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from contextlib import closing
-from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -29,6 +28,13 @@ from aladin_service.commands.search_drawing import (
     draw_there,
     write_drawing,
 )
+from aladin_service.commands.search_query import (
+    AndOption,
+    GivenQuery,
+    LikeOption,
+    NotOption,
+    UnlikeOption,
+)
 
 if TYPE_CHECKING:
     from aladin_index.devices.search_device import SearchDevice
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
     from aladin_index.search.results import SearchAnswer
     from aladin_service.client import Search
     from aladin_service.evidence.pairs import PairQuery
+    from aladin_service.search.job import PartsQuery
 
 
 # httpx does without this module where it cannot be imported.
@@ -157,6 +164,10 @@ def search(
     image: ImageOption = None,
     regions: RegionsOption = None,
     item_id: ItemIdOption = None,
+    also: AndOption = None,
+    without: NotOption = None,
+    like: LikeOption = None,
+    unlike: UnlikeOption = None,
     target: TargetOption = None,
     k: CountOption = None,
     candidates: CandidatesOption = None,
@@ -175,7 +186,8 @@ def search(
 ) -> None:
     """Search an index or a service with words, a photo or an item.
 
-    In: INDEX or --url, and one of TEXT, a photo (--image, --regions or both) and --id.
+    In: INDEX or --url, and one of TEXT, a photo (--image, --regions or both) and --id. With --and,
+    --not, --like and --unlike it is one part of a query, and may be left out beside --like.
 
     Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
     with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
@@ -186,8 +198,17 @@ def search(
         index, text = None, _only_word(index, text)
     elif index is None:
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
-    is_photo = image is not None or regions is not None
-    _check_one_query(text is not None, is_photo, item_id is not None)
+    given = GivenQuery(
+        text=text,
+        image=image,
+        regions=regions,
+        item_id=item_id,
+        also=also or [],
+        without=without or [],
+        like=like or [],
+        unlike=unlike or [],
+    )
+    given.check(is_drawn=out is not None)
     k = k or (10 if out is None else 1)
     if out is not None:
         check_drawing(out, k, explain=explain)
@@ -211,34 +232,19 @@ def search(
     if url is not None:
         _check_left_to_service(device, first_stage, detector)
         _import_client()
-        from aladin_service.client import Search
-
-        photo = image if regions is None else None  # beside regions, only the drawing needs it
-        found = target or usual_target(is_photo)
-        asked = Search(text, found, image=photo, id=item_id, regions=regions, **asdict(options))
+        asked = given.search(target or usual_target(given.is_photo), options)
         answer = _ask_service(url, asked, image, out)
     else:
         assert folder is not None  # or there is a URL
         from aladin_index.devices.search_device import SearchDevice
 
-        query = _query(text, image, regions, item_id)
         place = SearchDevice.choose(device, first_stage)
-        answer = _search_here(folder, query, target, options, place, detector, out)
+        answer = _search_here(folder, given.query(), target, options, place, detector, out)
     if as_json:
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
         for line in answer_lines(answer, filtered=bool(options.filter)):
             typer.echo(line)
-
-
-def _check_one_query(*given: bool) -> None:
-    """Raise an error unless exactly one of a text, a photo and an item's id is given.
-
-    Raises:
-        InputError: If none or several are given.
-    """
-    if sum(given) != 1:
-        raise InputError(f"expected exactly one of TEXT, a photo and --id, got {sum(given)}")
 
 
 def _check_left_to_service(
@@ -260,7 +266,7 @@ def _only_word(first: str | None, second: str | None) -> str | None:
 
 def _search_here(
     index: Path,
-    query: PairQuery,
+    query: PairQuery | PartsQuery,
     target: Target | None,
     options: SearchOptions,
     place: SearchDevice,
@@ -269,11 +275,13 @@ def _search_here(
 ) -> SearchAnswer:
     from aladin_index.format.layout import MODEL
     from aladin_index.open import open_backend
+    from aladin_index.search.backend import EncodedParts
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_network.graphs.loading import load_for_inference
     from aladin_network.heads.trained import UNALIGNED
     from aladin_service.search.encoder import QueryEncoder
-    from aladin_service.search.job import ItemQuery, PhotoQuery, TextQuery
+    from aladin_service.search.job import PartsQuery, PhotoQuery, RegionsQuery, TextQuery
+    from aladin_service.search.parts import encode_any
     from aladin_service.settings import QueryLimits, engine_options
 
     checkpoint = None
@@ -292,30 +300,14 @@ def _search_here(
             typer.echo(UNALIGNED, err=True)
         with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
             received_s = time.monotonic()
-            encoded = encoder.encode_one(searcher, query)
+            encoded = encode_any(encoder, searcher, query)
         held = opened.manifest.targets
-        usual = usual_target(not isinstance(query, TextQuery | ItemQuery))
+        usual = usual_target(isinstance(query, PhotoQuery | RegionsQuery))
         found = target or (usual if usual in held else held[0])
         answer = searcher.search(encoded, found, options, received_s)
-        if out is not None:
+        if not (out is None or isinstance(query, PartsQuery) or isinstance(encoded, EncodedParts)):
             write_drawing(out, draw_here(searcher, query, encoded, answer))
         return answer
-
-
-def _query(
-    text: str | None, image: Path | None, regions: Path | None, item_id: str | None
-) -> PairQuery:
-    from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
-
-    if text is not None:
-        return TextQuery(text)
-    if regions is not None:
-        photo = None if image is None else image.read_bytes()
-        return RegionsQuery(regions.read_bytes(), photo, str(regions))
-    if image is not None:
-        return PhotoQuery(image.read_bytes(), str(image))
-    assert item_id is not None  # by the caller
-    return ItemQuery(item_id)
 
 
 def _ask_service(url: str, search: Search, image: Path | None, out: Path | None) -> SearchAnswer:

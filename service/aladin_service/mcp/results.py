@@ -24,6 +24,7 @@ UNRELIABLE = {
     "weak_calibration": "they separate queries with and without a match too badly",
     "unknown_text_lengths": "the calibration is of an older version",
     "text_length": "the text is shorter or longer than those that they were fitted to",
+    "several_parts": "they were fitted to queries of one part",
 }
 
 _DEGRADED = {

@@ -25,6 +25,7 @@ _REASONS = {
     "it was fitted on; aladin calibrate fits it anew",
     "text_length": "the text is shorter or longer than those that the index's calibration was "
     "fitted on",
+    "several_parts": "the index's calibration was fitted to queries of one part",
 }
 
 
@@ -170,6 +171,10 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
         yield _hit_line(hit, judged=judged)
         for word in _whole_words(hit.evidence or ()):
             yield _evidence_line(word)
+        for part, scores in zip(answer.parts or (), hit.parts or (), strict=True):
+            yield f"{'':>6}{scores.score:>8.3f}  {part.role} {part.text or part.id or 'photo'}"
+            for word in _whole_words(scores.evidence or ()):
+                yield f"  {_evidence_line(word)}"
     if judged:
         verdict = "; nothing is likely enough" if answer.no_match else ""
         yield f"probability of any match {answer.match_probability:.3f}{verdict}"

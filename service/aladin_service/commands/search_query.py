@@ -1,0 +1,156 @@
+"""The query of ``aladin search``: one text, photo or item, or several parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aladin_network.errors import InputError
+from aladin_network.types import Target
+
+if TYPE_CHECKING:
+    from aladin_index.search.options import SearchOptions
+    from aladin_service.client import Search
+    from aladin_service.evidence.pairs import PairQuery
+    from aladin_service.search.job import PartsQuery
+
+AndOption = Annotated[
+    list[str] | None,
+    typer.Option("--and", metavar="TEXT", help="What hits have as well; repeatable."),
+]
+NotOption = Annotated[
+    list[str] | None,
+    typer.Option("--not", metavar="TEXT", help="What hits do not have; repeatable."),
+]
+LikeOption = Annotated[
+    list[str] | None,
+    typer.Option("--like", metavar="ID", help="An item that hits are like; repeatable."),
+]
+UnlikeOption = Annotated[
+    list[str] | None,
+    typer.Option("--unlike", metavar="ID", help="An item that hits are unlike; repeatable."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenQuery:
+    """The query as the command line has it.
+
+    Attributes:
+        text: Words.
+        image: File of a photo, or of the photo that regions belong to.
+        regions: File of regions.
+        item_id: Id of an item.
+        also: Texts that hits have as well.
+        without: Texts that hits do not have.
+        like: Ids of items that hits are like.
+        unlike: Ids of items that hits are unlike.
+    """
+
+    text: str | None
+    image: Path | None
+    regions: Path | None
+    item_id: str | None
+    also: Sequence[str]
+    without: Sequence[str]
+    like: Sequence[str]
+    unlike: Sequence[str]
+
+    @property
+    def is_photo(self) -> bool:
+        """Whether a photo is given."""
+        return self.image is not None or self.regions is not None
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the query has several parts."""
+        return bool(self.also or self.without or self.like or self.unlike)
+
+    def check(self, *, is_drawn: bool) -> None:
+        """Check that exactly one query is given, or parts that make one.
+
+        Args:
+            is_drawn: Whether the evidence is to be drawn.
+
+        Raises:
+            InputError: If they do not.
+        """
+        given = (self.text is not None) + self.is_photo + (self.item_id is not None)
+        if not self.has_parts:
+            if given != 1:
+                raise InputError(f"expected exactly one of TEXT, a photo and --id, got {given}")
+            return
+        if self.regions is not None:
+            raise InputError("--regions: regions are not searched with --and, --not or --like")
+        if is_drawn:
+            raise InputError("--out: the evidence of a query of several parts is not drawn")
+        if not (given or self.also or self.like):
+            raise InputError("--not, --unlike: expected TEXT, --image, --id, --and or --like, too")
+
+    def query(self) -> PairQuery | PartsQuery:
+        """Return the query for an index.
+
+        Raises:
+            OSError: If a file cannot be read.
+        """
+        from aladin_service.search.job import (
+            ItemQuery,
+            PartsQuery,
+            PhotoQuery,
+            QueryPart,
+            RegionsQuery,
+            TextQuery,
+        )
+
+        if self.regions is not None:
+            photo = None if self.image is None else self.image.read_bytes()
+            return RegionsQuery(self.regions.read_bytes(), photo, str(self.regions))
+        wanted: list[TextQuery | PhotoQuery | ItemQuery] = []
+        if self.text is not None:
+            wanted.append(TextQuery(self.text))
+        if self.image is not None:
+            wanted.append(PhotoQuery(self.image.read_bytes(), str(self.image)))
+        if self.item_id is not None:
+            wanted.append(ItemQuery(self.item_id))
+        if not self.has_parts:
+            return wanted[0]
+        wanted += [TextQuery(each) for each in self.also]
+        parts = [QueryPart(each, "all") for each in wanted]
+        parts += [QueryPart(TextQuery(each), "not") for each in self.without]
+        parts += [QueryPart(ItemQuery(each), "like") for each in dict.fromkeys(self.like)]
+        parts += [QueryPart(ItemQuery(each), "unlike") for each in dict.fromkeys(self.unlike)]
+        return PartsQuery(tuple(parts))
+
+    def search(self, target: Target, options: SearchOptions) -> Search:
+        """Return the query for a service.
+
+        Args:
+            target: Collection to search.
+            options: Options of the search.
+        """
+        from aladin_service.client import Search, SearchPart
+
+        how = asdict(options)
+        if not self.has_parts:
+            image = self.image if self.regions is None else None  # only the drawing needs it
+            one = {"image": image, "id": self.item_id, "regions": self.regions}
+            return Search(self.text, target, **one, **how)
+        wanted: list[SearchPart] = []
+        if self.text is not None:
+            wanted.append(SearchPart(text=self.text))
+        if self.image is not None:
+            wanted.append(SearchPart(image=self.image))
+        if self.item_id is not None:
+            wanted.append(SearchPart(id=self.item_id))
+        return Search(
+            target=target,
+            all=[*wanted, *self.also],
+            not_=self.without,
+            like=self.like,
+            unlike=self.unlike,
+            **how,
+        )
