@@ -198,16 +198,8 @@ def search(
         index, text = None, _only_word(index, text)
     elif index is None:
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
-    given = GivenQuery(
-        text=text,
-        image=image,
-        regions=regions,
-        item_id=item_id,
-        also=also or [],
-        without=without or [],
-        like=like or [],
-        unlike=unlike or [],
-    )
+    parts = also or [], without or [], like or [], unlike or []
+    given = GivenQuery(text, image, regions, item_id, *parts)
     given.check(is_drawn=out is not None)
     k = k or (10 if out is None else 1)
     if out is not None:
@@ -232,7 +224,9 @@ def search(
     if url is not None:
         _check_left_to_service(device, first_stage, detector)
         _import_client()
-        asked = given.search(target or usual_target(given.is_photo), options)
+        asked = given.search(
+            target or usual_target(given.is_photo and not given.has_parts), options
+        )
         answer = _ask_service(url, asked, image, out)
     else:
         assert folder is not None  # or there is a URL
@@ -243,8 +237,7 @@ def search(
     if as_json:
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
-        for line in answer_lines(answer, filtered=bool(options.filter)):
-            typer.echo(line)
+        typer.echo("\n".join(answer_lines(answer, filtered=bool(options.filter))))
 
 
 def _check_left_to_service(

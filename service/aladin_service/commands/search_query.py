@@ -36,7 +36,7 @@ UnlikeOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class GivenQuery:
     """The query as the command line has it.
 

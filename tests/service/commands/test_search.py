@@ -47,6 +47,8 @@ def close(found: Any, expected: Any) -> bool:
         ["--id", "plain", "--target", "texts", "--no-rerank", "--filter", '{"tags": "even"}'],
         ["--image", "PHOTO", "--candidates", "4", "--fusion", "0.25"],
         ["a red dog", "--candidates", "all", "--fusion", "0.5"],
+        ["a red dog", "--and", "a car", "--not", "people", "--image", "PHOTO", "--explain"],
+        ["--like", "plain", "--unlike", "ünïcode", "--not", "a dog", "--target", "images"],
     ],
 )
 def test_both_ways_print_the_same(

@@ -50,6 +50,7 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
         "probabilities_reliable",
         "unreliable_because",
         "unknown_fields",
+        "parts",
         "took_ms",
     ]
     assert list(answer["took_ms"]) == ["decode", "encode", "retrieve", "rerank", "total"]
@@ -67,6 +68,7 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
             "metadata",
             "size_px",
             "evidence",
+            "parts",
         ]
         assert list(hit["stages"]) == ["match", "align"]
         assert list(hit["stages"]["match"]) == list(hit["stages"]["align"]) == ["rank", "score"]

@@ -1,0 +1,211 @@
+"""Queries of several parts, against sums of the parts' scores over all items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aladin_index.changes.writer import NewItems
+from aladin_index.generations.published import publish_entries
+from aladin_index.generations.reader import open_index
+from aladin_index.search.backend import EncodedPart, EncodedParts, EncodedQuery, Role
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.results import SearchAnswer
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.errors import InputError
+
+PHOTOS = 40
+ALL = SearchOptions(k=PHOTOS, candidates=PHOTOS)
+
+
+@pytest.fixture(scope="module")
+def searcher(
+    tmp_path_factory: pytest.TempPathFactory,
+    write_made_up: Callable[..., int],
+    made_up: Callable[..., NewItems],
+    make_calibration: Callable[..., Calibration],
+) -> Iterator[TwoStageSearcher]:
+    """A calibrated index of photos and texts with random encodings."""
+    root = tmp_path_factory.mktemp("parts") / "index"
+    photos, texts = [f"p{place}" for place in range(PHOTOS)], [f"t{place}" for place in range(9)]
+    write_made_up(
+        root,
+        dtype="float16",
+        images=made_up(photos, n=list(range(PHOTOS))),
+        texts=made_up(texts, n=list(range(9))),
+    )
+    with open_index(root) as index:
+        calibration = make_calibration(index.manifest.model.id, pool=12)
+        publish_entries(root, index.manifest, {}, "calibrate", calibration)
+    with open_index(root) as index:
+        yield TwoStageSearcher(index)
+
+
+def ask(
+    searcher: TwoStageSearcher, *parts: tuple[Role, str, float], options: SearchOptions = ALL
+) -> SearchAnswer:
+    """Search the photos by stored items as parts."""
+    encoded = [EncodedPart(searcher.stored_query(name), role, w) for role, name, w in parts]
+    return searcher.search(EncodedParts(tuple(encoded)), "images", options)
+
+
+def fused(searcher: TwoStageSearcher, text: str) -> dict[str, float]:
+    """Score of every photo by one text alone."""
+    query = searcher.stored_query(text)
+    return {hit.id: hit.score for hit in searcher.search(query, "images", ALL).hits}
+
+
+def standardised(searcher: TwoStageSearcher, photo: str, among: list[str]) -> dict[str, float]:
+    """Cosine of some photos with another one, with mean 0 and deviation 1."""
+    query = searcher.stored_query(photo, include_itself=True)
+    cosine = {h.id: h.stages.match.score for h in searcher.search(query, "images", ALL).hits}
+    values = np.array([cosine[each] for each in among])
+    return dict(zip(among, ((values - values.mean()) / values.std()).tolist(), strict=True))
+
+
+def test_one_part_is_the_query_itself(searcher: TwoStageSearcher) -> None:
+    plain = searcher.search(searcher.stored_query("t1"), "images", SearchOptions(k=7))
+    found = ask(searcher, ("all", "t1", 1.0), options=SearchOptions(k=7))
+    assert [hit.id for hit in found.hits] == [hit.id for hit in plain.hits]
+    scores = [hit.score for hit in plain.hits]
+    assert [hit.score for hit in found.hits] == pytest.approx(scores, abs=1e-5)
+    assert plain.parts is None
+    assert plain.hits[0].parts is None
+
+
+def test_the_score_is_the_weighted_sum_of_the_parts(searcher: TwoStageSearcher) -> None:
+    found = ask(searcher, ("all", "t1", 1.0), ("all", "t2", 2.5))
+    one, other = fused(searcher, "t1"), fused(searcher, "t2")
+    expected = {name: one[name] + 2.5 * other[name] for name in one}
+    assert [hit.id for hit in found.hits] == sorted(expected, key=lambda n: -expected[n])
+    for hit in found.hits:
+        assert hit.score == pytest.approx(expected[hit.id], abs=1e-4)
+        assert hit.parts is not None
+        each = [part.score for part in hit.parts]
+        assert each == pytest.approx([one[hit.id], 2.5 * other[hit.id]], abs=1e-4)
+    assert found.parts is not None
+    assert [(p.role, p.weight, p.id) for p in found.parts] == [("all", 1, "t1"), ("all", 2.5, "t2")]
+
+
+def test_a_part_that_hits_lack_counts_above_its_usual_level_alone(
+    searcher: TwoStageSearcher,
+) -> None:
+    found = ask(searcher, ("all", "t1", 1.0), ("not", "t2", 2.0))
+    wanted, unwanted = fused(searcher, "t1"), fused(searcher, "t2")
+    values = np.array(list(unwanted.values()))
+    level = float(values.mean() - values.std())
+    untouched = 0
+    for hit in found.hits:
+        expected = wanted[hit.id] - 2 * max(unwanted[hit.id] - level, 0)
+        assert hit.score == pytest.approx(expected, abs=1e-4)
+        untouched += unwanted[hit.id] <= level
+        assert hit.score <= wanted[hit.id] + 1e-4
+    assert 0 < untouched < PHOTOS
+    scores = [hit.score for hit in found.hits]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_examples_have_the_weights_of_rocchio_and_are_no_hits(searcher: TwoStageSearcher) -> None:
+    found = ask(
+        searcher,
+        ("all", "t1", 1.0),
+        ("like", "p3", 1.0),
+        ("like", "p4", 1.0),
+        ("unlike", "p5", 1.0),
+    )
+    names = [hit.id for hit in found.hits]
+    assert sorted(names) == sorted({f"p{n}" for n in range(PHOTOS)} - {"p3", "p4", "p5"})
+    assert [part.weight for part in found.parts or ()] == [1.0, 0.375, 0.375, -0.25]
+    # The examples are candidates themselves, by which the cosines are standardised, until they are
+    # left out.
+    text = fused(searcher, "t1")
+    like, other, unlike = (standardised(searcher, name, names) for name in ("p3", "p4", "p5"))
+    for hit in found.hits:
+        sums = 0.375 * (like[hit.id] + other[hit.id]) - 0.25 * unlike[hit.id]
+        assert hit.score == pytest.approx(text[hit.id] + sums, abs=1e-4)
+
+
+def test_the_first_stage_searches_the_weighted_sum_of_the_embeddings(
+    searcher: TwoStageSearcher,
+) -> None:
+    found = ask(searcher, ("all", "t1", 2.0), ("like", "p3", 1.0), ("not", "t4", 1.0))
+    embedding = {name: searcher.stored_query(name).encoding.embedding[0] for name in ("t1", "p3")}
+    together = 2 * embedding["t1"] + 0.75 * embedding["p3"]
+    together /= np.linalg.norm(together)
+    for hit in found.hits:
+        own = searcher.stored_query(hit.id).encoding.embedding[0]
+        assert hit.stages.match.score == pytest.approx(float(own @ together), abs=1e-5)
+        assert hit.stages.align is None
+
+
+@pytest.mark.parametrize("role", ["all", "not"])
+def test_pages_continue_each_other(searcher: TwoStageSearcher, role: Role) -> None:
+    parts: list[tuple[Role, str, float]] = [("all", "t1", 1.0), (role, "t2", 1.0)]
+    whole = ask(searcher, *parts, options=SearchOptions(k=30, candidates=8))
+    pages = [
+        ask(searcher, *parts, options=SearchOptions(k=6, offset=start, candidates=8))
+        for start in range(0, 30, 6)
+    ]
+    assert [hit.id for page in pages for hit in page.hits] == [hit.id for hit in whole.hits]
+
+
+def test_all_items_are_candidates_on_request(searcher: TwoStageSearcher) -> None:
+    parts: list[tuple[Role, str, float]] = [("all", "t1", 1.0), ("not", "t2", 1.0)]
+    every = ask(searcher, *parts, options=SearchOptions(k=5, candidates="all"))
+    assert every.candidates == PHOTOS
+    assert [h.id for h in every.hits] == [h.id for h in ask(searcher, *parts).hits[:5]]
+
+
+def test_without_time_the_cosines_decide(searcher: TwoStageSearcher) -> None:
+    options = SearchOptions(k=5, timeout_ms=1e-6)
+    found = ask(searcher, ("all", "t1", 1.0), ("not", "t2", 1.0), options=options)
+    assert (found.degraded, found.reranked, len(found.hits)) == (["rerank_timeout"], False, 5)
+    assert all(part.align is None for hit in found.hits for part in hit.parts or ())
+
+
+def test_a_filter_that_leaves_nothing(searcher: TwoStageSearcher) -> None:
+    options = SearchOptions(filter={"n": -1})
+    assert ask(searcher, ("all", "t1", 1.0), ("not", "t2", 1.0), options=options).hits == []
+
+
+def test_there_is_no_probability_and_the_answer_says_so(searcher: TwoStageSearcher) -> None:
+    found = ask(searcher, ("all", "t1", 1.0), ("not", "t2", 1.0))
+    assert (found.probabilities_reliable, found.unreliable_because) == (False, "several_parts")
+    assert (found.match_probability, found.no_match) == (None, None)
+    assert {hit.probability for hit in found.hits} == {None}
+
+
+@pytest.mark.parametrize(
+    ("parts", "options", "message"),
+    [
+        ([("not", "t1", 1.0)], {}, "expected a part in all or like"),
+        ([("unlike", "p1", 1.0)], {}, "expected a part in all or like"),
+        ([("all", "p1", 0.25), ("unlike", "p1", 1.0)], {}, "cancel each other"),
+        ([("all", "t1", 1.0)], {"min_probability": 0.5}, "have no probability"),
+    ],
+)
+def test_parts_that_are_no_query(
+    searcher: TwoStageSearcher,
+    parts: list[tuple[Role, str, float]],
+    options: dict[str, Any],
+    message: str,
+) -> None:
+    with pytest.raises(InputError, match=message):
+        ask(searcher, *parts, options=SearchOptions(**options))
+
+
+def test_the_times_of_the_parts() -> None:
+    def part(**fields: Any) -> EncodedPart:
+        return EncodedPart(EncodedQuery(None, "text", **fields), "all")  # pyright: ignore
+
+    both = EncodedParts(
+        (
+            part(decode_ms=2.0, encode_ms=5.0, cached=True, batch=3),
+            part(decode_ms=1.0, encode_ms=4.0, batch=2),
+        )
+    )
+    assert (both.decode_ms, both.encode_ms, both.cached, both.batch) == (3.0, 5.0, False, 3)

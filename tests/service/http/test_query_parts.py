@@ -1,0 +1,149 @@
+"""Queries of several parts over HTTP: their forms, their refusals, and bodies made at random."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+DOG, CAR = {"text": "a red dog"}, {"text": "a car"}
+
+
+async def test_parts_of_all_kinds_in_json_in_a_form_and_in_a_batch(
+    service: Service, data_file: Path, image_ids: list[str]
+) -> None:
+    photo = (data_file.parent / "photo-2.png").read_bytes()
+    body: dict[str, Any] = {
+        "all": [DOG | {"weight": 2}, {"image": base64.b64encode(photo).decode()}],
+        "not": [CAR, {"id": image_ids[4]}],
+        "like": [image_ids[0]],
+        "unlike": [image_ids[1]],
+    }
+    async with service() as client:
+        response = await client.post("/v1/search/images", json=body | {"k": 4, "explain": True})
+        assert response.status_code == 200, response.text
+        answer = response.json()
+        form = {name: json.dumps(value) for name, value in body.items()} | {"k": "4"}
+        multipart = {name: (None, value) for name, value in form.items()}
+        by_form = (await client.post("/v1/search/images", files=multipart)).json()
+        batch = {"queries": [body | {"target": "images", "k": 4}, DOG | {"target": "images"}]}
+        answers = (await client.post("/v1/search/batch", json=batch)).json()["answers"]
+    roles = [(part["role"], part["weight"], part["text"], part["id"]) for part in answer["parts"]]
+    assert roles == [
+        ("all", 2, "a red dog", None),
+        ("all", 1, None, None),
+        ("not", -1, "a car", None),
+        ("not", -1, None, image_ids[4]),
+        ("like", 0.75, None, image_ids[0]),
+        ("unlike", -0.25, None, image_ids[1]),
+    ]
+    found = [hit["id"] for hit in answer["hits"]]
+    assert len(found) == 3  # of six photos
+    assert not {image_ids[0], image_ids[1], image_ids[4]} & set(found)
+    for hit in answer["hits"]:
+        assert hit["score"] == pytest.approx(sum(part["score"] for part in hit["parts"]), abs=1e-4)
+        texts, photos = hit["parts"][0::2][:2], hit["parts"][1::2]
+        assert all(part["align"] is not None and part["evidence"] for part in texts)
+        assert all(part["align"] is None and part["evidence"] is None for part in photos)
+        words = [word["score"] for word in texts[0]["evidence"]]
+        assert sum(words) == pytest.approx(texts[0]["align"], abs=1e-4)
+    for other in (by_form, answers[0]):
+        assert [hit["id"] for hit in other["hits"]] == found
+    assert answers[1]["parts"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"not": [DOG]}, "expected a part in all or like beside them, got none"),
+        ({"unlike": ["x"]}, "expected a part in all or like beside them, got none"),
+        ({"text": "a dog", "not": [CAR]}, "got text beside all, not, like or unlike"),
+        ({"all": [DOG], "id": "x"}, "got id beside all, not, like or unlike"),
+        ({"all": []}, "or the parts of a query, got none"),
+        ({"all": [{}]}, "expected exactly one of text, image, id, got none"),
+        ({"all": [DOG | {"id": "x"}]}, "expected exactly one of text, image, id, got text and id"),
+        ({"all": [DOG | {"box": [0, 0, 1, 1]}]}, "box"),
+        ({"all": [DOG | {"weight": 0}]}, "weight"),
+        ({"all": [DOG | {"weight": -1}]}, "weight"),
+        ({"all": [DOG] * 6, "not": [CAR] * 3}, "expected at most 8 parts, got 9"),
+        ({"like": ["x"] * 60, "unlike": ["y"] * 5}, "expected at most 64 ids, got 65"),
+        ({"like": ["x"], "unlike": ["x"]}, "'x' is in both"),
+        ({"all": DOG}, "all"),
+        ({"like": [3]}, "like"),
+        ({"all": [DOG], "min_probability": 0.5}, "min_probability"),
+        ({"not_": [DOG]}, "not_"),
+    ],
+)
+async def test_what_is_no_query_is_refused(
+    service: Service, body: dict[str, Any], message: str
+) -> None:
+    async with service() as client:
+        response = await client.post("/v1/search/images", json=body)
+        assert response.status_code == 422, response.text
+        assert message in response.json()["error"]["message"]
+
+
+async def test_unknown_ids_and_bad_photos_name_themselves(service: Service) -> None:
+    async with service() as client:
+        unknown = await client.post("/v1/search/images", json={"all": [DOG], "like": ["nobody"]})
+        bad = {"all": [DOG, {"image": base64.b64encode(b"no photo").decode()}]}
+        photo = await client.post("/v1/search/images", json=bad)
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_id")
+    assert "nobody" in unknown.json()["error"]["message"]
+    assert (photo.status_code, photo.json()["error"]["code"]) == (415, "not_an_image")
+    assert "all[1].image" in photo.json()["error"]["message"]
+
+
+async def test_random_bodies_are_answered_or_refused(
+    service: Service, image_ids: list[str]
+) -> None:
+    generator = random.Random(0)
+    good_values = {
+        "all": [[DOG], [DOG, CAR | {"weight": 0.5}]],
+        "not": [[CAR]],
+        "like": [image_ids[:1]],
+        "unlike": [image_ids[3:4]],
+    }
+    values: list[Any] = [
+        None,
+        [],
+        {},
+        "a",
+        3,
+        True,
+        [None],
+        [""],
+        image_ids[:2],
+        [DOG],
+        [CAR, {"id": "x"}],
+    ]
+    values += [[{"id": image_ids[2], "weight": weight}] for weight in (0.1, 1e9, "1", None)]
+    answered = 0
+    async with service() as client:
+        for _ in range(150):
+            names = generator.sample(["all", "not", "like", "unlike", "text", "id"], 3)
+            body = {
+                name: generator.choice(
+                    good_values[name]
+                    if generator.random() < 0.6 and name in good_values
+                    else values
+                )
+                for name in names
+            }
+            response = await client.post("/v1/search/images", json=body)
+            assert response.status_code in (200, 404, 422), (body, response.text)
+            answered += response.status_code == 200
+        good = await client.post("/v1/search/images", json=DOG)
+    assert answered > 5
+    assert good.status_code == 200
