@@ -92,7 +92,7 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
     lead, options = searches[0], searches[0].options
     if options.min_probability is not None:
         raise InputError("min_probability: hits of a query of several parts have no probability")
-    counts = Counter(part.role for part in query.parts)
+    counts: Counter[Role] = Counter(part.role for part in query.parts)
     weights = [_weight(part.role, part.weight, counts) for part in query.parts]
     chosen = [
         (weight, search)
@@ -162,7 +162,8 @@ def score_parts(search: ValidSearch, found: Found, clock: RerankDeadline) -> Sco
     if options.rerank and search.is_crossing and search.is_aligned and not any(able):
         degraded = "rerank"
     blocks = [
-        slice(start, start + found.candidates) for start in range(0, len(rows), found.candidates)
+        slice(start, start + found.candidates)
+        for start in range(0, len(rows), found.candidates or 1)
     ]
     parts: list[PartScores] = []
     for part, match, aligned in zip(search.parts, _match(search, rows), align, strict=True):

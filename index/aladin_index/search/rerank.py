@@ -204,7 +204,7 @@ def _rank_by_parts(search: ValidSearch, found: Found, clock: RerankDeadline) -> 
     """Order the candidates of a query of several parts by the sum of the parts' scores."""
     scored = score_parts(search, found, clock)
     places = np.arange(len(found.rows), dtype=np.int64)
-    order = np.lexsort((-scored.total, places // found.candidates))[found.page]
+    order = np.lexsort((-scored.total, places // max(found.candidates, 1)))[found.page]
     ranking = Ranking(found.rows, scored.total, found.match, found.start + 1 + places)
     parts = [each.take(order) for each in scored.parts]
     return RankedPage(ranking.take(order), scored.reranked, None, scored.degraded, parts)

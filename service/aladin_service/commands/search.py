@@ -224,9 +224,7 @@ def search(
     if url is not None:
         _check_left_to_service(device, first_stage, detector)
         _import_client()
-        asked = given.search(
-            target or usual_target(given.is_photo and not given.has_parts), options
-        )
+        asked = given.search(target, options)
         answer = _ask_service(url, asked, image, out)
     else:
         assert folder is not None  # or there is a URL

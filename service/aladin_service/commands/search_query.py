@@ -11,6 +11,7 @@ import typer
 
 from aladin_network.errors import InputError
 from aladin_network.types import Target
+from aladin_service.commands.options import usual_target
 
 if TYPE_CHECKING:
     from aladin_index.search.options import SearchOptions
@@ -125,16 +126,17 @@ class GivenQuery:
         parts += [QueryPart(ItemQuery(each), "unlike") for each in dict.fromkeys(self.unlike)]
         return PartsQuery(tuple(parts))
 
-    def search(self, target: Target, options: SearchOptions) -> Search:
+    def search(self, target: Target | None, options: SearchOptions) -> Search:
         """Return the query for a service.
 
         Args:
-            target: Collection to search.
+            target: Collection to search, or None for the usual one.
             options: Options of the search.
         """
         from aladin_service.client import Search, SearchPart
 
         how = asdict(options)
+        target = target or usual_target(self.is_photo and not self.has_parts)
         if not self.has_parts:
             image = self.image if self.regions is None else None  # only the drawing needs it
             one = {"image": image, "id": self.item_id, "regions": self.regions}
