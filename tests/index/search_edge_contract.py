@@ -1,15 +1,18 @@
-"""Searches with an item of the index itself, and searches whose filter nothing passes."""
+"""Searches with items of the index as the query or its parts, or whose filter nothing passes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
+from aladin_index.search.backend import EncodedPart, EncodedParts, Role
+from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import Target
-from tests.index.contract_items import ODD_IDS, made_up_query
+from tests.index.contract_items import ODD_IDS, KnownItems, made_up_query
 from tests.index.search_contract import DIRECTIONS, SearchContract
 from tests.index.searching import run_search
 
@@ -77,3 +80,28 @@ class SearchEdgeContract(SearchContract):
                 assert result.unknown_fields == unknown
                 late = run_search(searcher, query, modality, target, k=3, offset=99, filter=spec)
                 assert (late.hits, late.unknown_fields) == ([], unknown)
+
+    def test_a_query_of_several_parts(
+        self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems]
+    ) -> None:
+        asked: list[tuple[Role, str]] = [("all", "text 5"), ("not", "text 7"), ("like", "photo 3")]
+        stored = {name: searcher.stored_query(name) for _, name in asked}
+        query = EncodedParts(tuple(EncodedPart(stored[name], role) for role, name in asked))
+        result = searcher.search(query, "images", SearchOptions(k=12, candidates=20))
+        assert (result.reranked, result.degraded, result.candidates) == (True, [], 20)
+        assert (len(result.hits), result.unreliable_because) == (12, "several_parts")
+        assert "photo 3" not in [hit.id for hit in result.hits]
+        for hit in result.hits:
+            known = items["images"][hit.id]
+            assert hit.score == pytest.approx(sum(each.score for each in hit.parts or ()), abs=1e-4)
+            for (_, name), part in zip(asked, hit.parts or (), strict=True):
+                encoding = stored[name].encoding
+                cosine = float(known.embedding @ encoding.embedding[0])
+                assert part.match == pytest.approx(cosine, abs=self.tolerance)
+                if name.startswith("text"):
+                    best = (encoding.item_tokens(0) @ known.tokens.T).max(axis=1).sum()
+                    assert part.align == pytest.approx(float(best), abs=10 * self.tolerance)
+                else:
+                    assert part.align is None
+        scores = [hit.score for hit in result.hits]
+        assert scores == sorted(scores, reverse=True)
