@@ -84,13 +84,13 @@ class SearchEdgeContract(SearchContract):
     def test_a_query_of_several_parts(
         self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems]
     ) -> None:
-        asked: list[tuple[Role, str]] = [("all", "text 5"), ("not", "text 7"), ("like", "photo 3")]
+        asked: list[tuple[Role, str]] = [("all", "text 5"), ("not", "text 7"), ("like", "photo 30")]
         stored = {name: searcher.stored_query(name) for _, name in asked}
         query = EncodedParts(tuple(EncodedPart(stored[name], role) for role, name in asked))
         result = searcher.search(query, "images", SearchOptions(k=12, candidates=20))
         assert (result.reranked, result.degraded, result.candidates) == (True, [], 20)
         assert (len(result.hits), result.unreliable_because) == (12, "several_parts")
-        assert "photo 3" not in [hit.id for hit in result.hits]
+        assert "photo 30" not in [hit.id for hit in result.hits]
         for hit in result.hits:
             known = items["images"][hit.id]
             assert hit.score == pytest.approx(sum(each.score for each in hit.parts or ()), abs=1e-4)
