@@ -114,8 +114,8 @@ class WritableGeneration:
         if images is None or images.keep_regions is None or texts is None:
             return None
         folder = generation_folder(self._root, self.generation) / "texts"
-        shape = texts.count, texts.embedding_dim
-        embeddings = map_npy(folder / EMBEDDINGS, np.float32, shape)
+        vectors = map_npy(folder / EMBEDDINGS, np.float32, (texts.count, texts.vector_dim))
+        embeddings = vectors[:, : texts.embedding_dim]
         store = self._token_store("texts", texts)
         return RegionTexts(images.keep_regions, SampleTexts.of([(embeddings, store)]))
 
