@@ -21,7 +21,7 @@ from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
 from aladin_index.ann.first_stage import exact_search, largest, retrieve
 from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry, LearnedEntry
-from aladin_index.format.npy import map_npy, read_ahead
+from aladin_index.format.npy import map_npy, read_rows_ahead
 from aladin_index.items.selection import Selection
 from aladin_index.learned.files import (
     LEARNED_ANN,
@@ -133,8 +133,7 @@ class LearnedFirstStage:
             best = largest(np.concatenate([scores, of_new]), count)
             head = np.concatenate([head, added + changes.base_count])[best]
         if self.ann.is_cold:
-            built = head[head < len(embeddings)].tolist()
-            read_ahead(embeddings, built, [row + 1 for row in built])
+            read_rows_ahead(embeddings, head)
         match = _cosines(search.query, embeddings, changes, head)
         by_match = np.lexsort((head, -match))
         head, match = head[by_match], match[by_match]
