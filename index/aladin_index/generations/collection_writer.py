@@ -87,6 +87,11 @@ class CollectionSource:
     keep_regions: int | None = None
     correction: HubCorrection | None = None
 
+    @property
+    def vector_dim(self) -> int:
+        """Size of a stored vector: an embedding, with biases if there is a correction."""
+        return self.embedding_dim + (0 if self.correction is None else BIASES)
+
 
 class CollectionCounts(NamedTuple):
     """Numbers of items and tokens written.
@@ -149,8 +154,7 @@ class _ArrayWriters:
         def writer(name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> NpyWriter:
             return files.enter_context(NpyWriter(folder / name, dtype, row_shape))
 
-        width = self._dim + (0 if side.correction is None else BIASES)
-        self._embeddings = writer(EMBEDDINGS, np.float32, (width,))
+        self._embeddings = writer(EMBEDDINGS, np.float32, (side.vector_dim,))
         self._tokens = [
             writer(FILE_OF[array.field], array.dtype, array.row_shape)
             for array in side.codec.arrays

@@ -288,10 +288,10 @@ def _collection_entries(
 ) -> dict[Target, CollectionEntry]:
     """Build the first stages of the written collections, and describe the collections."""
     shapes: dict[Target, tuple[int, int]] = {
-        target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
+        target: (counts[target].items, side.vector_dim) for target, side in sides.items()
     }
-    is_corrected = any(side.correction is not None for side in sides.values())
-    anns = build_first_stages(folder, shapes, settings, progress, is_corrected=is_corrected)
+    embedding_dim = next(iter(sides.values())).embedding_dim
+    anns = build_first_stages(folder, shapes, embedding_dim, settings, progress)
     entries: dict[Target, CollectionEntry] = {}
     for target, side in sides.items():
         entry = _collection_entry(side, counts[target], anns[target], settings)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.ann.corrected import crossing_queries
+from aladin_index.ann.corrected import query_vectors
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import NEW_GENERATION
 from aladin_index.format.manifest import CollectionEntry, LearnedEntry
@@ -87,9 +87,8 @@ def fit_first_stage(
         words = _token_rows(texts)
         fit = fit_learned_stage(sample, words, dim, progress)
         learned = fit.query_vectors(words)
-        is_corrected = photos.entry.corrected
-        asked = crossing_queries(texts.embeddings, corrected=is_corrected)
-        counts = words.lengths if is_corrected else None
+        asked = query_vectors(texts.embeddings, photos.entry.vector_dim)
+        counts = words.lengths if photos.entry.corrected else None
         queries = weights.query(asked, learned, weights.fusion, counts)[:_TUNED_WITH]
         written = _Written(photos, fit, weights, queries, index, progress)
         names = [f"images/{name}" for name in LEARNED_FILES]
