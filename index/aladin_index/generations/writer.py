@@ -48,7 +48,7 @@ from aladin_index.generations.collection_writer import (
     collection_files,
     write_collection,
 )
-from aladin_index.learned.files import rewrite_learned
+from aladin_index.learned.files import write_learned
 from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_index.tokens.bound_files import write_bounds
@@ -296,9 +296,8 @@ def _collection_entries(
     for target, side in sides.items():
         entry = _collection_entry(side, counts[target], anns[target], settings)
         if side.learned is not None:
-            fitted = side.learned.fit, side.learned.weights, side.learned.queries
-            learned = rewrite_learned(folder / target, *fitted, entry, settings, progress)
-            entry = replace(entry, learned=learned)
+            fitted = side.learned.fitted
+            entry = write_learned(folder / target, fitted, entry, settings, progress)
         entries[target] = entry
     if settings.ann == EXACT_ALIGN:
         return _with_bounds(folder, entries, progress)
