@@ -256,16 +256,17 @@ def _write_sides(
     """Write all files of each collection except its ANN."""
     counts: dict[Target, CollectionCounts] = {}
     for target, side in sides.items():
-        (folder / target).mkdir(parents=True)
+        place = folder / target
+        place.mkdir(parents=True)
         progress.start(side.count, f"{target} written")
-        counts[target] = write_collection(folder / target, side, settings.filter_fields, progress)
+        counts[target] = write_collection(place, target, side, settings.filter_fields, progress)
         if counts[target].items == 0:
             first = next(iter(side.left_out), None)
             but = ""
             if first is not None:
                 but = f"; {len(side.left_out)} skipped, e.g. {first.id!r}: {first.reason}"
             raise InputError(f"{target}: expected at least one item, got none{but}")
-        write_json(folder / target / SKIPPED, side.left_out)
+        write_json(place / SKIPPED, side.left_out)
     return counts
 
 
