@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -140,6 +141,38 @@ def test_pictures_of_the_markdown_exist(comparison: Comparison) -> None:
     assert links == ["figures/curves.png", "figures/distributions.png"]
     for link in links:
         assert (markdown.parent / link).read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_the_stages_logged_is_drawn_and_tabulated(
+    plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: Callable[..., RunEvaluation]
+) -> None:
+    tasks = {"matching": {"loss": "triplet"}, "intra_modal": {"loss": "intra_modal", "weight": 2}}
+    imc = variant("imc", f"stage.student.tasks={json.dumps(tasks)}")
+    plan = dataclasses.replace(plan, recipes=(plan.recipes[0], imc))
+    quality = {
+        "matching_text_to_image_r1": (40.0, 50.0),
+        "matching_image_to_text_r1": (50.0, 60.0),
+        "matching_mean_difference": (0.3, 0.4),
+    }
+    for seed, share in ((0, 0.01), (1, 0.03)):
+        shares = {"intra_modal_gradient_share": (share, 0.2)}
+        shares["matching_gradient_share"] = (1 - share, 0.8)
+        finish_run(plan.run(plan.recipes[0], seed), ALL, ALL[:4], logged=quality)
+        finish_run(plan.run(imc, seed), ALL, ALL[:4], logged=quality | shares)
+    comparison = summarize_plan(plan, {}, {})
+    curve = comparison.summaries[1].gradient_shares()["intra_modal"]
+    assert [(point.step, point.mean) for point in curve] == [(2, pytest.approx(0.02)), (4, 0.2)]
+    markdown, _ = write_report(comparison)
+    text = markdown.read_text()
+    names = ["curves", "recalls", "separation", "shares", "distributions"]
+    assert re.findall(r"\((figures/[^)]+)\)", text) == [f"figures/{name}.png" for name in names]
+    assert all((markdown.parent / "figures" / f"{name}.png").exists() for name in names)
+    shown = next(table for table in tables(text) if table[0][1] == "task")
+    assert shown[0] == ["recipe", "task", "weight", "first", "mean", "last"]
+    assert shown[2:] == [
+        ["imc", "matching", "1", "98.0", "89.0", "80.0"],
+        ["imc", r"intra\_modal", "2", "2.0", "11.0", "20.0"],
+    ]
 
 
 class Page(HTMLParser):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aladin_network.errors import AladinError
+from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.types import NullProgress, Progress
 from aladin_training.comparison.budget import (
     TrainingSize,
@@ -139,12 +140,12 @@ def choose_settings(plan: ComparisonPlan, split: str) -> list[Choice]:
     """
     choices: list[Choice] = []
     for grid in plan.grids:
-        rsums: dict[str, float] = {}
+        metrics: dict[str, RetrievalMetrics] = {}
         for label, candidate in grid.candidates.items():
             found = finished_evaluation(plan.run(candidate, plan.seeds[0]), split)
             if found is not None:
-                rsums[label] = found.metrics()[candidate.own_score].rsum
-        choices.append(choose(grid, rsums))
+                metrics[label] = found.metrics()[candidate.own_score]
+        choices.append(choose(grid, metrics))
         logger.info("%s: %s", grid.recipe, choices[-1].chosen or "nothing to choose from yet")
     return choices
 

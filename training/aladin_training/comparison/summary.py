@@ -25,7 +25,7 @@ from aladin_training.comparison.evaluation import (
 from aladin_training.comparison.grid import Choice
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.config.recipe import Recipe
-from aladin_training.stage_files import StageFacts, read_facts, validation_curve
+from aladin_training.stage_files import StageFacts, read_curves, read_facts
 
 
 class Spread(NamedTuple):
@@ -50,6 +50,31 @@ def mean_and_std(value: Spread) -> str:
     return f"{value.mean:.1f}" + ("" if value.std is None else f" ± {value.std:.1f}")
 
 
+class CurvePoint(NamedTuple):
+    """A point of a curve over the seeds.
+
+    Attributes:
+        step: Optimizer step of the stage.
+        mean: Mean over the seeds.
+        std: Sample standard deviation, 0 of a single seed.
+    """
+
+    step: int
+    mean: float
+    std: float
+
+
+def mean_curve(curves: Sequence[Mapping[int, float]]) -> list[CurvePoint]:
+    """Average curves where all of them have a point.
+
+    Args:
+        curves: Value by step, one curve for each seed; at least one.
+    """
+    steps = sorted(set(curves[0]).intersection(*curves))
+    points = [(step, spread([curve[step] for curve in curves])) for step in steps]
+    return [CurvePoint(step, value.mean, value.std or 0.0) for step, value in points]
+
+
 @dataclass(frozen=True)
 class FinishedRun:
     """A run that has been trained and evaluated.
@@ -59,11 +84,13 @@ class FinishedRun:
         stages: Cost and result of each stage by name, in order.
         curve: Validation rsum of the own score by step of the final stage; step 0 is the stage
             that it starts from, if that one trained the same score.
+        log: Everything that the final stage logged, by name and step; see `read_curves`.
     """
 
     evaluation: RunEvaluation
     stages: dict[str, StageFacts]
     curve: dict[int, float]
+    log: dict[str, dict[int, float]]
 
 
 def runs_with_score(runs: Mapping[int, FinishedRun], score: str) -> dict[int, FinishedRun]:
@@ -145,6 +172,21 @@ class RecipeSummary:
         return statistics.fmean(
             sum(run.stages[name].minutes for name in names) for run in self.runs.values()
         )
+
+    def logged(self, name: str) -> list[CurvePoint]:
+        """Return a curve that the final stage logged; empty if some run lacks it.
+
+        Args:
+            name: Name of the entries, e.g. "loss".
+        """
+        return mean_curve([run.log.get(name, {}) for run in self.runs.values()])
+
+    def gradient_shares(self) -> dict[str, list[CurvePoint]]:
+        """Return the shares of the gradient by task of the final stage, where they were logged."""
+        curves = {
+            name: self.logged(f"{name}_gradient_share") for name in self.recipe.final_stage.tasks
+        }
+        return {name: curve for name, curve in curves.items() if curve}
 
     @property
     def parameters(self) -> int:
@@ -284,8 +326,9 @@ def _finished_runs(plan: ComparisonPlan, recipe: Recipe) -> dict[int, FinishedRu
         if evaluation is not None:
             folder = run.folder / "stages"
             stages = {stage.name: read_facts(folder / stage.name) for stage in recipe.stage}
-            curve = validation_curve(folder / recipe.final_stage.name, recipe.own_score)
-            finished[seed] = FinishedRun(evaluation, stages, _at_start(recipe, stages) | curve)
+            log = read_curves(folder / recipe.final_stage.name)
+            curve = _at_start(recipe, stages) | log.get(f"{recipe.own_score}_rsum", {})
+            finished[seed] = FinishedRun(evaluation, stages, curve, log)
     return finished
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -136,7 +137,7 @@ def choices_table(comparison: Comparison) -> Table:
     """What was tried for each recipe, and what was chosen."""
     rows: list[list[str]] = []
     for choice in comparison.choices:
-        tried = "; ".join(f"{label}: {rsum:.1f}" for label, rsum in choice.rsums.items())
+        tried = "; ".join(f"{label}: {each.rsum:.1f}" for label, each in choice.metrics.items())
         cells = (choice.chosen, ", ".join(choice.at_edge), tried)
         rows.append([choice.recipe, *(cell or _NO_VALUE for cell in cells)])
     header = ["recipe", "chosen", "at the edge", "rsum of all combinations"]
@@ -189,6 +190,29 @@ def cost_table(comparison: Comparison) -> Table:
         rows=rows,
         marked=_baseline_row(comparison),
     )
+
+
+def shares_table(comparison: Comparison) -> Table:
+    """The share of each task in the gradient of a recipe with several tasks, in percent."""
+    rows = [
+        [
+            summary.recipe.name,
+            task,
+            f"{summary.recipe.final_stage.tasks[task].weight:g}",
+            *(
+                f"{100 * share:.1f}"
+                for share in (
+                    curve[0].mean,
+                    statistics.fmean(point.mean for point in curve),
+                    curve[-1].mean,
+                )
+            ),
+        ]
+        for summary in comparison.summaries
+        if summary.runs
+        for task, curve in summary.gradient_shares().items()
+    ]
+    return Table(header=["recipe", "task", "weight", "first", "mean", "last"], rows=rows)
 
 
 def _number(summary: RecipeSummary, score: str) -> str:
