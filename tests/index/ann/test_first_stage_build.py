@@ -37,7 +37,7 @@ SHAPES = {"images": (COUNT, DIM), "texts": (300, DIM)}
 
 def build(folder: Path, **settings: object) -> dict[str, object]:
     return build_first_stages(
-        folder, SHAPES, BuildSettings(default_candidates=20, **settings), NullProgress()
+        folder, SHAPES, DIM, BuildSettings(default_candidates=20, **settings), NullProgress()
     )
 
 

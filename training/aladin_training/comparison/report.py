@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,13 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from aladin_network.files import atomic_file
+from aladin_training.comparison.claims import (
+    LEAST_SEEDS,
+    JudgedClaim,
+    judge,
+    read_claims,
+    save_claims,
+)
 from aladin_training.comparison.conditions import conditions
 from aladin_training.comparison.figures import draw_distributions, draw_settings
 from aladin_training.comparison.step_figures import (
@@ -25,6 +32,7 @@ from aladin_training.comparison.summary import Comparison
 from aladin_training.comparison.tables import (
     Table,
     choices_table,
+    claims_table,
     corrections_table,
     cost_table,
     differences_table,
@@ -49,6 +57,13 @@ _DIFFERENCES_NOTE = (
     "that all hold together in 95 % of experiments (largest deviation over all recipes); only one "
     "that leaves out 0 shows a difference. Smallest effect: a true difference of this size would "
     "be shown in 80 % of experiments; no smaller one can be excluded by this design."
+)
+_CLAIMS_NOTE = (
+    "Difference of rsum, with intervals that hold for all claims of this table together in 95 % of "
+    "experiments. Confirmed: the whole interval is above 0. Refuted: it is below 0. Not shown: it "
+    "holds 0, and a true difference of the smallest effect would be shown in 80 % of experiments. "
+    f"Open: fewer than {LEAST_SEEDS} seeds are finished on both sides. A baseline of as many steps "
+    "stands in for the baseline where there is one. The same as JSON: claims.json."
 )
 _CHOICES_NOTE = (
     "rsum of the own score on the split of the choice, one run of each combination with the first "
@@ -143,10 +158,13 @@ def write_report(comparison: Comparison) -> tuple[Path, Path]:
         The Markdown file and the HTML file.
     """
     out = comparison.plan.out
+    judged = judge(read_claims(), comparison)
+    if judged:
+        save_claims(out / "claims.json", judged)
     report = Report(
         title=f"{len(comparison.summaries)} recipes compared",
         conditions=conditions(comparison),
-        sections=[*_tables(comparison), *_pictures(comparison, out / "figures")],
+        sections=[*_tables(comparison, judged), *_pictures(comparison, out / "figures")],
     )
     markdown, html = out / "report.md", out / "report.html"
     for file in (markdown, html):
@@ -155,11 +173,12 @@ def write_report(comparison: Comparison) -> tuple[Path, Path]:
     return markdown, html
 
 
-def _tables(comparison: Comparison) -> list[Section]:
+def _tables(comparison: Comparison, judged: Sequence[JudgedClaim]) -> list[Section]:
     unfinished = _unfinished(comparison)
     differences = Section(
         title="Differences", table=differences_table(comparison), note=_DIFFERENCES_NOTE
     )
+    claims = Section(title="Claims of the papers", table=claims_table(judged), note=_CLAIMS_NOTE)
     choices = Section(title="Chosen settings", table=choices_table(comparison), note=_CHOICES_NOTE)
     corrections = Section(
         title="Hubness correction", table=corrections_table(comparison), note=_CORRECTIONS_NOTE
@@ -171,6 +190,7 @@ def _tables(comparison: Comparison) -> list[Section]:
         Section(title="Results", table=results_table(comparison), note=_RESULTS_NOTE),
         *([Section(title="Not finished", lines=tuple(unfinished))] if unfinished else []),
         *([differences] if any(each.together for each in comparison.summaries) else []),
+        *([claims] if judged else []),
         *([choices] if comparison.choices else []),
         *([shares] if shares.table and shares.table.rows else []),
         Section(title="All scores", table=scores_table(comparison), note=_SCORES_NOTE),

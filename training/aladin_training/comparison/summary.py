@@ -94,6 +94,11 @@ class FinishedRun:
     log: dict[str, dict[int, float]]
 
 
+def runs_with_score(runs: Mapping[int, FinishedRun], score: str) -> dict[int, FinishedRun]:
+    """Return those of some runs by seed whose network has a score."""
+    return {seed: run for seed, run in runs.items() if score in run.evaluation.ranks}
+
+
 @dataclass(frozen=True)
 class RecipeSummary:
     """One recipe of a comparison.
@@ -125,8 +130,8 @@ class RecipeSummary:
 
     def rsum(self, score: str) -> Spread | None:
         """Return the rsum of a score over the seeds, or None if no run has the score."""
-        metrics = [run.evaluation.metrics() for run in self.runs.values()]
-        values = [each[score].rsum for each in metrics if score in each]
+        runs = runs_with_score(self.runs, score).values()
+        values = [run.evaluation.metrics()[score].rsum for run in runs]
         return spread(values) if values else None
 
     def recall_at_1(self, direction: str) -> float:
@@ -305,9 +310,7 @@ def difference(
 
 def _correction_gain(runs: dict[int, FinishedRun]) -> Interval | None:
     """Compare the fused scores of runs with a hubness correction with those without it."""
-    with_one = {
-        seed: run for seed, run in runs.items() if "corrected_fused" in run.evaluation.ranks
-    }
+    with_one = runs_with_score(runs, "corrected_fused")
     found = difference(with_one, "corrected_fused", with_one, "fused")
     return None if found is None else found.interval
 
