@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,13 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from aladin_network.files import atomic_file
+from aladin_training.comparison.claims import (
+    LEAST_SEEDS,
+    JudgedClaim,
+    judge,
+    read_claims,
+    save_claims,
+)
 from aladin_training.comparison.conditions import conditions
 from aladin_training.comparison.figures import draw_distributions, draw_settings
 from aladin_training.comparison.step_figures import (
@@ -25,6 +32,7 @@ from aladin_training.comparison.summary import Comparison
 from aladin_training.comparison.tables import (
     Table,
     choices_table,
+    claims_table,
     corrections_table,
     cost_table,
     differences_table,
@@ -50,6 +58,13 @@ _DIFFERENCES_NOTE = (
     "that leaves out 0 shows a difference. Smallest effect: a true difference of this size would "
     "be shown in 80 % of experiments; no smaller one can be excluded by this design."
 )
+_CLAIMS_NOTE = (
+    "Difference of rsum, with intervals that hold for all claims of this table together in 95 % of "
+    "experiments. Confirmed: the whole interval is above 0. Refuted: it is below 0. Not shown: it "
+    "holds 0, and a true difference of the smallest effect would be shown in 80 % of experiments. "
+    f"Open: fewer than {LEAST_SEEDS} seeds are finished on both sides. A baseline of as many steps "
+    "stands in for the baseline where there is one. The same as JSON: claims.json."
+)
 _CHOICES_NOTE = (
     "rsum of the own score on the split of the choice, one run of each combination with the first "
     "seed; the best one is trained with all seeds. At the edge: the chosen value is the first or "
@@ -70,8 +85,9 @@ _SCORES_NOTE = (
 _COST_NOTE = (
     "Beyond the shared start: steps of all stages except those with which the recipe and the "
     "baseline both begin. Step time: time of the final stage's training step relative to the "
-    "baseline's, measured alternately in one process. A stage that several runs share was trained "
-    "once, but counts in the chain of each."
+    "baseline's, measured alternately in one process. Step memory: what one step allocates at its "
+    "most, beyond weights, optimizer state and data set. A stage that several runs share was "
+    "trained once, but counts in the chain of each."
 )
 _CURVES_NOTE = (
     "Validation rsum of each recipe's own score while its final stage trains: mean over the seeds, "
@@ -90,7 +106,7 @@ _SHARES_TABLE_NOTE = (
     "Shares of a stage's tasks in the gradient, in percent, mean over the seeds: at the first and "
     "the last logged step, and on average. The share of a task is the norm of the gradient of its "
     "weighted loss at the encodings (embeddings and tokens of the batch), over the sum of these "
-    "norms of all tasks. A task with a share near 0 changes next to nothing."
+    "norms of all tasks."
 )
 _SHARES_NOTE = "Shares of a stage's tasks in the gradient, as in the table, against the step."
 _SETTINGS_NOTE = (
@@ -142,10 +158,13 @@ def write_report(comparison: Comparison) -> tuple[Path, Path]:
         The Markdown file and the HTML file.
     """
     out = comparison.plan.out
+    judged = judge(read_claims(), comparison)
+    if judged:
+        save_claims(out / "claims.json", judged)
     report = Report(
         title=f"{len(comparison.summaries)} recipes compared",
         conditions=conditions(comparison),
-        sections=[*_tables(comparison), *_pictures(comparison, out / "figures")],
+        sections=[*_tables(comparison, judged), *_pictures(comparison, out / "figures")],
     )
     markdown, html = out / "report.md", out / "report.html"
     for file in (markdown, html):
@@ -154,11 +173,12 @@ def write_report(comparison: Comparison) -> tuple[Path, Path]:
     return markdown, html
 
 
-def _tables(comparison: Comparison) -> list[Section]:
+def _tables(comparison: Comparison, judged: Sequence[JudgedClaim]) -> list[Section]:
     unfinished = _unfinished(comparison)
     differences = Section(
         title="Differences", table=differences_table(comparison), note=_DIFFERENCES_NOTE
     )
+    claims = Section(title="Claims of the papers", table=claims_table(judged), note=_CLAIMS_NOTE)
     choices = Section(title="Chosen settings", table=choices_table(comparison), note=_CHOICES_NOTE)
     corrections = Section(
         title="Hubness correction", table=corrections_table(comparison), note=_CORRECTIONS_NOTE
@@ -170,6 +190,7 @@ def _tables(comparison: Comparison) -> list[Section]:
         Section(title="Results", table=results_table(comparison), note=_RESULTS_NOTE),
         *([Section(title="Not finished", lines=tuple(unfinished))] if unfinished else []),
         *([differences] if any(each.together for each in comparison.summaries) else []),
+        *([claims] if judged else []),
         *([choices] if comparison.choices else []),
         *([shares] if shares.table and shares.table.rows else []),
         Section(title="All scores", table=scores_table(comparison), note=_SCORES_NOTE),
@@ -195,12 +216,12 @@ def _unfinished(comparison: Comparison) -> list[str]:
 
 def _slow_steps(comparison: Comparison) -> list[str]:
     """Name the recipes whose steps take much longer, if step times are known."""
-    if not comparison.step_ratios:
+    if not comparison.step_times:
         return []
     slow = [
-        f"{name} ({ratio:.2f})"
-        for name, ratio in comparison.step_ratios.items()
-        if ratio > STEP_TIME_BOUND
+        f"{name} ({step.ratio:.2f})"
+        for name, step in comparison.step_times.items()
+        if step.ratio > STEP_TIME_BOUND
     ]
     names = ", ".join(slow) if slow else "none"
     return [f"More than {STEP_TIME_BOUND} times the baseline's step time: {names}."]

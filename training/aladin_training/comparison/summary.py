@@ -24,6 +24,7 @@ from aladin_training.comparison.evaluation import (
 )
 from aladin_training.comparison.grid import Choice
 from aladin_training.comparison.plan import ComparisonPlan
+from aladin_training.comparison.step_time import StepTime
 from aladin_training.config.recipe import Recipe
 from aladin_training.stage_files import StageFacts, read_curves, read_facts
 
@@ -93,6 +94,11 @@ class FinishedRun:
     log: dict[str, dict[int, float]]
 
 
+def runs_with_score(runs: Mapping[int, FinishedRun], score: str) -> dict[int, FinishedRun]:
+    """Return those of some runs by seed whose network has a score."""
+    return {seed: run for seed, run in runs.items() if score in run.evaluation.ranks}
+
+
 @dataclass(frozen=True)
 class RecipeSummary:
     """One recipe of a comparison.
@@ -124,8 +130,8 @@ class RecipeSummary:
 
     def rsum(self, score: str) -> Spread | None:
         """Return the rsum of a score over the seeds, or None if no run has the score."""
-        metrics = [run.evaluation.metrics() for run in self.runs.values()]
-        values = [each[score].rsum for each in metrics if score in each]
+        runs = runs_with_score(self.runs, score).values()
+        values = [run.evaluation.metrics()[score].rsum for run in runs]
         return spread(values) if values else None
 
     def recall_at_1(self, direction: str) -> float:
@@ -196,14 +202,14 @@ class Comparison:
     Attributes:
         plan: Plan of the comparison.
         summaries: Summaries of the recipes, in the plan's order.
-        step_ratios: Time of a training step of the final stage relative to the baseline's, by
-            recipe; empty if it was not measured.
+        step_times: Time and memory of a training step of the final stage, by recipe; empty if
+            they were not measured.
         choices: Settings that were chosen for each recipe; empty if all were given.
     """
 
     plan: ComparisonPlan
     summaries: tuple[RecipeSummary, ...]
-    step_ratios: dict[str, float]
+    step_times: dict[str, StepTime]
     choices: tuple[Choice, ...] = ()
 
     @property
@@ -227,7 +233,7 @@ class Comparison:
 def summarize_plan(
     plan: ComparisonPlan,
     failures: dict[str, str],
-    step_ratios: dict[str, float],
+    step_times: dict[str, StepTime],
     choices: Sequence[Choice] = (),
 ) -> Comparison:
     """Gather the numbers of all runs from their folders.
@@ -235,7 +241,7 @@ def summarize_plan(
     Args:
         plan: Runs of the comparison.
         failures: Reason of each run that failed just now, by its label.
-        step_ratios: Relative step times, see `Comparison`.
+        step_times: Measured training steps, see `Comparison`.
         choices: Chosen settings, see `Comparison`.
     """
     runs = {recipe.name: _finished_runs(plan, recipe) for recipe in plan.recipes}
@@ -269,7 +275,7 @@ def summarize_plan(
         )
         for recipe in plan.recipes
     )
-    return Comparison(plan, summaries, step_ratios, tuple(choices))
+    return Comparison(plan, summaries, step_times, tuple(choices))
 
 
 def difference(
@@ -304,9 +310,7 @@ def difference(
 
 def _correction_gain(runs: dict[int, FinishedRun]) -> Interval | None:
     """Compare the fused scores of runs with a hubness correction with those without it."""
-    with_one = {
-        seed: run for seed, run in runs.items() if "corrected_fused" in run.evaluation.ranks
-    }
+    with_one = runs_with_score(runs, "corrected_fused")
     found = difference(with_one, "corrected_fused", with_one, "fused")
     return None if found is None else found.interval
 
