@@ -49,7 +49,7 @@ from aladin_index.generations.collection_writer import (
     collection_files,
     write_collection,
 )
-from aladin_index.learned.files import rewrite_learned
+from aladin_index.learned.files import write_learned
 from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_index.tokens.bound_files import write_bounds
@@ -258,16 +258,17 @@ def _write_sides(
     """Write all files of each collection except its ANN."""
     counts: dict[Target, CollectionCounts] = {}
     for target, side in sides.items():
-        (folder / target).mkdir(parents=True)
+        place = folder / target
+        place.mkdir(parents=True)
         progress.start(side.count, f"{target} written")
-        counts[target] = write_collection(folder / target, side, settings.filter_fields, progress)
+        counts[target] = write_collection(place, target, side, settings.filter_fields, progress)
         if counts[target].items == 0:
             first = next(iter(side.left_out), None)
             but = ""
             if first is not None:
                 but = f"; {len(side.left_out)} skipped, e.g. {first.id!r}: {first.reason}"
             raise InputError(f"{target}: expected at least one item, got none{but}")
-        write_json(folder / target / SKIPPED, side.left_out)
+        write_json(place / SKIPPED, side.left_out)
     return counts
 
 
@@ -290,17 +291,16 @@ def _collection_entries(
 ) -> dict[Target, CollectionEntry]:
     """Build the first stages of the written collections, and describe the collections."""
     shapes: dict[Target, tuple[int, int]] = {
-        target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
+        target: (counts[target].items, side.vector_dim) for target, side in sides.items()
     }
-    is_corrected = any(side.correction is not None for side in sides.values())
-    anns = build_first_stages(folder, shapes, settings, progress, is_corrected=is_corrected)
+    embedding_dim = next(iter(sides.values())).embedding_dim
+    anns = build_first_stages(folder, shapes, embedding_dim, settings, progress)
     entries: dict[Target, CollectionEntry] = {}
     for target, side in sides.items():
         entry = _collection_entry(side, counts[target], anns[target], settings)
         if side.learned is not None:
-            fitted = side.learned.fit, side.learned.weights, side.learned.queries
-            learned = rewrite_learned(folder / target, *fitted, entry, settings, progress)
-            entry = replace(entry, learned=learned)
+            fitted = side.learned.fitted
+            entry = write_learned(folder / target, fitted, entry, settings, progress)
         entries[target] = entry
     return _with_bounds(folder, entries, progress) if settings.ann == EXACT_ALIGN else entries
 

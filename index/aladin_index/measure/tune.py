@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.corrected import crossing_queries
+from aladin_index.ann.corrected import query_vectors
 from aladin_index.ann.search_width import choose_search_width
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import MODEL
@@ -183,9 +183,7 @@ class _SideTuner:
             self._crossing = stored_queries(other_side, options.num_queries)
         if self._crossing is not None:
             self._crossing = self._crossing._replace(
-                embeddings=crossing_queries(
-                    self._crossing.embeddings, corrected=side.entry.corrected
-                )
+                embeddings=query_vectors(self._crossing.embeddings, side.entry.vector_dim)
             )
         # What candidates are found by: the embeddings, or vectors that were fitted.
         self._searched, self._asked = side, self._crossing
@@ -213,7 +211,7 @@ class _SideTuner:
             self._warn(f"fidelity was not measured ({reason}); candidates stay as they are")
             if asked is None:
                 asked = stored_queries(self._side, self._options.num_queries)
-                vectors = crossing_queries(asked.embeddings, corrected=entry.corrected)
+                vectors = query_vectors(asked.embeddings, entry.vector_dim)
                 asked = asked._replace(embeddings=vectors)
             at = self._default if entry.tuning is None else entry.tuning.candidates
             ann = self._calibrate(asked, min(at, entry.count))
