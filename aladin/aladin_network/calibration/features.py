@@ -5,7 +5,7 @@ Fitting and searching use the same functions; they require NumPy only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -34,6 +34,8 @@ FEATURE_SETS: tuple[tuple[Feature, ...], ...] = (
     _WORD_LEVEL + _WORD_STANDING,
     (*_ALIGN_LEVEL, *_ALIGN_STANDING, "match_z", "align_z"),
     (*_WORD_LEVEL, *_WORD_STANDING, "match_z", "per_word_z"),
+    (*_ALIGN_LEVEL, *_ALIGN_STANDING, "novelty"),
+    (*_WORD_LEVEL, *_WORD_STANDING, "novelty"),
 )
 
 # The features of each score, in the order of `_standing`.
@@ -102,7 +104,8 @@ class Judgement(NamedTuple):
 # For each of three scores, namely the cosine (match), the alignment score (align) and the latter
 # divided by the number of words (per_word): the score itself; its distance from the best other
 # score of the pool (gap); the pool's mean and standard deviation (spread); and the number of
-# deviations above the mean (z).
+# deviations above the mean (z). `novelty` says how unlike the known queries the query is, see
+# `aladin_network.calibration.density`.
 Feature = Literal[
     "match",
     "match_gap",
@@ -120,51 +123,61 @@ Feature = Literal[
     "per_word_spread",
     "per_word_z",
     "log_words",
+    "novelty",
 ]
 Features = dict[Feature, NDArray[np.float64]]
 
 
-def hit_features(pool: CandidateScores, hits: CandidateScores) -> Features:
+def hit_features(
+    pool: CandidateScores, hits: CandidateScores, novelty: float | None = None
+) -> Features:
     """Describe hits by their scores, and by how these stand out from the query's pool.
 
     Args:
         pool: The first stage's best candidates for the query, at least one, in its order.
         hits: Any items, including those of the pool.
+        novelty: How unlike the known queries the query is, or None if it was not measured.
 
     Returns:
         (hits,) values by name; those of the alignment are missing where the pool or the hits
-        have no such score.
+        have no such score, and `novelty` where it was not measured.
     """
     features: Features = {"log_words": np.log(np.maximum(hits.words, 1))}
     # All scores at once: a search has a tenth of a millisecond for this.
     standing = _standing(_scores(hits), _scores(pool), hits.rows, pool.rows)
     for place, names in enumerate(_FEATURES[: len(standing[0])]):
         features |= {name: values[place] for name, values in zip(names, standing, strict=True)}
+    if novelty is not None:
+        features["novelty"] = np.full(len(hits.rows), novelty)
     return features
 
 
-def query_features(pool: CandidateScores) -> Features:
+def query_features(pool: CandidateScores, novelty: float | None = None) -> Features:
     """Describe a query by the scores of its pool.
 
     Args:
         pool: The first stage's best candidates for the query, at least one, in its order.
+        novelty: See `hit_features`.
 
     Returns:
         (1,) values by name: those of the item that is best by the cosine, by the alignment score
         or by the alignment per word, whichever the feature is of; `log_words` is the pool's mean.
     """
-    return _of_best(hit_features(pool, pool))
+    return _of_best(hit_features(pool, pool, novelty))
 
 
-def judged_features(pool: CandidateScores, hits: CandidateScores) -> tuple[Features, Features]:
+def judged_features(
+    pool: CandidateScores, hits: CandidateScores, novelty: float | None = None
+) -> tuple[Features, Features]:
     """Compute `query_features` and `hit_features` of a query and its hits together.
 
     Args:
         pool: The first stage's best candidates for the query, at least one, in its order.
         hits: Any items; with alignment scores if and only if the pool has them.
+        novelty: See `hit_features`.
     """
     size = len(pool.rows)
-    features = hit_features(pool, pool.joined(hits))
+    features = hit_features(pool, pool.joined(hits), novelty)
     of_pool: Features = {name: values[:size] for name, values in features.items()}
     return _of_best(of_pool), {name: values[size:] for name, values in features.items()}
 
@@ -178,6 +191,8 @@ def _of_best(features: Features) -> Features:
             best |= {name: features[name][place : place + 1] for name in names}
     # A photo query has no words, and the number of words of one candidate would not be informative.
     best["log_words"] = features["log_words"].mean(keepdims=True)
+    if "novelty" in features:
+        best["novelty"] = features["novelty"][:1]
     return best
 
 
@@ -250,16 +265,37 @@ class LogisticModel:
         Returns:
             (n,) float64, 0 to 1.
         """
-        factors, rest = self._linear
-        rows = len(next(iter(features.values())))
-        values = np.array([features[term.feature] for term in self.terms])
-        log_odds = factors @ values.reshape(len(self.terms), rows) + rest
-        # Written as a hyperbolic tangent, so that no exponential overflows.
-        return 0.5 * (1 + np.tanh(0.5 * log_odds))
+        return probability_of_all([self], features)
 
     @cached_property
-    def _linear(self) -> tuple[NDArray[np.float64], float]:
+    def linear(self) -> tuple[NDArray[np.float64], float]:
         """Factors (terms,) of the raw values, and the log-odds at the value 0."""
         factors = np.array([term.weight / term.deviation for term in self.terms])
         means = np.array([term.mean for term in self.terms])
         return factors, self.intercept - float(factors @ means)
+
+
+def probability_of_all(
+    models: Sequence[LogisticModel], features: Mapping[Feature, NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Return the probability of each row, given models of it against alternatives.
+
+    Each model tells the rows from one alternative; all alternatives are equally likely. The odds
+    against a row are then the mean of those by each model.
+
+    Args:
+        models: At least one.
+        features: (n,) values by name; others than those of the terms are not looked at.
+
+    Returns:
+        (n,) float64, 0 to 1.
+    """
+    rows = len(next(iter(features.values())))
+    against = np.empty((len(models), rows))
+    for place, model in enumerate(models):
+        factors, rest = model.linear
+        values = np.array([features[term.feature] for term in model.terms])
+        against[place] = -(factors @ values.reshape(len(model.terms), rows) + rest)
+    log_odds = np.log(len(models)) - np.logaddexp.reduce(against, axis=0)
+    # Written as a hyperbolic tangent, so that no exponential overflows.
+    return 0.5 * (1 + np.tanh(0.5 * log_odds))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from aladin_network.calibration.calibration import Calibration
+from aladin_network.calibration.examples import AskedQuery, make_examples
 from aladin_network.calibration.features import POOL
 from aladin_network.calibration.fit import (
     AskedDirection,
@@ -16,7 +17,6 @@ from aladin_network.calibration.fit import (
     fit_calibration,
 )
 from aladin_network.calibration.fitted_on import FittedOn, TextLengths
-from aladin_network.calibration.logistic_fit import AskedQuery, make_examples
 from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import InputError
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
