@@ -8,7 +8,6 @@ directions in which these differ from each other.
 from __future__ import annotations
 
 import base64
-import binascii
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -50,7 +49,7 @@ class QueryDensity:
         expected = 2 * (1 + len(self.variances)) * self.dim
         try:
             found = len(base64.b64decode(self.vectors, validate=True))
-        except binascii.Error as error:
+        except ValueError as error:
             raise ValueError(f"vectors: expected Base64 ({error})") from error
         if found != expected:
             raise ValueError(f"vectors: expected {expected} bytes, found {found}")

@@ -160,7 +160,7 @@ def make_examples(
                 asked = asked.without_alignment()
             found, pool = asked.take(slice(num_candidates)), asked.take(slice(POOL))
             page = _page(found, fusion)
-            hits.append(hit_features(pool, found.take(page), unlike))
+            hits.append(hit_features(pool, found.take(page)))
             hits_right.append(right[page])
             match.append(query_features(pool, unlike))
             thresholds.append(_thresholds(found))

@@ -34,6 +34,10 @@ FEATURE_SETS: tuple[tuple[Feature, ...], ...] = (
     _WORD_LEVEL + _WORD_STANDING,
     (*_ALIGN_LEVEL, *_ALIGN_STANDING, "match_z", "align_z"),
     (*_WORD_LEVEL, *_WORD_STANDING, "match_z", "per_word_z"),
+)
+# The same for queries that were made up: whatever they score, it matters how unlike the others
+# they are.
+NOVELTY_SETS: tuple[tuple[Feature, ...], ...] = (
     (*_ALIGN_LEVEL, *_ALIGN_STANDING, "novelty"),
     (*_WORD_LEVEL, *_WORD_STANDING, "novelty"),
 )
@@ -128,27 +132,22 @@ Feature = Literal[
 Features = dict[Feature, NDArray[np.float64]]
 
 
-def hit_features(
-    pool: CandidateScores, hits: CandidateScores, novelty: float | None = None
-) -> Features:
+def hit_features(pool: CandidateScores, hits: CandidateScores) -> Features:
     """Describe hits by their scores, and by how these stand out from the query's pool.
 
     Args:
         pool: The first stage's best candidates for the query, at least one, in its order.
         hits: Any items, including those of the pool.
-        novelty: How unlike the known queries the query is, or None if it was not measured.
 
     Returns:
         (hits,) values by name; those of the alignment are missing where the pool or the hits
-        have no such score, and `novelty` where it was not measured.
+        have no such score.
     """
     features: Features = {"log_words": np.log(np.maximum(hits.words, 1))}
     # All scores at once: a search has a tenth of a millisecond for this.
     standing = _standing(_scores(hits), _scores(pool), hits.rows, pool.rows)
     for place, names in enumerate(_FEATURES[: len(standing[0])]):
         features |= {name: values[place] for name, values in zip(names, standing, strict=True)}
-    if novelty is not None:
-        features["novelty"] = np.full(len(hits.rows), novelty)
     return features
 
 
@@ -157,13 +156,13 @@ def query_features(pool: CandidateScores, novelty: float | None = None) -> Featu
 
     Args:
         pool: The first stage's best candidates for the query, at least one, in its order.
-        novelty: See `hit_features`.
+        novelty: How unlike the known queries the query is, or None if it was not measured.
 
     Returns:
         (1,) values by name: those of the item that is best by the cosine, by the alignment score
         or by the alignment per word, whichever the feature is of; `log_words` is the pool's mean.
     """
-    return _of_best(hit_features(pool, pool, novelty))
+    return _of_best(hit_features(pool, pool), novelty)
 
 
 def judged_features(
@@ -174,16 +173,16 @@ def judged_features(
     Args:
         pool: The first stage's best candidates for the query, at least one, in its order.
         hits: Any items; with alignment scores if and only if the pool has them.
-        novelty: See `hit_features`.
+        novelty: See `query_features`.
     """
     size = len(pool.rows)
-    features = hit_features(pool, pool.joined(hits), novelty)
+    features = hit_features(pool, pool.joined(hits))
     of_pool: Features = {name: values[:size] for name, values in features.items()}
-    return _of_best(of_pool), {name: values[size:] for name, values in features.items()}
+    return _of_best(of_pool, novelty), {name: values[size:] for name, values in features.items()}
 
 
-def _of_best(features: Features) -> Features:
-    """Take each score's features from the item with the best score."""
+def _of_best(features: Features, novelty: float | None) -> Features:
+    """Take each score's features from the item with the best score, and add the query's own."""
     best: Features = {}
     for names in _FEATURES:
         if names[0] in features:
@@ -191,8 +190,8 @@ def _of_best(features: Features) -> Features:
             best |= {name: features[name][place : place + 1] for name in names}
     # A photo query has no words, and the number of words of one candidate would not be informative.
     best["log_words"] = features["log_words"].mean(keepdims=True)
-    if "novelty" in features:
-        best["novelty"] = features["novelty"][:1]
+    if novelty is not None:
+        best["novelty"] = np.array([novelty])
     return best
 
 

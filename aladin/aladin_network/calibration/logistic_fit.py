@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from aladin_network.calibration.examples import KINDS, Examples
 from aladin_network.calibration.features import (
     FEATURE_SETS,
+    NOVELTY_SETS,
     Feature,
     LogisticModel,
     Term,
@@ -33,12 +34,15 @@ CHOOSING_FOLDS, JUDGING_FOLDS = 5, 10
 LEAST_PHOTOS = 2 * JUDGING_FOLDS
 
 
-def fit_logistic(examples: Examples, what: str) -> LogisticModel:
+def fit_logistic(
+    examples: Examples, what: str, feature_sets: Sequence[Sequence[Feature]] = FEATURE_SETS
+) -> LogisticModel:
     """Fit the model with the features and penalty of the best cross-validated log loss.
 
     Args:
         examples: Cases to fit to; features that they lack are not used.
         what: Name of the examples in the error message.
+        feature_sets: Sets of features to choose from, smallest first.
 
     Raises:
         InputError: If there are too few photos, or a fold leaves no right or no wrong case.
@@ -47,7 +51,7 @@ def fit_logistic(examples: Examples, what: str) -> LogisticModel:
     values = np.stack([examples.features[name] for name in names], axis=1)  # (n, features)
     # Without alignment scores, some sets are equal.
     sets: dict[tuple[Feature, ...], None] = dict.fromkeys(
-        tuple(name for name in each if name in names) for each in FEATURE_SETS
+        tuple(name for name in each if name in names) for each in feature_sets
     )
     choices = [
         [_Choice([names.index(name) for name in chosen], penalty) for penalty in _INVERSE_PENALTIES]
@@ -100,7 +104,8 @@ def fit_kinds(examples: Examples, what: str) -> dict[NoMatchKind, LogisticModel]
     models: dict[NoMatchKind, LogisticModel] = {}
     for kind in KINDS:
         if kind == "hard" or examples.has(kind):
-            models[kind] = fit_logistic(examples.of_kind(kind), f"{what}, {kind}")
+            sets = FEATURE_SETS if kind == "hard" else NOVELTY_SETS
+            models[kind] = fit_logistic(examples.of_kind(kind), f"{what}, {kind}", sets)
     return models
 
 
