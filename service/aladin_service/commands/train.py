@@ -229,7 +229,7 @@ def compare(
         bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
     ] = False,
     no_step_times: Annotated[
-        bool, typer.Option("--no-step-times", help="Do not time a training step of each recipe.")
+        bool, typer.Option("--no-step-times", help="Do not measure a training step of each recipe.")
     ] = False,
 ) -> None:
     """Train recipes with several seeds and report the gain of each.
@@ -237,8 +237,10 @@ def compare(
     In: RECIPEs and the data sets they name. With --grid, every combination of values is trained
     once for each recipe, and the best on --select with all seeds. Missing runs are trained in the
     folder --out, and interrupted ones continued; a stage that several share is trained once.
-    Out: report.md and report.html in --out, and the path of the former on stdout. A failed run
-    does not stop the others: it is named in the report and on stderr, and the exit code is 1.
+    Out: report.md and report.html in --out, and the path of the former on stdout; with recipes
+    that a paper claims something of, the report says what was confirmed, also in claims.json.
+    A failed run does not stop the others: it is named in the report and on stderr, and the exit
+    code is 1.
     """
     from aladin_training.comparison.compare import compare as compare_plan
     from aladin_training.comparison.grid import parse_grid

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin_index.ann.corrected import crossing_queries
+from aladin_index.ann.corrected import query_vectors
 from aladin_index.search.backend import Collection, SecondStageQuery
 from aladin_network.calibration.examples import AskedQuery, candidates_kept
 from aladin_network.calibration.features import CandidateScores
@@ -146,8 +146,8 @@ class _Direction:
         side = self._side
         tokens = query.item_tokens(0).numpy()
         second_stage = SecondStageQuery(tokens, self._modality) if side.has_tokens else None
-        vectors = crossing_queries(query.embedding.numpy(), corrected=side.entry.corrected)
-        rows, match, *_ = side.order(vectors[0], count, count, second_stage)
+        vector = query_vectors(query.embedding[0].numpy(), side.entry.vector_dim)
+        rows, match, *_ = side.order(vector, count, count, second_stage)
         align = None if second_stage is None else side.align(tokens, self._modality, rows)
         return CandidateScores(rows, match, align, self._words(query, side.lengths(rows)))
 

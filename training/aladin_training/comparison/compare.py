@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aladin_network.errors import AladinError
+from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.types import NullProgress, Progress
 from aladin_training.comparison.budget import (
     TrainingSize,
@@ -78,7 +79,7 @@ def compare(
         plan: Recipes, seeds, split and folder. If it has grids, the settings are chosen first.
         jobs: Number of runs at a time.
         train: False to report what is finished so far, without training or measuring.
-        step_times: Measure how long training steps take, where that is not known yet.
+        step_times: Measure the time and memory of training steps, where that is not known yet.
         controls: Add baselines with the steps of the recipes that take more, see `with_controls`.
         correct: Fit the hubness correction of each run and report what it gains.
         progress: Receives the steps of all runs.
@@ -106,8 +107,7 @@ def compare(
         failures |= perform_all(
             plan.runs(), plan.split, plan.shared_stages, jobs, progress, correct=correct
         )
-    ratios = {name: each.ratio for name, each in times.items()}
-    markdown, html = write_report(summarize_plan(plan, failures, ratios, choices))
+    markdown, html = write_report(summarize_plan(plan, failures, times, choices))
     return ComparisonResult(markdown, html, failures)
 
 
@@ -139,12 +139,12 @@ def choose_settings(plan: ComparisonPlan, split: str) -> list[Choice]:
     """
     choices: list[Choice] = []
     for grid in plan.grids:
-        rsums: dict[str, float] = {}
+        metrics: dict[str, RetrievalMetrics] = {}
         for label, candidate in grid.candidates.items():
             found = finished_evaluation(plan.run(candidate, plan.seeds[0]), split)
             if found is not None:
-                rsums[label] = found.metrics()[candidate.own_score].rsum
-        choices.append(choose(grid, rsums))
+                metrics[label] = found.metrics()[candidate.own_score]
+        choices.append(choose(grid, metrics))
         logger.info("%s: %s", grid.recipe, choices[-1].chosen or "nothing to choose from yet")
     return choices
 

@@ -7,6 +7,7 @@ RUN/evaluation.safetensors    the rank of every query and the distribution of sc
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,17 +55,22 @@ _DIRECTIONS = ("text_to_image", "image_to_text")
 class ScoreHistogram(NamedTuple):
     """Distribution of the scores of positive and of negative pairs (DBL figures 6 and 7).
 
+    The mean of the negative pairs says little about retrieval, which the hardest of them decide.
+
     Attributes:
         low: Left edge of the first of several bins of equal width.
         high: Right edge of the last bin.
         positive: Number of pairs of a photo and one of its captions in each bin, (bins,) float64.
         negative: Number of all other pairs in each bin, (bins,) float64.
+        hardest: Number of queries whose hardest negative is in each bin, of both directions,
+            (bins,) float64; None in evaluations of an earlier version.
     """
 
     low: float
     high: float
     positive: Tensor
     negative: Tensor
+    hardest: Tensor | None
 
     def edges(self) -> list[float]:
         """Return the edges of all bins."""
@@ -72,21 +78,26 @@ class ScoreHistogram(NamedTuple):
 
 
 def score_histogram(scores: Tensor, image_of_text: Tensor) -> ScoreHistogram:
-    """Count the scores of positive and negative pairs from the lowest to the highest score.
+    """Count the scores of pairs from the lowest to the highest score.
 
     Args:
         scores: ``scores[image, text]``, float.
         image_of_text: Row of each text's image, (texts,).
     """
-    scores = scores.detach().double().cpu()
+    scores = scores.detach().to("cpu", torch.float64, copy=True)
     low, high = float(scores.min()), float(scores.max())
     if high <= low:  # a network that scores all pairs alike
         high = low + 1.0
-    own = scores.gather(0, image_of_text.cpu().unsqueeze(0)).flatten()  # (texts,)
+    place = image_of_text.cpu().unsqueeze(0)
+    own = scores.gather(0, place).flatten()  # (texts,)
     positive, of_all = (
         torch.histc(values, BINS, min=low, max=high) for values in (own, scores.flatten())
     )
-    return ScoreHistogram(low, high, positive, of_all - positive)
+    negatives = scores.scatter_(0, place, -math.inf)
+    # A query without a negative, of a single image, is in no bin.
+    hardest = torch.cat([negatives.amax(dim=0), negatives.amax(dim=1)])
+    counts = torch.histc(hardest[hardest.isfinite()], BINS, min=low, max=high)
+    return ScoreHistogram(low, high, positive, of_all - positive, counts)
 
 
 _NUMBERS, _ARRAYS = "evaluation.json", "evaluation.safetensors"
@@ -235,6 +246,8 @@ def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
     for name, histogram in evaluation.histograms.items():
         arrays[f"histogram.{name}.positive"] = histogram.positive.clone()
         arrays[f"histogram.{name}.negative"] = histogram.negative.clone()
+        if histogram.hardest is not None:
+            arrays[f"histogram.{name}.hardest"] = histogram.hardest.clone()
     # The JSON file marks the arrays as valid, so it must never be the older file of the two.
     (folder / _NUMBERS).unlink(missing_ok=True)
     with atomic_file(folder / _ARRAYS) as partial:
@@ -292,6 +305,7 @@ def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
                 high,
                 arrays[f"histogram.{name}.positive"],
                 arrays[f"histogram.{name}.negative"],
+                arrays.get(f"histogram.{name}.hardest"),
             )
             for name, (low, high) in numbers["histogram_range"].items()
         },

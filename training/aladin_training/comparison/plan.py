@@ -47,6 +47,7 @@ class ComparisonPlan:
             settings are given.
         select: Split to choose settings on; None without grids.
         left_out: Names of the recipes that lack a setting of `overrides` or the grid, by setting.
+        controls: Names of those recipes that are the baseline with more steps.
     """
 
     recipes: tuple[Recipe, ...]
@@ -57,6 +58,7 @@ class ComparisonPlan:
     grids: tuple[RecipeGrid, ...] = ()
     select: str | None = None
     left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    controls: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the names.
