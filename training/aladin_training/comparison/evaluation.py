@@ -22,8 +22,10 @@ from aladin_network.files import atomic_file, write_json
 from aladin_network.scoring.correction import CORRECTION, read_correction
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.metrics import (
+    Block,
     Ranks,
     RetrievalMetrics,
+    ranks_in_blocks,
     retrieval_ranks,
     summarize,
 )
@@ -40,6 +42,7 @@ from aladin_training.evaluation import (
     ExhaustiveEvaluation,
     evaluate_encodings,
     mean_scores,
+    rank_scores,
     score_encodings,
 )
 from aladin_training.stage_files import branch_checkpoints
@@ -118,6 +121,8 @@ class RunEvaluation:
         cross_rank: Median of AOQ's cross-retrieval rank over positive pairs, by score name.
         histograms: Distribution of scores, by score name.
         image_of_text: Row of each text's image, (texts,) int64.
+        folds: Number of contiguous blocks of photos, each ranked among itself (COCO's "1K" has 5);
+            1 is the whole split. Distributions, MD and cross ranks are always those of the whole.
     """
 
     model_id: str
@@ -127,6 +132,7 @@ class RunEvaluation:
     cross_rank: dict[str, float]
     histograms: dict[str, ScoreHistogram]
     image_of_text: Tensor
+    folds: int = 1
 
     def metrics(self) -> dict[str, RetrievalMetrics]:
         """Summarise the ranks by score name."""
@@ -181,13 +187,20 @@ def evaluate_run(
     evaluation = evaluate_encodings(
         model, checkpoint.fusion, images, texts, image_of_text, correction
     )
-    condensed = _condense(evaluation, checkpoint.model_id, split)
+    condensed = _condense(evaluation, checkpoint.model_id, split, run.folds)
     branches = [load_checkpoint(each, device).model for each in _branches(run)]
     if branches:
         others = [score_encodings(each, *dataset.encode(each)) for each in branches]
         scores = mean_scores([evaluation.scores, *others])[run.recipe.own_score]
-        ranks = retrieval_ranks(scores, image_of_text)
-        condensed.ranks["ensemble"] = Ranks(*(of_queries.cpu() for of_queries in ranks))
+        found = ranks_in_blocks(
+            lambda block: {
+                "ensemble": retrieval_ranks(scores[block.images, block.texts], block.image_of_text)
+            },
+            len(scores),
+            image_of_text,
+            run.folds,
+        )
+        condensed.ranks.update(_on_processor(found))
     return condensed
 
 
@@ -202,22 +215,26 @@ def _branches(run: PlannedRun) -> list[Path]:
     return [*own, *(Path(folder).expanduser() for folder in stage.anchors.checkpoints)]
 
 
-def _condense(evaluation: ExhaustiveEvaluation, model_id: str, split: str) -> RunEvaluation:
+def _condense(
+    evaluation: ExhaustiveEvaluation, model_id: str, split: str, folds: int
+) -> RunEvaluation:
     image_of_text = evaluation.image_of_text.cpu()
-    by_alignment = two_stage_ranks(
-        evaluation.matching_scores,
-        evaluation.alignment_scores,
-        Fusion(),  # of weight 1
-        evaluation.image_of_text,
-    )
-    ranks_by_score = evaluation.ranks | {"two_stage_alignment": by_alignment}
+    scores, rows = evaluation.scores, evaluation.image_of_text
+    ranks_by_score = evaluation.ranks | _by_alignment(scores, rows)
+    if folds > 1:
+        ranks_by_score = ranks_in_blocks(
+            lambda block: (
+                rank_scores(block.inside(scores), evaluation.fusion, block.image_of_text)
+                | _by_alignment(block.inside(scores), block.image_of_text)
+            ),
+            len(evaluation.matching_scores),
+            rows,
+            folds,
+        )
     return RunEvaluation(
         model_id=model_id,
         split=split,
-        ranks={
-            name: Ranks(*(of_queries.cpu() for of_queries in ranks))
-            for name, ranks in ranks_by_score.items()
-        },
+        ranks=_on_processor(ranks_by_score),
         mean_difference=dict(evaluation.mean_difference),
         cross_rank={
             name: summarize_cross_ranks(ranks).median
@@ -228,7 +245,19 @@ def _condense(evaluation: ExhaustiveEvaluation, model_id: str, split: str) -> Ru
             for name, scores in evaluation.scores.items()
         },
         image_of_text=image_of_text,
+        folds=folds,
     )
+
+
+def _by_alignment(scores: dict[str, Tensor], image_of_text: Tensor) -> dict[str, Ranks]:
+    """Rank by the papers' two stages: candidates by the matching, in the alignment's order."""
+    matching, alignment = scores["matching"], scores["alignment"]
+    ranks = two_stage_ranks(matching, alignment, Fusion(), image_of_text)  # of weight 1
+    return {"two_stage_alignment": ranks}
+
+
+def _on_processor(ranks: dict[str, Ranks]) -> dict[str, Ranks]:
+    return {name: Ranks(*(of_queries.cpu() for of_queries in each)) for name, each in ranks.items()}
 
 
 def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
@@ -256,6 +285,7 @@ def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
         "schema_version": SCHEMA_VERSION,
         "model_id": evaluation.model_id,
         "split": evaluation.split,
+        "folds": evaluation.folds,
         "metrics": {
             name: {direction: getattr(each, direction)._asdict() for direction in _DIRECTIONS}
             | {"rsum": each.rsum}
@@ -270,16 +300,17 @@ def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
     write_json(folder / _NUMBERS, numbers)
 
 
-def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
+def load_evaluation(folder: Path, split: str, folds: int = 1) -> RunEvaluation | None:
     """Read the evaluation of a run's present checkpoint.
 
     Args:
         folder: Folder of the run.
         split: Split that was evaluated.
+        folds: Number of blocks that were ranked apart.
 
     Returns:
-        The evaluation, or None if there is none of these weights, this split and this schema
-        version.
+        The evaluation, or None if there is none of these weights, this split in so many blocks and
+        this schema version.
     """
     try:
         numbers: dict[str, Any] = json.loads((folder / _NUMBERS).read_text(encoding="utf-8"))
@@ -287,7 +318,8 @@ def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
         return None
     model_id = read_model_id(folder / "checkpoint")
     wanted = {"schema_version": SCHEMA_VERSION, "model_id": model_id, "split": split}
-    if {key: numbers.get(key) for key in wanted} != wanted:
+    # Files without the key are of whole splits.
+    if {key: numbers.get(key) for key in wanted} != wanted or numbers.get("folds", 1) != folds:
         return None
     arrays = read_tensors(folder / _ARRAYS)
     return RunEvaluation(
@@ -310,6 +342,7 @@ def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
             for name, (low, high) in numbers["histogram_range"].items()
         },
         image_of_text=arrays["image_of_text"],
+        folds=folds,
     )
 
 
@@ -321,4 +354,4 @@ def is_trained(run: PlannedRun) -> bool:
 
 def finished_evaluation(run: PlannedRun, split: str) -> RunEvaluation | None:
     """Return the evaluation of a run, or None if it is not trained or not evaluated yet."""
-    return load_evaluation(run.folder, split) if is_trained(run) else None
+    return load_evaluation(run.folder, split, run.folds) if is_trained(run) else None
