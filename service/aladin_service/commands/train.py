@@ -248,7 +248,7 @@ def compare(
         bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
     ] = False,
     no_step_times: Annotated[
-        bool, typer.Option("--no-step-times", help="Do not time a training step of each recipe.")
+        bool, typer.Option("--no-step-times", help="Do not measure a training step of each recipe.")
     ] = False,
 ) -> None:
     """Train recipes with several seeds and report the gain of each.

@@ -16,11 +16,14 @@ from aladin_training.comparison.conditions import conditions
 from aladin_training.comparison.evaluation import RunEvaluation
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.report import write_report
+from aladin_training.comparison.step_time import StepTime
 from aladin_training.comparison.summary import Comparison, summarize_plan
 from aladin_training.config.recipe import Recipe
 
 ALL, HALF = [0] * 8, [0] * 4 + [50] * 4
 VOID = {"meta", "img"}
+BASE_STEP = StepTime(ms=2.0, baseline_ms=2.0, ratio=1.0)
+LONG_STEP = StepTime(ms=3.1, baseline_ms=2.0, ratio=1.55, peak_bytes=12_345_678)
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ def comparison(plan: ComparisonPlan, finish_run: Callable[..., RunEvaluation]) -
         finish_run(plan.run(long, seed), ALL, ALL[:4], final_steps=1200, curve=(200, 300, 250))
     finish_run(plan.run(third, 1), ALL, ALL[:4])
     failures = {"third seed 0": "the loss is nan | <not> a *number*"}
-    return summarize_plan(plan, failures, {"base": 1.0, "long": 1.55})
+    return summarize_plan(plan, failures, {"base": BASE_STEP, "long": LONG_STEP})
 
 
 def tables(markdown: str) -> list[list[list[str]]]:
@@ -69,8 +72,9 @@ def test_the_tables_hold_the_numbers(comparison: Comparison) -> None:
     assert third[-1] == "1 of 2, 1 failed"
     assert scores[0] == ["recipe", "matching", "alignment", "fused", "two-stage"]
     assert scores[3][1:3] == ["600.0 ± 0.0", "0.0 ± 0.0"]
-    assert cost[3][1:] == ["joint 6, student 1,200", "1,200", "2.0", "5.0", "1.55"]
-    assert cost[4][-1] == "-"
+    assert cost[3][1:] == ["joint 6, student 1,200", "1,200", "2.0", "5.0", "1.55", "12"]
+    assert cost[2][-2:] == ["**1.00**", "**-**"]
+    assert cost[4][-2:] == ["-", "-"]
 
 
 def test_the_head_says_how_it_was_done(comparison: Comparison) -> None:
@@ -214,7 +218,7 @@ def test_the_page_is_whole_and_needs_nothing_else(comparison: Comparison) -> Non
         comparison.plan.out / "figures" / f"{name}.png" for name in ("curves", "distributions")
     ]
     assert [base64.b64decode(each) for each in pictures] == [file.read_bytes() for file in files]
-    assert page.cells == [11] * 4 + [4] * 3 + [5] * 4 + [6] * 4
+    assert page.cells == [11] * 4 + [4] * 3 + [5] * 4 + [7] * 4
     assert "600.0 ± 0.0" in page.text
 
 

@@ -18,9 +18,9 @@ from aladin_training.comparison.budget import (
     training_sizes,
     with_controls,
 )
+from aladin_training.comparison.evaluate import evaluate_run
 from aladin_training.comparison.evaluation import (
     RunEvaluation,
-    evaluate_run,
     finished_evaluation,
     is_trained,
     load_evaluation,
@@ -81,7 +81,7 @@ def compare(
         plan: Recipes, seeds, split and folder. If it has grids, the settings are chosen first.
         jobs: Number of runs at a time.
         train: False to report what is finished so far, without training or measuring.
-        step_times: Measure how long training steps take, where that is not known yet.
+        step_times: Measure the time and memory of training steps, where that is not known yet.
         controls: Add baselines with the steps of the recipes that take more, see `with_controls`.
         correct: Fit the hubness correction of each run and report what it gains.
         progress: Receives the steps of all runs.
@@ -114,8 +114,7 @@ def compare(
         failures |= perform_all(
             plan.runs(), plan.split, plan.shared_stages, jobs, progress, correct=correct
         )
-    ratios = {name: each.ratio for name, each in times.items()}
-    comparison = summarize_plan(plan, failures, ratios, choices)
+    comparison = summarize_plan(plan, failures, times, choices)
     return ComparisonResult(*write_report(comparison), failures, comparison)
 
 

@@ -16,6 +16,8 @@ LINES_A_PANEL = 6
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 BASELINE_COLOUR = "#222222"
 _COLUMNS = 4
+# Width of the longest entry of a legend.
+_LEGEND_ENTRY_IN = 2.4
 _DPI = 130
 
 
@@ -74,12 +76,25 @@ def small_panels(
 
 
 def legend_above(figure: Any, axes: Sequence[Any], columns: int) -> None:
-    """Explain the lines of some panels, which have the same ones, once above all panels."""
+    """Explain the lines of some panels once, above all of them.
+
+    Args:
+        figure: Figure to add the legend to.
+        axes: Panels whose lines are named, each line once.
+        columns: Number of columns, if the figure is wide enough for them.
+    """
     handles, labels = (
         list(itertools.chain.from_iterable(parts))
         for parts in zip(*(each.get_legend_handles_labels() for each in axes), strict=True)
     )
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+    fits = figure.get_figwidth() >= _LEGEND_ENTRY_IN * columns
+    figure.legend(
+        handles,
+        labels,
+        loc="outside upper center",
+        ncols=columns if fits else 1,
+        frameon=False,
+    )
 
 
 def draw_band(axes: Any, curve: Sequence[CurvePoint], colour: str, **style: Any) -> None:

@@ -6,12 +6,17 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from aladin_training.comparison.drawing import COLOURS, legend_above, save_figure, small_panels
-from aladin_training.comparison.evaluation import RunEvaluation
+from aladin_training.comparison.evaluation import RunEvaluation, ScoreHistogram
 from aladin_training.comparison.grid import best_by_value
 from aladin_training.comparison.summary import Comparison, RecipeSummary
 
 _POSITIVE, _NEGATIVE, _HARDEST = "#D55E00", "#0072B2", "#222222"
+# Share of a distribution that a bin needs to widen the picture.
+_VISIBLE = 1e-3
 
 
 def draw_distributions(comparison: Comparison, file: Path) -> bool:
@@ -110,10 +115,19 @@ def _ranges(summaries: Sequence[RecipeSummary]) -> dict[str, tuple[float, float]
     """Return one range for each score, so that panels of the same score are comparable."""
     ranges: dict[str, tuple[float, float]] = {}
     for summary in summaries:
-        histogram = _first(summary).histograms[summary.score]
+        first, last = _populated(_first(summary).histograms[summary.score])
         low, high = ranges.get(summary.score, (math.inf, -math.inf))
-        ranges[summary.score] = min(low, histogram.low), max(high, histogram.high)
+        ranges[summary.score] = min(low, first), max(high, last)
     return ranges
+
+
+def _populated(histogram: ScoreHistogram) -> tuple[float, float]:
+    """Return the range of the bins with a visible share of the pairs of a kind."""
+    kinds = [counts for counts in histogram[2:] if isinstance(counts, Tensor)]
+    visible = [counts > _VISIBLE * counts.sum() for counts in kinds]
+    bins = torch.stack(visible).any(dim=0).nonzero().flatten()
+    edges = histogram.edges()
+    return edges[int(bins[0])], edges[int(bins[-1]) + 1]
 
 
 def _first(summary: RecipeSummary) -> RunEvaluation:

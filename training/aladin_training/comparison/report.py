@@ -85,8 +85,9 @@ _SCORES_NOTE = (
 _COST_NOTE = (
     "Beyond the shared start: steps of all stages except those with which the recipe and the "
     "baseline both begin. Step time: time of the final stage's training step relative to the "
-    "baseline's, measured alternately in one process. A stage that several runs share was trained "
-    "once, but counts in the chain of each."
+    "baseline's, measured alternately in one process. Step memory: what one step allocates at its "
+    "most, beyond weights, optimizer state and data set. A stage that several runs share was "
+    "trained once, but counts in the chain of each."
 )
 _CURVES_NOTE = (
     "Validation rsum of each recipe's own score while its final stage trains: mean over the seeds, "
@@ -105,7 +106,7 @@ _SHARES_TABLE_NOTE = (
     "Shares of a stage's tasks in the gradient, in percent, mean over the seeds: at the first and "
     "the last logged step, and on average. The share of a task is the norm of the gradient of its "
     "weighted loss at the encodings (embeddings and tokens of the batch), over the sum of these "
-    "norms of all tasks. A task with a share near 0 changes next to nothing."
+    "norms of all tasks."
 )
 _SHARES_NOTE = "Shares of a stage's tasks in the gradient, as in the table, against the step."
 _SETTINGS_NOTE = (
@@ -225,12 +226,12 @@ def _unfinished(comparison: Comparison) -> list[str]:
 
 def _slow_steps(comparison: Comparison) -> list[str]:
     """Name the recipes whose steps take much longer, if step times are known."""
-    if not comparison.step_ratios:
+    if not comparison.step_times:
         return []
     slow = [
-        f"{name} ({ratio:.2f})"
-        for name, ratio in comparison.step_ratios.items()
-        if ratio > STEP_TIME_BOUND
+        f"{name} ({step.ratio:.2f})"
+        for name, step in comparison.step_times.items()
+        if step.ratio > STEP_TIME_BOUND
     ]
     names = ", ".join(slow) if slow else "none"
     return [f"More than {STEP_TIME_BOUND} times the baseline's step time: {names}."]

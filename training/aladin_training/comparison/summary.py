@@ -24,6 +24,7 @@ from aladin_training.comparison.evaluation import (
 )
 from aladin_training.comparison.grid import Choice
 from aladin_training.comparison.plan import ComparisonPlan
+from aladin_training.comparison.step_time import StepTime
 from aladin_training.config.recipe import Recipe
 from aladin_training.stage_files import StageFacts, read_curves, read_facts
 
@@ -201,14 +202,14 @@ class Comparison:
     Attributes:
         plan: Plan of the comparison.
         summaries: Summaries of the recipes, in the plan's order.
-        step_ratios: Time of a training step of the final stage relative to the baseline's, by
-            recipe; empty if it was not measured.
+        step_times: Time and memory of a training step of the final stage, by recipe; empty if
+            they were not measured.
         choices: Settings that were chosen for each recipe; empty if all were given.
     """
 
     plan: ComparisonPlan
     summaries: tuple[RecipeSummary, ...]
-    step_ratios: dict[str, float]
+    step_times: dict[str, StepTime]
     choices: tuple[Choice, ...] = ()
 
     @property
@@ -232,7 +233,7 @@ class Comparison:
 def summarize_plan(
     plan: ComparisonPlan,
     failures: dict[str, str],
-    step_ratios: dict[str, float],
+    step_times: dict[str, StepTime],
     choices: Sequence[Choice] = (),
 ) -> Comparison:
     """Gather the numbers of all runs from their folders.
@@ -240,7 +241,7 @@ def summarize_plan(
     Args:
         plan: Runs of the comparison.
         failures: Reason of each run that failed just now, by its label.
-        step_ratios: Relative step times, see `Comparison`.
+        step_times: Measured training steps, see `Comparison`.
         choices: Chosen settings, see `Comparison`.
     """
     runs = {recipe.name: _finished_runs(plan, recipe) for recipe in plan.recipes}
@@ -274,7 +275,7 @@ def summarize_plan(
         )
         for recipe in plan.recipes
     )
-    return Comparison(plan, summaries, step_ratios, tuple(choices))
+    return Comparison(plan, summaries, step_times, tuple(choices))
 
 
 def difference(

@@ -198,11 +198,11 @@ def scores_table(comparison: Comparison) -> Table:
 
 
 def cost_table(comparison: Comparison) -> Table:
-    """Steps, minutes and step time."""
+    """Steps and minutes, and the time and memory of a step."""
     rows: list[list[str]] = []
     for summary in comparison.summaries:
         name = summary.recipe.name
-        ratio = comparison.step_ratios.get(name)
+        step = comparison.step_times.get(name)
         cells = [_NO_VALUE] * 4
         if summary.runs:
             stages = [stage.name for stage in summary.recipe.stage]
@@ -213,7 +213,10 @@ def cost_table(comparison: Comparison) -> Table:
                 f"{summary.minutes([summary.final_stage]):.1f}",
                 f"{summary.minutes(stages):.1f}",
             ]
-        rows.append([name, *cells, _NO_VALUE if ratio is None else f"{ratio:.2f}"])
+        time = _NO_VALUE if step is None else f"{step.ratio:.2f}"
+        peak = None if step is None else step.peak_bytes
+        memory = _NO_VALUE if peak is None else f"{peak / 1e6:,.0f}"
+        rows.append([name, *cells, time, memory])
     return Table(
         header=[
             "recipe",
@@ -222,6 +225,7 @@ def cost_table(comparison: Comparison) -> Table:
             "minutes, final stage",
             "minutes, whole chain",
             "step time",
+            "step memory, MB",
         ],
         rows=rows,
         marked=_baseline_row(comparison),
