@@ -6,9 +6,11 @@
 A network with random weights (`benchmarks.training.random_step`) takes steps on random photos and
 texts; objectives are named as in training/recipes/compare. Memory is what a step without the
 optimizer allocates at its most, beyond weights and batch: what autograd keeps, the scores, the
-gradients. On the CPU it is exact, the largest running sum of the allocations that torch's profiler
-records; on a GPU it is torch's own maximum. Times are medians of steps taken in turn, and ratios
-are to the first objective.
+gradients. What an objective adds can hide below a maximum at another place of the step: "loss" is
+the memory from finished encodings to their gradients, of scores and losses alone. On the CPU both
+are exact, the largest running sum of the allocations that torch's profiler records; on a GPU they
+are torch's own maximum. Times are medians of steps taken in turn, and ratios are to the first
+objective.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from aladin_network.scoring.scores import EncodedBatch
 from aladin_training.comparison.peak_memory import peak_bytes
 from aladin_training.config.anchors import AnchorsConfig
 from aladin_training.config.stage import OfflineNegativesConfig, StageConfig, TaskConfig
@@ -26,7 +29,7 @@ from aladin_training.parallel.numerics import loss_scaler
 from aladin_training.step import compute_gradients
 from aladin_training.tasks.frozen import MomentumAnchor
 from aladin_training.tasks.joint import JointTask, OnlineBranches
-from aladin_training.tasks.scores import FrozenNetwork
+from aladin_training.tasks.scores import FrozenNetwork, Inputs
 from benchmarks.lib.measuring import ratio, time_in_turn
 from benchmarks.lib.output import figures_parser, print_json, print_rows
 from benchmarks.training.random_step import random_batch, random_network
@@ -103,15 +106,16 @@ def measure(
         rounds: Number of timed steps of each.
         device: Device that computes.
     """
-    steps = {name: _step(OBJECTIVES[name], batch_size, device) for name in names}
-    memory = {name: peak_bytes(step, device) for name, step in steps.items()}
-    times = time_in_turn({name: _timed(step, device) for name, step in steps.items()}, rounds, 1)
+    setups = {name: _Setup(OBJECTIVES[name], batch_size, device) for name in names}
+    memory = {name: peak_bytes(setup.step, device) for name, setup in setups.items()}
+    times = time_in_turn({name: setup.timed_step for name, setup in setups.items()}, rounds, 1)
     first = names[0]
     return [
         {
             "objective": name,
             "peak_bytes": memory[name],
             "memory_ratio": memory[name] / memory[first],
+            "loss_bytes": setups[name].loss_bytes(),
             "step_ms": float(np.median(times[name])),
             "time_ratio": ratio(times, name, first),
         }
@@ -119,35 +123,63 @@ def measure(
     ]
 
 
-def _timed(step: Callable[[], None], device: torch.device) -> Callable[[int], None]:
-    def timed(_: int) -> None:
-        step()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+class _Setup:
+    """An objective that is ready for steps on one batch."""
 
-    return timed
+    def __init__(self, objective: Objective, batch_size: int, device: torch.device) -> None:
+        offline = any(name.endswith("_quintuplet") for name in objective.tasks)
+        stage = StageConfig(
+            name="s",
+            tasks=dict(objective.tasks),
+            anchors=objective.anchors,
+            offline=OfflineNegativesConfig(stage="earlier") if offline else None,
+            batch_size=batch_size,
+        )
+        self._device = device
+        self._task = _task(stage).to(device)
+        self._batch = random_batch(batch_size, offline=offline).to(device)
+        self._scaler = loss_scaler("float32", device)
+        self._task.start_epoch(0)
+
+    def step(self) -> None:
+        """Compute the gradients of the batch."""
+        compute_gradients(self._task, self._batch, "float32", None, self._scaler)
+        self._task.zero_grad(set_to_none=True)
+
+    def timed_step(self, _: int) -> None:
+        """Take a step, and wait for the device."""
+        self.step()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def loss_bytes(self) -> int:
+        """Return the memory of scores and losses, forwards and back to the encodings."""
+        encode = _KnownEncodings()
+
+        def loss() -> None:
+            self._task(self._batch, encode).total.backward()
+            self._task.zero_grad(set_to_none=True)
+
+        loss()  # which encodes
+        return peak_bytes(loss, self._device)
 
 
-def _step(objective: Objective, batch_size: int, device: torch.device) -> Callable[[], None]:
-    """Set up an objective; return a function that computes the gradients of a batch."""
-    offline = any(name.endswith("_quintuplet") for name in objective.tasks)
-    stage = StageConfig(
-        name="s",
-        tasks=dict(objective.tasks),
-        anchors=objective.anchors,
-        offline=OfflineNegativesConfig(stage="earlier") if offline else None,
-        batch_size=batch_size,
-    )
-    task = _task(stage).to(device)
-    batch = random_batch(batch_size, offline=offline).to(device)
-    scaler = loss_scaler("float32", device)
-    task.start_epoch(0)
+class _KnownEncodings:
+    """Encodes every input once, and gives its encoding as the start of a new graph."""
 
-    def step() -> None:
-        compute_gradients(task, batch, "float32", None, scaler)
-        task.zero_grad(set_to_none=True)
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, int], EncodedBatch] = {}
 
-    return step
+    def __call__(self, encoder: Callable[[Inputs], EncodedBatch], inputs: Inputs) -> EncodedBatch:
+        key = encoder, id(inputs)  # of one network, as it is a bound method
+        if key not in self._known:
+            with torch.no_grad():
+                self._known[key] = encoder(inputs)
+        embedding, tokens, mask = self._known[key]
+        learns = torch.is_grad_enabled()
+        return EncodedBatch(
+            embedding.detach().requires_grad_(learns), tokens.detach().requires_grad_(learns), mask
+        )
 
 
 def _task(stage: StageConfig) -> JointTask | OnlineBranches:
@@ -184,12 +216,13 @@ def main() -> None:
             row["objective"],
             f"{row['peak_bytes'] / 1e6:.1f}",
             f"{row['memory_ratio']:.2f}",
+            f"{row['loss_bytes'] / 1e6:.2f}",
             f"{row['step_ms']:.0f}",
             f"{row['time_ratio']:.2f}",
         ]
         for row in rows
     ]
-    print_rows(["objective", "peak MB", "ratio", "step ms", "ratio"], cells)
+    print_rows(["objective", "peak MB", "ratio", "loss MB", "step ms", "ratio"], cells)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
+from aladin_index.format.query_encoding import QueryEncoding
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, IndexCorruptError, IndexMismatchError
 from aladin_network.files import FileEntry, write_json
 from aladin_network.scoring.correction import CorrectionConstants
 from aladin_network.scoring.fusion import Fusion
-from aladin_network.types import TARGETS, Target, TokenDtype
+from aladin_network.types import TARGETS, Modality, Target, TokenDtype
 
 SCHEMA_VERSION = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
@@ -219,6 +220,7 @@ class Manifest:
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         correction: Constants of the hubness correction, whose banks are in a file, or None if the
             scores are not corrected.
+        encoding: How a service encodes the queries of a modality, where this was tuned.
         fitted_photos_indexed: Share of the photos that the calibration was fitted on that are among
             the images, estimated from a sample; or None if the calibration was fitted to this index
             (`aladin calibrate --index`) or does not record its photos, or if there are no images.
@@ -239,6 +241,7 @@ class Manifest:
     calibration: Calibration | None = None
     fitted_photos_indexed: float | None = None
     correction: CorrectionConstants | None = None
+    encoding: dict[Modality, QueryEncoding] = field(default_factory=dict[Modality, QueryEncoding])
     files: dict[str, FileEntry]
 
     def side(self, target: Target) -> CollectionEntry | None:

@@ -41,6 +41,7 @@ from aladin_index.format.manifest import (
     read_manifest,
     write_manifest,
 )
+from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.collection_writer import (
     CollectionCounts,
     CollectionSource,
@@ -67,7 +68,7 @@ from aladin_network.files import (
 )
 from aladin_network.graphs.files import GRAPHS, check_graphs, read_graphs
 from aladin_network.scoring.correction import CORRECTION, HubCorrection
-from aladin_network.types import NullProgress, Progress, Target
+from aladin_network.types import Modality, NullProgress, Progress, Target
 
 # Entered when the new generation is in place but not yet live, left when it is live.
 GoingLive = Callable[[int], AbstractContextManager[None]]
@@ -158,13 +159,13 @@ def write_generation(
     calibration: Calibration | None = None,
     fitted_photos_indexed: float | None = None,
     correction: HubCorrection | None = None,
+    encoding: Mapping[Modality, QueryEncoding] | None = None,
 ) -> int:
     """Write a new generation of an index, one part in memory at a time, and make it live.
 
     The same parts and settings make the same files, byte by byte. To be called by the only
-    builder of the index (`aladin_index.format.disk.only_builder`) and after
-    `aladin_index.generations.writer.install_model`; what a killed process leaves is cleared away
-    by the next builder.
+    builder of the index (`aladin_index.format.disk.only_builder`) and after `install_model`; what
+    a killed process leaves is cleared away by the next builder.
 
     Args:
         root: Index folder.
@@ -182,6 +183,7 @@ def write_generation(
         fitted_photos_indexed: Value as in `Manifest`; given only by a compaction, because its
             images are those of the previous generation. Otherwise they are counted here.
         correction: Hubness correction of the items, or None.
+        encoding: Encoding of queries tuned for an earlier generation, or None.
 
     Returns:
         The number of the new generation.
@@ -202,6 +204,7 @@ def write_generation(
     try:
         entries = _write_collections(folder, sides, fitted_photos, settings, progress, seconds)
         with seconds.measure("write"):
+            share = fitted_photos_indexed if made_by == "compact" else fitted_photos.share
             manifest = Manifest(
                 schema_version=SCHEMA_VERSION,
                 generation=generation,
@@ -213,10 +216,9 @@ def write_generation(
                 images=entries.get("images"),
                 texts=entries.get("texts"),
                 calibration=fitted_photos.mark(calibration),
-                fitted_photos_indexed=(
-                    fitted_photos_indexed if made_by == "compact" else fitted_photos.share
-                ),
+                fitted_photos_indexed=share,
                 correction=None if correction is None else correction.constants,
+                encoding=dict(encoding or {}),
                 files=_describe_collections(folder, entries),
             )
             write_manifest(folder, manifest)
@@ -300,9 +302,7 @@ def _collection_entries(
             fitted = side.learned.fitted
             entry = write_learned(folder / target, fitted, entry, settings, progress)
         entries[target] = entry
-    if settings.ann == EXACT_ALIGN:
-        return _with_bounds(folder, entries, progress)
-    return entries
+    return _with_bounds(folder, entries, progress) if settings.ann == EXACT_ALIGN else entries
 
 
 def _with_bounds(

@@ -114,7 +114,7 @@ def test_searches_are_ordered_by_corrected_scores(corrected: Path) -> None:
     verify_index(corrected)  # raises an error if it is damaged
 
 
-@pytest.mark.parametrize("factory", ["exact", "SQ8", "IVF2,Flat"])
+@pytest.mark.parametrize("factory", ["exact", "SQ8", "IVF2,Flat", "HNSW8,Flat"])
 def test_the_first_stage_finds_the_best_corrected_cosines(
     corrected_checkpoint: Path,
     images: list[ImageItem],
