@@ -195,8 +195,6 @@ ControlsOption = Annotated[
         "--controls", help="Add baselines with as many steps as the recipes that take more."
     ),
 ]
-
-
 DataSetsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -210,6 +208,16 @@ BlocksOption = Annotated[
     typer.Option(
         "--folds", min=1, help="Blocks of the split's photos that are ranked apart; 5: COCO's 1K."
     ),
+]
+
+CorrectOption = Annotated[
+    bool, typer.Option("--correct", help="Fit the hubness correction of each run, and report it.")
+]
+ReportOnlyOption = Annotated[
+    bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
+]
+NoStepTimesOption = Annotated[
+    bool, typer.Option("--no-step-times", help="Do not measure a training step of each recipe.")
 ]
 
 
@@ -240,16 +248,9 @@ def compare(
     grid: GridOption = None,
     select: SelectOption = "selection",
     controls: ControlsOption = False,
-    correct: Annotated[
-        bool,
-        typer.Option("--correct", help="Fit the hubness correction of each run, and report it."),
-    ] = False,
-    report_only: Annotated[
-        bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
-    ] = False,
-    no_step_times: Annotated[
-        bool, typer.Option("--no-step-times", help="Do not measure a training step of each recipe.")
-    ] = False,
+    correct: CorrectOption = False,
+    report_only: ReportOnlyOption = False,
+    no_step_times: NoStepTimesOption = False,
 ) -> None:
     """Train recipes with several seeds and report the gain of each.
 
@@ -265,9 +266,9 @@ def compare(
     from aladin_training.comparison.compare import compare as compare_plan
     from aladin_training.comparison.data_sets import (
         SCENES,
+        compare_on_each,
         draw_scenes,
         find_data_sets,
-        write_joint_report,
     )
     from aladin_training.comparison.grid import parse_grid
     from aladin_training.comparison.plan import load_plan
@@ -275,17 +276,19 @@ def compare(
     check_folder_writable(out)
     changes, grids = overrides or [], parse_grid(grid or [])
     data_sets = find_data_sets(data or [], out)
-    folders = {each.name: out / each.name for each in data_sets} if len(data_sets) > 1 else {}
     settings = [[*changes, f"data.source={json.dumps(each.source)}"] for each in data_sets]
-    plans = {
-        folder: load_plan(recipes, seeds, folder, split, baseline, set_, grids, select, folds)
-        for folder, set_ in zip(folders.values() or [out], settings or [changes], strict=True)
-    }
+    folders = [out / each.name for each in data_sets] if len(data_sets) > 1 else [out]
+    plans = [
+        load_plan(recipes, seeds, folder, split, baseline, set_, grids, select, folds)
+        for folder, set_ in zip(folders, settings or [changes], strict=True)
+    ]
     with stderr_progress() as progress:
         if SCENES in (data or []) and not report_only:
             draw_scenes(out, progress)
-        results = [
-            compare_plan(
+        report, failures = compare_on_each(
+            plans,
+            out,
+            lambda plan: compare_plan(
                 plan,
                 jobs=jobs,
                 train=not report_only,
@@ -293,16 +296,10 @@ def compare(
                 controls=controls,
                 correct=correct,
                 progress=progress,
-            )
-            for plan in plans.values()
-        ]
-    report = results[0].markdown
-    if folders:
-        found = {name: each.comparison for name, each in zip(folders, results, strict=True)}
-        report = write_joint_report(found, out)
+            ),
+        )
     typer.echo(str(report))
-    failures = [f"{label}: {reason}" for each in results for label, reason in each.failures.items()]
-    for failure in failures:
-        typer.echo(f"error: {failure}", err=True)
+    for label, reason in failures.items():
+        typer.echo(f"error: {label}: {reason}", err=True)
     if failures:
         raise typer.Exit(JOB_FAILED)

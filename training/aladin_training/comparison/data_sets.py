@@ -7,13 +7,15 @@ OUT/report.md   what was found on each, side by side; also as report.html
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from aladin_network.errors import ConfigError
 from aladin_network.types import Progress
 from aladin_training.comparison.claims import judge, read_claims
+from aladin_training.comparison.compare import ComparisonResult
+from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.report import Report, Section, write_files
 from aladin_training.comparison.summary import Comparison
 from aladin_training.comparison.tables import claims_on_each, differences_on_each
@@ -69,6 +71,36 @@ def draw_scenes(out: Path, progress: Progress) -> None:
     file = _scenes_file(out)
     if not file.exists():
         draw_data_set(file.parent, progress=progress)
+
+
+def compare_on_each(
+    plans: Sequence[ComparisonPlan],
+    out: Path,
+    perform: Callable[[ComparisonPlan], ComparisonResult],
+) -> tuple[Path, dict[str, str]]:
+    """Run a comparison on each of several data sets, and report them together.
+
+    Args:
+        plans: The comparison on each data set, in a folder of its name; or a single one.
+        out: Folder of all.
+        perform: Runs one comparison.
+
+    Returns:
+        The Markdown file that reports all, and the reason of each failure by the run's label, with
+        several data sets after their name.
+    """
+    results = {plan.out.name: perform(plan) for plan in plans}
+    if len(plans) == 1:
+        (only,) = results.values()
+        return only.markdown, only.failures
+    failures = {
+        f"{name}, {label}": reason
+        for name, result in results.items()
+        for label, reason in result.failures.items()
+    }
+    return write_joint_report(
+        {name: each.comparison for name, each in results.items()}, out
+    ), failures
 
 
 def write_joint_report(comparisons: Mapping[str, Comparison], out: Path) -> Path:
