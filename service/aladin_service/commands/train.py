@@ -195,6 +195,10 @@ ControlsOption = Annotated[
         "--controls", help="Add baselines with as many steps as the recipes that take more."
     ),
 ]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option("--baseline", metavar="NAME", help="Recipe to compare with. [default: the first]"),
+]
 DataSetsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -234,12 +238,7 @@ def compare(
         Path, typer.Option("--out", help="Folder of the comparison; a partial one is continued.")
     ],
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each recipe.")] = 3,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline", metavar="NAME", help="Recipe to compare with. [default: the first]"
-        ),
-    ] = None,
+    baseline: BaselineOption = None,
     data: DataSetsOption = None,
     split: Annotated[str, typer.Option("--split", help="Split to evaluate on.")] = "val",
     folds: BlocksOption = 1,
