@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def test_the_final_stage_s_steps_are_taken_in_turn_with_the_baseline_s(
     }
     assert "gone: step time not measured" in caplog.text
     first_or_second = ["final", "student", "student", "final"]
+    assert not [each for each in threading.enumerate() if "look-ahead" in each.name]
     in_turn = 2 * first_or_second + first_or_second[:2]
     assert taken[11:] == 2 * [*in_turn, "final"]  # the last one is for its memory
 

@@ -86,7 +86,7 @@ _COST_NOTE = (
     "Beyond the shared start: steps of all stages except those with which the recipe and the "
     "baseline both begin. Step time: time of the final stage's training step relative to the "
     "baseline's, measured alternately in one process. Step memory: what one step allocates at its "
-    "most, beyond weights, optimizer state and data set. A stage that several runs share was "
+    "most, beyond weights, optimizer state and batch. A stage that several runs share was "
     "trained once, but counts in the chain of each."
 )
 _CURVES_NOTE = (
@@ -166,6 +166,16 @@ def write_report(comparison: Comparison) -> tuple[Path, Path]:
         conditions=conditions(comparison),
         sections=[*_tables(comparison, judged), *_pictures(comparison, out / "figures")],
     )
+    return write_files(report, out)
+
+
+def write_files(report: Report, out: Path) -> tuple[Path, Path]:
+    """Write a report as ``report.md`` and ``report.html``, and return both files.
+
+    Args:
+        report: Content.
+        out: Existing folder.
+    """
     markdown, html = out / "report.md", out / "report.html"
     for file in (markdown, html):
         with atomic_file(file) as partial:

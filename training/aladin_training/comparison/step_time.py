@@ -14,7 +14,8 @@ import logging
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ from aladin_training.batches.offline_negatives import MinedFrom, OfflineNegative
 from aladin_training.comparison.peak_memory import peak_bytes
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import OfflineNegativesConfig
+from aladin_training.loop import StageTrainer
 from aladin_training.parallel.threads import torch_threads
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.setup import set_up_stage
@@ -96,7 +98,7 @@ class StepTime(NamedTuple):
         baseline_ms: Median of the baseline's steps.
         ratio: Median over the rounds of the ratio of the two.
         peak_bytes: Memory that a step of the recipe allocates at its most, beyond the weights, the
-            optimizer's state and the data; None in files of an earlier version.
+            optimizer's state and the batch; None in files of an earlier version.
     """
 
     ms: float
@@ -125,13 +127,12 @@ def measure_step_times(
     progress = progress or NullProgress()
     progress.start(len(recipes), "step times")
     times: dict[str, StepTime] = {}
-    with torch_threads(baseline.threads):
-        their_step = _Steps(baseline)
+    with torch_threads(baseline.threads), closing(_Steps(baseline)) as their_step:
         for recipe in recipes:
             try:
-                step = _Steps(recipe)
-                time = _in_turn(step, their_step, rounds)
-                times[recipe.name] = time._replace(peak_bytes=step.peak_bytes())
+                with closing(_Steps(recipe)) as step:
+                    time = _in_turn(step, their_step, rounds)
+                    times[recipe.name] = time._replace(peak_bytes=step.peak_bytes())
             except AladinError as error:
                 logger.warning("%s: step time not measured: %s", recipe.name, error)
             progress.advance()
@@ -169,7 +170,7 @@ class _Steps:
             )
         self._trainer.start_epoch(0)
         self._device = next(prepared.model.parameters()).device
-        self._batches = self._all_batches()
+        self._batches = _all_batches(self._trainer)
 
     def __call__(self) -> None:
         """Take a step."""
@@ -178,13 +179,20 @@ class _Steps:
             torch.cuda.synchronize()
 
     def peak_bytes(self) -> int:
-        """Take a step, and return the memory that it allocated at its most."""
+        """Take a step, and return the memory that it allocated at its most, beyond its batch."""
         self._trainer.task.zero_grad(set_to_none=True)  # the last step's gradients
-        return peak_bytes(self, self._device)
+        batch = next(self._batches)
+        return peak_bytes(lambda: self._trainer.train_step(batch), self._device)
 
-    def _all_batches(self) -> Iterator[Batch]:
-        for epoch in itertools.count():
-            yield from self._trainer.epoch(epoch)
+    def close(self) -> None:
+        """End the threads that prepare batches."""
+        self._batches.close()
+
+
+def _all_batches(trainer: StageTrainer) -> Generator[Batch]:
+    """Yield the batches of one epoch after another."""
+    for epoch in itertools.count():
+        yield from trainer.epoch(epoch)
 
 
 def load_step_times(file: Path, recipes: Sequence[Recipe], baseline: Recipe) -> dict[str, StepTime]:
