@@ -10,13 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.corrected import crossing_queries
+from aladin_index.ann.corrected import query_vectors
 from aladin_index.ann.search_width import choose_search_width
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import MODEL
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, FidelityPoint, Tuning
+from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.measure.encoding import EncodingMeasurement, Inputs
 from aladin_index.measure.fidelity import (
     ExhaustiveTops,
     TuneQueries,
@@ -54,6 +56,7 @@ class TuneOptions:
         at: Number of top hits that are compared.
         num_queries: Number of queries per collection, taken from the index.
         max_candidates: Largest number of candidates of a search.
+        agreement: Share of the top hits that another way to encode queries has to keep.
         device: Device on which the network encodes the queries. Searches are measured on the CPU,
             since the search width and the candidates are stored for it.
     """
@@ -63,6 +66,7 @@ class TuneOptions:
     at: int = 10
     num_queries: int = 200
     max_candidates: int = 1000
+    agreement: float = 0.97
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -72,7 +76,7 @@ class TuneOptions:
             ConfigError: If a share is outside (0, 1], or a number is below 1 or above the number of
                 candidates.
         """
-        for name in ("ann_recall", "fidelity"):
+        for name in ("ann_recall", "fidelity", "agreement"):
             if not 0 < getattr(self, name) <= 1:
                 raise ConfigError(
                     f"{name}: expected more than 0 and at most 1, got {getattr(self, name)}"
@@ -92,11 +96,13 @@ class TuneReport(NamedTuple):
     Attributes:
         generation: The new live generation.
         sides: New entries of the collections.
+        encoding: How a service encodes the queries of a modality, where there is a choice.
         warnings: Sentences about targets that could not be reached or measured.
     """
 
     generation: int
     sides: dict[Target, CollectionEntry]
+    encoding: dict[Modality, QueryEncoding]
     warnings: list[str]
 
 
@@ -137,8 +143,16 @@ def tune_index(
             tuner = _SideTuner(index, side, options, queries, progress)
             entries[target] = tuner.tune()
             warnings += tuner.warnings
-        generation = publish_entries(root, index.manifest, entries, "tune")
-    return TuneReport(generation, entries, warnings)
+        encoding: dict[Modality, QueryEncoding] = {}
+        if options.device == "cpu":
+            asked: dict[Modality, Inputs] = {
+                modality: each.inputs for modality, each in queries.items()
+            }
+            measurement = EncodingMeasurement(index, options.at, options.agreement, progress)
+            encoding, unmeasured = measurement.run(asked, options.num_queries)
+            warnings += unmeasured
+        generation = publish_entries(root, index.manifest, entries, "tune", encoding=encoding)
+    return TuneReport(generation, entries, encoding, warnings)
 
 
 class _SideTuner:
@@ -169,9 +183,7 @@ class _SideTuner:
             self._crossing = stored_queries(other_side, options.num_queries)
         if self._crossing is not None:
             self._crossing = self._crossing._replace(
-                embeddings=crossing_queries(
-                    self._crossing.embeddings, corrected=side.entry.corrected
-                )
+                embeddings=query_vectors(self._crossing.embeddings, side.entry.vector_dim)
             )
         # What candidates are found by: the embeddings, or vectors that were fitted.
         self._searched, self._asked = side, self._crossing
@@ -180,7 +192,7 @@ class _SideTuner:
             learned = self._learned
             vectors = [
                 learned.query(embedding, words, self._fusion.weight)
-                for embedding, words in zip(*self._crossing[1:], strict=True)
+                for embedding, words in zip(*self._crossing[1:3], strict=True)
             ]
             self._searched = replace(side, embeddings=learned.vectors, ann=learned.ann)
             self._asked = self._crossing._replace(embeddings=np.stack(vectors))
@@ -199,7 +211,7 @@ class _SideTuner:
             self._warn(f"fidelity was not measured ({reason}); candidates stay as they are")
             if asked is None:
                 asked = stored_queries(self._side, self._options.num_queries)
-                vectors = crossing_queries(asked.embeddings, corrected=entry.corrected)
+                vectors = query_vectors(asked.embeddings, entry.vector_dim)
                 asked = asked._replace(embeddings=vectors)
             at = self._default if entry.tuning is None else entry.tuning.candidates
             ann = self._calibrate(asked, min(at, entry.count))
