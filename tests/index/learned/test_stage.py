@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +170,15 @@ def test_tuning_counts_the_candidates_of_the_fitted_stage(
     tuning = report.sides["images"].tuning
     assert tuning.candidates < 40
     assert tuning.fidelity >= 0.9
+    learned = report.sides["images"].learned.ann
+    # Both stages decide: of the settings that keep enough, the fastest one.
+    chosen = min(tuning.settings, key=lambda point: point.search_ms)
+    assert chosen.candidates == tuning.candidates
+    assert (chosen.search_width, chosen.oversample) == (learned.search_width, learned.oversample)
+    given = tune_index(copied, replace(options, ann_recall=0.95)).sides["images"]
+    assert given.tuning.settings == []
+    assert given.learned.ann.recall_wanted == 0.95
+    assert report.sides["texts"].tuning.settings == []
     rollback_index(copied, to=1)
     assert tune_index(copied, options).sides["images"].tuning.candidates > 80
     with open_index(copied, generation=report.generation, checkpoint=checkpoint) as index:

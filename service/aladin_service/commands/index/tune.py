@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from aladin_network.types import DeviceName
-from aladin_service.commands.index.build_options import RecallOption
 from aladin_service.commands.options import (
     IndexArgument,
     JsonOption,
@@ -21,6 +20,15 @@ from aladin_service.commands.options import (
 )
 from aladin_service.commands.progress import stderr_progress
 
+RecallOption = Annotated[
+    float | None,
+    typer.Option(
+        "--ann-recall",
+        help="Share of the exact nearest items that the first stage has to find. [default: 0.99; "
+        "of a fitted first stage as much as the fidelity takes]",
+        show_default=False,
+    ),
+]
 FidelityOption = Annotated[
     float,
     typer.Option("--fidelity", help="Share of the top hits of an exhaustive second stage to keep."),
@@ -56,7 +64,7 @@ QueryDeviceOption = Annotated[
 
 def tune(
     index: IndexArgument,
-    ann_recall: RecallOption = 0.99,
+    ann_recall: RecallOption = None,
     fidelity: FidelityOption = 0.99,
     queries: QueriesOption = None,
     at: AtOption = 10,
@@ -73,7 +81,9 @@ def tune(
     In: INDEX. Out: a new generation, live at once, which shares the files of the previous one and
     stores the best search settings: the width and oversampling of the first stage that find
     --ann-recall of the exact nearest items in the least time, and the fewest candidates with which
-    two-stage search keeps --fidelity of the top hits of scoring every item. Both curves are
+    two-stage search keeps --fidelity of the top hits of scoring every item. Of a first stage that
+    is fitted to the alignment, all three are chosen together, unless --ann-recall is given: those
+    that keep --fidelity in the least time of both stages. What was measured is
     printed on stdout. Goals that cannot be reached are reported on stderr, and the best settings
     found are stored.
     """
