@@ -7,7 +7,7 @@ a network may be one of torch (`aladin_network.model`) or of graphs (`aladin_net
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -25,7 +25,7 @@ from aladin_network.encoders.readers import (
 )
 from aladin_network.errors import InputError
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Precision, QueryPrecisionSetting
+from aladin_network.types import Modality, Precision, QueryPrecisionSetting, Way
 
 # Early maps of a convolutional network are large: above some MiB the allocator returns their memory
 # after every layer, and most of the time is spent on allocating it again. With MobileNetV2 on one
@@ -237,7 +237,7 @@ def tokenize(model: Network, texts: Sequence[str], *, truncate: bool = False) ->
 
 
 def choose_precision(name: QueryPrecisionSetting, device: str) -> Precision:
-    """Return the precision for a setting.
+    """Return the precision of texts for a setting where an index was not tuned.
 
     "auto" takes bfloat16 where the processor multiplies it. On one with AVX512-BF16 (EPYC, one
     thread) a text of a 6-layer MiniLM takes 4.6 ms for 8.7 alone, and 1.4 for 3.8 in a batch of
@@ -269,31 +269,34 @@ def _processor_flags() -> list[str]:
     return next((line.split() for line in lines if line.startswith("flags")), [])
 
 
-class QueryModels:
-    """Copies of networks that encode texts in the precision of queries; thread-safe.
+class QueryNetworks:
+    """Networks that encode queries in place of those of indexes; thread-safe.
 
     What leaves them through `aladin_network.inference` is float32, as from the networks themselves.
     """
 
-    def __init__(self, precision: Precision = "float32") -> None:
-        """Set the precision; no network is copied yet.
+    def __init__(self, make: Callable[[Network, Modality, Way | None], Network]) -> None:
+        """Make no network yet.
 
         Args:
-            precision: Precision of the queries; float32 needs no copy.
+            make: Makes a network, such as `aladin_network.graphs.ways.query_network`.
         """
-        self._precision: Precision = precision
-        self._copies: WeakKeyDictionary[Network, Network] = WeakKeyDictionary()
+        self._make = make
+        self._made: WeakKeyDictionary[Network, dict[tuple[Modality, Way | None], Network]]
+        self._made = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def for_texts(self, model: Network) -> Network:
-        """Return the network that encodes texts in place of another, copied at the first call.
+    def of(self, model: Network, modality: Modality, tuned: Way | None) -> Network:
+        """Return the network that encodes queries in place of another, made at the first call.
 
         Args:
-            model: Network of an index, in float32 and evaluation mode; it is not modified.
+            model: Network of an index, in float32 and evaluation mode.
+            modality: Modality of the queries.
+            tuned: Way that was chosen for the index, or None.
         """
-        if self._precision == "float32":
-            return model
+        key = modality, tuned
         with self._lock:
-            if model not in self._copies:
-                self._copies[model] = model.with_texts_in_bfloat16()
-            return self._copies[model]
+            made = self._made.setdefault(model, {})
+            if key not in made:
+                made[key] = self._make(model, modality, tuned)
+            return made[key]

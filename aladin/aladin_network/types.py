@@ -6,6 +6,7 @@ lines.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 # Kinds of items in an index.
@@ -52,6 +53,23 @@ QueryPrecisionSetting = Literal["auto", "float32", "bfloat16"]
 GraphRuntime = Literal["onnxruntime", "openvino"]
 RUNTIMES: tuple[GraphRuntime, ...] = ("onnxruntime", "openvino")
 RuntimeSetting = Literal["auto", "torch", "onnxruntime", "openvino"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to compute a tower of a network.
+
+    Attributes:
+        runtime: Package that computes it.
+        precision: Precision of the arithmetic.
+    """
+
+    runtime: Literal["torch", "onnxruntime", "openvino"]
+    precision: Precision
+
+    def __str__(self) -> str:
+        """Return, for example, "openvino in bfloat16"."""
+        return f"{self.runtime} in {self.precision}"
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
 """Measures how fast an index is built, beside the engines alone on inputs that are ready.
 
     python -m benchmarks.index.build_speed CHECKPOINT PHOTOS [--photos 300] [--texts 1000]
-        [--seconds 1] [--rounds 3] [--cores 1 all] [--json]
+        [--seconds 1] [--rounds 3] [--cores 1 all] [--precision float32 bfloat16] [--json]
 
 CHECKPOINT has been exported by `aladin export onnx`. PHOTOS is a data set or a folder that
 `aladin index build --images` reads; without captions in it, no texts are encoded. Everything is
@@ -9,14 +9,15 @@ measured in one run, in turn, in a process for each number of cores, which it is
 is the median of its rounds; a time is the smaller of wall-clock and processor time on one core, and
 wall-clock time on several, where other load counts.
 
+precision float32, or bfloat16 by OpenVINO, on processors that multiply it
 engines   items a second of each installed package for graphs and of torch, called as a build calls
           them, on photos that are decoded and normalised, and on tokenised texts, equally long ones
           together
-build     items a second of a whole build by the default runtime, its start (of loading the network,
-          in seconds) excluded
-ratio     build over the fastest of the engines
+build     items a second of a whole build by the default runtime of the precision, its start (of
+          loading the network, in seconds) excluded
+ratio     build over the fastest of the engines in its precision
 steps_ms  processor time of one thread for a photo: reading, decoding, resizing, normalising,
-          encoding, rounding and writing; only measured on one core
+          encoding, rounding and writing; only measured on one core, in float32
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from itertools import islice
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -41,14 +43,15 @@ from aladin_index.encode.read_ahead import EncodedItems, StageSeconds
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.graphs.loading import load_graphs
+from aladin_network.graphs.loading import load_for_inference, load_graphs
 from aladin_network.graphs.network import for_throughput
+from aladin_network.graphs.runtimes import installed_runtimes
 from aladin_network.graphs.threads import set_compute_threads
 from aladin_network.inference import Network, encode_images, tokenize
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import RUNTIMES, GraphRuntime
+from aladin_network.types import Precision, Target
 from aladin_service.item_sources import images_of_all, texts_of_all
 from benchmarks.lib.measuring import quiet_time
 from benchmarks.lib.output import figures_parser, print_json, print_rows
@@ -63,7 +66,7 @@ _READY_TEXTS = 256
 
 
 class Options(NamedTuple):
-    """What to measure; see the docstring of the module."""
+    """What to measure."""
 
     checkpoint: Path
     source: Path
@@ -71,11 +74,14 @@ class Options(NamedTuple):
     texts: int
     seconds: float
     rounds: int
+    precision: Sequence[Precision]
 
 
 class Speed(NamedTuple):
-    """Figures of one kind of items; see the docstring of the module."""
+    """Figures of photos or texts; see the docstring of the module."""
 
+    items: Target
+    precision: Precision
     engines: dict[str, float]
     build: float
     start_s: float
@@ -86,8 +92,7 @@ class Report(NamedTuple):
     """Figures on some cores; see the docstring of the module."""
 
     cores: int
-    photos: Speed
-    texts: Speed | None
+    speeds: list[Speed]
     steps_ms: dict[str, float] | None
 
 
@@ -104,31 +109,55 @@ def measure(options: Options, cores: int) -> Report:
     has_texts = options.source.is_file()
     lines = texts_of_all([options.source], None, ()) if has_texts else ()
     texts = _first(lines, TextItem, options.texts)
-    networks: dict[str, Network] = {
-        name: load_graphs(options.checkpoint, name).model for name in _installed()
+    networks: dict[Precision, Mapping[str, Network]] = {
+        each: _networks(options.checkpoint, each) for each in options.precision
     }
-    networks["torch"] = load_checkpoint(options.checkpoint).model
-    on_photos = {name: _photo_calls(each, images) for name, each in networks.items()}
-    on_texts = {name: _text_calls(each, texts) for name, each in networks.items() if texts}
-    found: dict[str, list[float]] = {}
+    kinds = [_Kind("images", name, each, images, options) for name, each in networks.items()]
+    if texts:
+        kinds += [_Kind("texts", name, each, texts, options) for name, each in networks.items()]
     for _ in range(options.rounds):
-        for kind, engines in (("photos", on_photos), ("texts", on_texts)):
-            for name, calls in engines.items():
-                rate = _rate(calls, for_throughput(networks[name]).callers, options.seconds)
-                found.setdefault(f"{kind} {name}", []).append(rate)
-        _build(options.checkpoint, images, None, found)
-        if texts:
-            _build(options.checkpoint, None, texts, found)
-    return Report(
-        cores,
-        _speed("photos", on_photos, found),
-        _speed("texts", on_texts, found) if texts else None,
-        _steps_ms(networks[_installed()[0]], images) if cores == 1 else None,
-    )
+        for kind in kinds:
+            kind.measure()
+    by_default = load_for_inference(options.checkpoint).model
+    steps_ms = _steps_ms(by_default, images) if cores == 1 else None
+    return Report(cores, [kind.speed() for kind in kinds], steps_ms)
 
 
-def _installed() -> list[GraphRuntime]:
-    return [name for name in RUNTIMES if find_spec(name) is not None]
+@dataclass(frozen=True)
+class _Kind:
+    """Photos or texts in one precision, whose engines and builds are measured round by round."""
+
+    items: Target
+    precision: Precision
+    networks: Mapping[str, Network]
+    sources: Sequence[Any]
+    options: Options
+    found: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+
+    def measure(self) -> None:
+        """Measure each engine, and a build."""
+        calls_of = _photo_calls if self.items == "images" else _text_calls
+        for name, network in self.networks.items():
+            calls, callers = calls_of(network, self.sources), for_throughput(network).callers
+            self.found.setdefault(name, []).append(_rate(calls, callers, self.options.seconds))
+        sources = (self.sources, None) if self.items == "images" else (None, self.sources)
+        figures = _build(self.options.checkpoint, *sources, self.precision)
+        for name, figure in zip(("start", "build"), figures, strict=True):
+            self.found.setdefault(name, []).append(figure)
+
+    def speed(self) -> Speed:
+        """Return the medians of the rounds."""
+        medians = {name: float(np.median(each)) for name, each in self.found.items()}
+        start_s, build = medians.pop("start"), medians.pop("build")
+        fastest = max(medians.values())
+        return Speed(self.items, self.precision, medians, build, start_s, build / fastest)
+
+
+def _networks(checkpoint: Path, precision: Precision) -> dict[str, Network]:
+    if precision == "bfloat16":
+        return {"openvino": load_for_inference(checkpoint, precision=precision).model}
+    graphs = {name: load_graphs(checkpoint, name).model for name in installed_runtimes()}
+    return {**graphs, "torch": load_checkpoint(checkpoint).model}
 
 
 def _first(items: Iterable[object], kind: type[T], count: int) -> list[T]:
@@ -165,10 +194,7 @@ def _text_calls(model: Network, texts: Sequence[TextItem]) -> Calls:
 
 def _rate(calls: Calls, callers: int, seconds: float) -> float:
     """Return items a second if some threads make the calls."""
-
-    def call(run: Callable[[], object]) -> None:
-        run()
-
+    call = methodcaller("__call__")
     with ThreadPoolExecutor(callers) as pool:
         list(pool.map(call, calls.runs))
         items, until_s = 0, time.perf_counter() + seconds
@@ -183,30 +209,18 @@ def _build(
     checkpoint: Path,
     images: Sequence[ImageItem] | None,
     texts: Sequence[TextItem] | None,
-    found: dict[str, list[float]],
-) -> None:
-    """Add the rate and the start of one build to what was found."""
-    kind, count = ("photos", len(images)) if images is not None else ("texts", len(texts or ()))
+    precision: Precision,
+) -> tuple[float, float]:
+    """Return the seconds in which a build starts, and its items a second."""
+    count = len(images or texts or ())
+    settings = BuildSettings(readers=os.cpu_count() or 1, precision=precision)
     seconds: list[float] = []
     for some in (_FEW, count):
         with tempfile.TemporaryDirectory() as folder, quiet_time() as taken:
-            build_index(
-                checkpoint,
-                Path(folder) / "index",
-                None if images is None else images[:some],
-                None if texts is None else texts[:some],
-                BuildSettings(readers=os.cpu_count() or 1),
-            )
+            first = images and images[:some], texts and texts[:some]
+            build_index(checkpoint, Path(folder) / "index", *first, settings)
         seconds.append(taken.seconds)
-    found.setdefault(f"{kind} start", []).append(seconds[0])
-    found.setdefault(f"{kind} build", []).append((count - _FEW) / (seconds[1] - seconds[0]))
-
-
-def _speed(kind: str, engines: Iterable[str], found: dict[str, list[float]]) -> Speed:
-    medians = {name: float(np.median(found[f"{kind} {name}"])) for name in (*engines,)}
-    build = float(np.median(found[f"{kind} build"]))
-    start_s = float(np.median(found[f"{kind} start"]))
-    return Speed(medians, build, start_s, build / max(medians.values()))
+    return seconds[0], (count - _FEW) / (seconds[1] - seconds[0])
 
 
 def _steps_ms(model: Network, images: Sequence[ImageItem]) -> dict[str, float]:
@@ -282,11 +296,12 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = figures_parser(__doc__)
     parser.add_argument("checkpoint", type=Path, help="an exported checkpoint")
     parser.add_argument("source", type=Path, help="photos, with captions or without")
-    parser.add_argument("--photos", type=int, default=300, help="most photos to encode")
-    parser.add_argument("--texts", type=int, default=1000, help="most texts to encode")
+    parser.add_argument("--photos", type=int, default=300)
+    parser.add_argument("--texts", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each engine and round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", nargs="+", default=["1", "all"], help="numbers, or all")
+    parser.add_argument("--precision", nargs="+", default=["float32"], choices=get_args(Precision))
     given = vars(parser.parse_args(words))
     as_json, cores = given.pop("json"), given.pop("cores")
     options = Options(**given)
@@ -302,26 +317,27 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def _plain(value: object) -> object:
     """Return a value with dictionaries in place of named tuples."""
-    if not isinstance(value, tuple):
-        return value
-    fields: dict[str, Any] = cast(Any, value)._asdict()
-    return {name: _plain(each) for name, each in fields.items()}
+    if isinstance(value, tuple):
+        fields: dict[str, object] = cast(Any, value)._asdict()
+        return {name: _plain(each) for name, each in fields.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in cast(list[object], value)]
+    return value
 
 
 def _print(report: Report) -> None:
     print(f"\n{report.cores} {'core' if report.cores == 1 else 'cores'}\n")
-    kinds = {"photos": report.photos} | ({"texts": report.texts} if report.texts else {})
-    engines = list(report.photos.engines)
+    engines = list(dict.fromkeys(name for speed in report.speeds for name in speed.engines))
     columns = ("items a second", *engines, "build", "build / fastest", "start, s")
     rows = [
         (
-            kind,
-            *(f"{speed.engines[name]:.1f}" for name in engines),
+            f"{speed.items}, {speed.precision}",
+            *(f"{speed.engines[name]:.1f}" if name in speed.engines else "" for name in engines),
             f"{speed.build:.1f}",
             f"{speed.ratio:.2f}",
             f"{speed.start_s:.1f}",
         )
-        for kind, speed in kinds.items()
+        for speed in report.speeds
     ]
     print_rows(columns, rows)
     if report.steps_ms is not None:

@@ -44,9 +44,9 @@ from aladin_index.capacity.constants import (
 )
 from aladin_network.config import dump_config, parse_config
 from aladin_network.files import write_json
+from aladin_network.graphs.ways import query_network
 from aladin_network.inference import (
     PHOTOS_AT_A_TIME,
-    QueryModels,
     choose_precision,
     encode_photos,
     encode_texts,
@@ -80,7 +80,7 @@ def measure_encoding(photos: int = _PHOTOS, texts: int = _TEXTS) -> EncodingCons
     """
     model = real_size_model([_QUERY], SIZES["bert-base"])
     precision = choose_precision("auto", "cpu")
-    asking = QueryModels(precision).for_texts(model)
+    asking = query_network(model, "text", precision=precision)
     with one_thread():
         return EncodingConstants(
             network=f"MobileNetV2 for photos, BERT's base in {precision} for texts",

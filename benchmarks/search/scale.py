@@ -45,7 +45,8 @@ from typing import Any
 
 from aladin_index.generations.reader import open_index
 from aladin_index.measure.fit_first_stage import fit_first_stage
-from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.measure.tune import tune_index
+from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.settings import BuildSettings
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from benchmarks.lib.measuring import quiet_time, use_one_thread

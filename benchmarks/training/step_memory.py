@@ -3,7 +3,8 @@
     python -m benchmarks.training.step_memory
     python -m benchmarks.training.step_memory --batch 1024 --chunks 32 128 --device cuda
 
-A network with random weights (ViT of 6 layers, BERT of 3) takes steps on random photos and texts.
+A network with random weights (`benchmarks.training.random_step`) takes steps on random photos and
+texts.
 "Kept" is the largest number of bytes that autograd keeps for the backward pass; on a GPU, the
 largest memory allocated by the step is measured, too. Ratios are relative to the step of the same
 run that keeps the whole graph.
@@ -20,26 +21,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aladin_network.config import (
-    AlignmentHeadConfig,
-    ImageEncoderConfig,
-    ImagePreprocessing,
-    MatchingHeadConfig,
-    ModelConfig,
-    TextEncoderConfig,
-)
-from aladin_network.encoders.base import TextBatch
 from aladin_training.batches.batch import Batch
 from aladin_training.config.stage import StageConfig, TaskConfig
 from aladin_training.parallel.numerics import loss_scaler
 from aladin_training.step import compute_gradients
 from aladin_training.tasks.joint import JointTask
 from benchmarks.lib.output import figures_parser, print_json, print_rows
-from benchmarks.lib.small_collection import random_model
+from benchmarks.training.random_step import random_batch, random_network
 
 _ROUNDS = 3
-_WORDS = 20
-_PX = 64
 
 
 class KeptBytes:
@@ -87,8 +77,13 @@ def measure(batch_size: int, chunk_sizes: list[int], device: torch.device) -> li
         chunk_sizes: Chunk sizes to compare.
         device: Device that computes.
     """
-    task, batch = _task().to(device), _batch(batch_size)
+    tasks = {
+        "alignment": TaskConfig(loss="triplet"),
+        "distillation": TaskConfig(loss="listnet"),
+    }
+    task = JointTask(random_network(), StageConfig(name="s", tasks=tasks)).to(device)
     task.start_epoch(0)
+    batch = random_batch(batch_size)
     rows: list[dict[str, Any]] = []
     for chunk_size in (None, *chunk_sizes):
         rows.append({"chunk": chunk_size or batch_size, **_step(task, batch, chunk_size, device)})
@@ -120,54 +115,6 @@ def _step(
     with counting_kept_bytes() as kept:
         compute_gradients(task, batch, "float32", chunk_size, scaler)
     return {"kept_bytes": kept.most, "step_s": min(seconds), **figures}
-
-
-def _task() -> JointTask:
-    config = ModelConfig(
-        image_encoder=ImageEncoderConfig(
-            architecture={
-                "model_type": "vit",
-                "hidden_size": 192,
-                "num_hidden_layers": 6,
-                "num_attention_heads": 3,
-                "intermediate_size": 768,
-                "image_size": _PX,
-                "patch_size": 16,
-            },
-            preprocessing=ImagePreprocessing(height_px=_PX, width_px=_PX),
-        ),
-        text_encoder=TextEncoderConfig(
-            architecture={
-                "model_type": "bert",
-                "hidden_size": 192,
-                "num_hidden_layers": 3,
-                "num_attention_heads": 3,
-                "intermediate_size": 768,
-                "max_position_embeddings": 64,
-            }
-        ),
-        alignment=AlignmentHeadConfig(dim=64),
-        matching=MatchingHeadConfig(layers=1, heads=4),
-    )
-    model = random_model(config, ["a red circle on the grass"], vocabulary=100).train()
-    tasks = {
-        "alignment": TaskConfig(loss="triplet"),
-        "distillation": TaskConfig(loss="listnet"),
-    }
-    return JointTask(model, StageConfig(name="s", tasks=tasks))
-
-
-def _batch(size: int) -> Batch:
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(5, 30, (size, _WORDS), generator=generator)
-    mask = torch.ones(size, _WORDS, dtype=torch.bool)
-    content = mask.clone()
-    content[:, [0, -1]] = False
-    return Batch(
-        images=torch.randn(size, 3, _PX, _PX, generator=generator),
-        texts=TextBatch(ids, mask, content),
-        negatives=~torch.eye(size, dtype=torch.bool),
-    )
 
 
 def main() -> None:

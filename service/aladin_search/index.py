@@ -60,7 +60,9 @@ class Index:
             encoder = backend.checkpoint.model.image.encoder
             self._detector = detector_for(encoder, detector, place.device)
             self._limits = QueryLimits()
-            self._encoder = QueryEncoder(self._limits, detector=self._detector)
+            self._encoder = QueryEncoder(
+                self._limits, detector=self._detector, as_tuned=place.device == "cpu"
+            )
             opened.callback(self._encoder.close)
             self._opened = opened.pop_all()
 

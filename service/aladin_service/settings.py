@@ -146,9 +146,10 @@ class ServiceSettings(BaseSettings):
             rejected with 429. Unset: seven times the time of a query on its own.
         query_cache_bytes: Memory of each worker for the encodings of repeated queries; 0 disables
             the cache.
-        query_precision: Precision in which texts are encoded; `auto`: bfloat16 on processors with
-            bfloat16 arithmetic, where it is two to three times as fast, else float32. Photos, and
-            items added to the index, are encoded in float32.
+        query_precision: Precision in which texts are encoded; `auto`: texts and photos as
+            `aladin index tune` chose for the index; where it chose nothing, texts of networks that
+            torch computes in bfloat16 on processors that multiply it, else all in float32. Items
+            added to the index are encoded in float32.
         runtime: What computes the network on the CPU: `onnxruntime` or `openvino` for the graphs
             that `aladin export onnx` wrote, or `torch`; `auto`: graphs if there are some and a
             package for them is installed, else torch. All commands read it.

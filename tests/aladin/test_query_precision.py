@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from aladin_network.config import TextEncoderConfig
-from aladin_network.inference import QueryModels, choose_precision
+from aladin_network.graphs.ways import query_network
+from aladin_network.inference import QueryNetworks, choose_precision
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
 from tests.tensors import encode_texts
@@ -36,20 +38,21 @@ def test_texts_in_bfloat16_are_close_and_float32(
 ) -> None:
     model = build_tiny(**changes)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    reduced = QueryModels("bfloat16").for_texts(model)
+    reduced = query_network(model, "text", precision="bfloat16")
     assert_close(encode_texts(reduced, TEXTS), encode_texts(model, TEXTS))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 def test_a_network_is_converted_once(build_tiny: Callable[..., AladinModel]) -> None:
-    models, model, other = QueryModels("bfloat16"), build_tiny(), build_tiny()
-    assert models.for_texts(model) is models.for_texts(model)
-    assert models.for_texts(model) is not models.for_texts(other)
+    networks = QueryNetworks(partial(query_network, precision="bfloat16"))
+    model, other = build_tiny(), build_tiny()
+    assert networks.of(model, "text", None) is networks.of(model, "text", None)
+    assert networks.of(model, "text", None) is not networks.of(other, "text", None)
 
 
 def test_float32_needs_no_copy(build_tiny: Callable[..., AladinModel]) -> None:
     model = build_tiny()
-    assert QueryModels("float32").for_texts(model) is model
+    assert query_network(model, "text", precision="float32") is model
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,9 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
 from aladin_network.checkpoint import load_checkpoint
+from aladin_network.scoring.correction import CORRECTION
 from aladin_network.types import NullProgress, TokenDtype
+from tests.index.corrections import correction_of
 
 TEXTS = [
     "a small red circle above a striped blue square",
@@ -84,6 +86,17 @@ def texts() -> list[TextItem]:
         )
         for number in range(16)
     ]
+
+
+@pytest.fixture(scope="session")
+def corrected_checkpoint(
+    tiny_checkpoint: Path, images: list[ImageItem], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """`tiny_checkpoint` with a hubness correction."""
+    folder = tmp_path_factory.mktemp("corrected") / "checkpoint"
+    shutil.copytree(tiny_checkpoint, folder)
+    correction_of(folder, [item.path for item in images[:6]], 0.8).save(folder / CORRECTION)
+    return folder
 
 
 SMALL = BuildSettings(shard_items=5, batch_size=3)

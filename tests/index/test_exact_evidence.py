@@ -24,7 +24,8 @@ from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
-from aladin_network.inference import QueryModels, encode_photos, encode_texts
+from aladin_network.graphs.ways import query_network
+from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import TOKEN_DTYPES
@@ -73,7 +74,7 @@ def test_of_what_was_built_and_what_was_added_in_both_directions(
         photo = encode_photos(model, [read_image(images[3].photo)])
         for text in ("a red dog", LONG):
             for precise in ("float32", "bfloat16"):
-                query = encode_texts(QueryModels(precise).for_texts(model), [text])
+                query = encode_texts(query_network(model, "text", precision=precise), [text])
                 for rerank in (True, False):
                     found = run_search(
                         searcher,

@@ -2,7 +2,7 @@
 
     python -m tests.training.job_of_two PORT OUT
 
-Each writes its loss and gradients for every kind of task; then the second one fails.
+Each writes its loss, gradients and shares for every kind of task; then the second one fails.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ def take_steps(own: distributed.BatchShare, out: Path) -> None:
         steps: dict[str, dict[str, torch.Tensor]] = {}
         for kind, case in CASES.items():
             task = task_of(case)
-            report = compute_gradients(task, batch_of(case, own), "float32", CHUNK_SIZE, plain)
-            steps[kind] = gradients(task) | {"loss": report.total.detach()}
+            report = compute_gradients(
+                task, batch_of(case, own), "float32", CHUNK_SIZE, plain, measure_shares=True
+            )
+            shares = torch.tensor(list(report.shares.values()))
+            steps[kind] = gradients(task) | {"loss": report.total.detach(), "shares": shares}
         module = torch.nn.BatchNorm1d(3)
         torch.nn.init.constant_(module.weight, 5.0 + own.rank)
         broadcast_weights(module)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aladin_network.errors import ConfigError
 from aladin_network.scoring.scores import EncodedBatch, concatenate
-from aladin_training.config.stage import TASK_NAMES
+from aladin_training.config.stage import TASK_NAMES, TaskConfig
 from aladin_training.parallel.numerics import RandomState, loss_scaler
 from aladin_training.step import (
     Inputs,
@@ -19,7 +19,7 @@ from aladin_training.step import (
     compute_gradients,
 )
 from benchmarks.training.step_memory import counting_kept_bytes
-from tests.training.step_cases import CASES, PHOTOS, batch_of, gradients, task_of
+from tests.training.step_cases import CASES, PHOTOS, Case, batch_of, gradients, task_of
 
 CPU = torch.device("cpu")
 UNSCALED = loss_scaler("float32", CPU)
@@ -116,6 +116,57 @@ def test_a_scaled_loss_scales_the_gradient() -> None:
     assert math.isfinite(report.total.item())
     scaled = {name: value / 8 for name, value in gradients(ours).items()}
     assert_same_gradients(scaled, gradients(plain))
+
+
+SEVERAL = sorted(kind for kind, case in CASES.items() if len(case.tasks) > 1)
+
+
+@pytest.mark.parametrize("chunk_size", [None, 4])
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_shares_are_those_of_separate_gradients(kind: str, chunk_size: int | None) -> None:
+    """The reference takes the gradient of one task's loss at a time, at encodings of its own."""
+    case = CASES[kind]
+    batch, ours, plain = batch_of(case), task_of(case), task_of(case)
+    report = compute_gradients(ours, batch, "float32", chunk_size, UNSCALED, measure_shares=True)
+    compute_gradients(plain, batch, "float32", chunk_size, UNSCALED)
+    assert_same_gradients(gradients(ours), gradients(plain))  # measuring changes nothing
+
+    norms: dict[str, float] = {}
+    for name in case.tasks:
+        leaves: list[Tensor] = []
+
+        def detached(
+            encoder: Callable[[Inputs], EncodedBatch], inputs: Inputs, leaves: list[Tensor] = leaves
+        ) -> EncodedBatch:
+            encoding = encoder(inputs)
+            learns = encoding.embedding.requires_grad
+            cut = [each.detach().requires_grad_(learns) for each in encoding[:2]]
+            leaves += cut if learns else []
+            return EncodedBatch(cut[0], cut[1], encoding.mask)
+
+        loss = plain(batch, detached).weighted[name]
+        if loss.requires_grad:
+            loss.backward()
+        squares = [float(leaf.grad.square().sum()) for leaf in leaves if leaf.grad is not None]
+        norms[name] = math.sqrt(sum(squares))
+    assert sum(report.shares.values()) == pytest.approx(1)
+    expected = {name: norm / sum(norms.values()) for name, norm in norms.items()}
+    assert report.shares == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_loss_of_three_times_the_weight_has_three_times_the_share() -> None:
+    def shares(first: float, second: float) -> dict[str, float]:
+        tasks = {
+            "matching": TaskConfig(loss="triplet", weight=first),
+            "matching:again": TaskConfig(loss="triplet", weight=second),
+        }
+        case = Case(tasks)
+        task, batch = task_of(case), batch_of(case)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0)  # it scales all norms alike
+        return compute_gradients(task, batch, "float32", 4, scaler, measure_shares=True).shares
+
+    assert shares(0.5, 1.5) == pytest.approx({"matching": 0.25, "matching:again": 0.75})
+    assert shares(0.0, 0.0) == {"matching": 0.0, "matching:again": 0.0}
 
 
 def test_memory_is_that_of_a_chunk() -> None:

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from aladin_network.checkpoint import read_tensors, write_tensors
 from aladin_network.errors import CheckpointError, NonFiniteLossError
 from aladin_network.files import atomic_file
-from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.types import Progress
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import BatchSource
@@ -38,7 +37,7 @@ from aladin_training.parallel.distributed import (
     wait_for_all,
 )
 from aladin_training.parallel.numerics import loss_scaler, seed_torch
-from aladin_training.stage_files import StageLog
+from aladin_training.stage_files import StageLog, Validation
 from aladin_training.step import check_no_batch_statistics, compute_gradients
 from aladin_training.tasks.joint import JointTask, LossReport, OnlineBranches
 
@@ -85,7 +84,7 @@ def load_state(path: Path, fingerprint: str, device: torch.device) -> dict[str, 
     return state
 
 
-Validate = Callable[[], dict[str, RetrievalMetrics]]
+Validate = Callable[[], dict[str, Validation]]
 
 
 @dataclass
@@ -125,7 +124,7 @@ class StageTrainer:
             stage: Settings of the stage.
             task: Network and losses, on their device.
             batches: Training batches.
-            validate: Returns the metrics of the network's present weights, by score name.
+            validate: Returns the quality of the network's present weights, by score name.
             folder: Folder of this stage's state, log and best weights.
             progress: Receives steps.
 
@@ -229,7 +228,13 @@ class StageTrainer:
         set_lr(self._optimizer, self._lr())
         self._optimizer.zero_grad(set_to_none=True)
         report = compute_gradients(
-            self.task, batch, self._recipe.precision, self._stage.chunk_size, self._scaler
+            self.task,
+            batch,
+            self._recipe.precision,
+            self._stage.chunk_size,
+            self._scaler,
+            # Not of a single task, whose share is the whole.
+            measure_shares=len(self._stage.tasks) > 1 and (self.step + 1) % LOG_EVERY_STEPS == 0,
         )
         loss = report.total.item()
         if not math.isfinite(loss):
@@ -254,7 +259,8 @@ class StageTrainer:
         if self.step % LOG_EVERY_STEPS == 0:
             loss = report.total.item()
             terms = {f"{name}_loss": term.item() for name, term in report.terms.items()}
-            log.write(self.step, {"loss": loss, **terms, "lr": self._lr()})
+            shares = {f"{name}_gradient_share": share for name, share in report.shares.items()}
+            log.write(self.step, {"loss": loss, **terms, **shares, "lr": self._lr()})
             self._progress.note(loss=loss, **self.clock.shares())
 
     def _end_epoch(self, epoch: int, log: StageLog) -> None:
@@ -265,20 +271,20 @@ class StageTrainer:
         begun = time.monotonic()
         self.task.eval()
         with self._average.applied():
-            metrics = self._validate()
+            found = self._validate()
             # Selection by the sum of the rsums of all trained heads (ALADIN's official code).
-            rsum = sum(metrics[name].rsum for name in sorted(self._stage.trained_scores))
+            rsum = sum(found[name].metrics.rsum for name in sorted(self._stage.trained_scores))
             if rsum > self.best_rsum:
                 self.best_rsum, self.best_step = rsum, self.step
                 with atomic_file(self._folder / "best.safetensors") as partial:
                     write_tensors(partial, self._weights())
-        rsums = {f"{name}_rsum": value.rsum for name, value in metrics.items()}
-        log.write(self.step, rsums)
+        entries = [each.entries(name) for name, each in found.items()]
+        log.write(self.step, {key: value for each in entries for key, value in each.items()})
         if last or time.monotonic() - self._drawn_at > DRAW_EVERY_S:
             log.draw()
             self._drawn_at = time.monotonic()
         self.clock.validation_s += time.monotonic() - begun
-        self._progress.note(**rsums)
+        self._progress.note(**{f"{name}_rsum": each.metrics.rsum for name, each in found.items()})
 
     def _weights(self) -> dict[str, Tensor]:
         """Return what training changes: trained parameters, and buffers such as statistics."""

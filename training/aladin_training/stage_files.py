@@ -1,6 +1,7 @@
 """The files that a stage leaves in its folder, besides its checkpoint and the state for resuming.
 
-log.jsonl           losses, learning rates and validation rsums, one JSON line an entry
+log.jsonl           one JSON line an entry: in training losses, learning rates and, of stages with
+                    several tasks, their shares of the gradient; in validation rsum, R@1 and MD
 tensorboard/        the same numbers as TensorBoard events
 curves.png          the same numbers as curves
 timing.json         steps, trained parameters, and seconds of each part of the work
@@ -44,6 +45,37 @@ def branch_checkpoints(folder: Path) -> list[Path]:
     return sorted((folder / "branches").glob("*"), key=lambda path: int(path.name))
 
 
+class Validation(NamedTuple):
+    """Quality of a score on the validation split.
+
+    Attributes:
+        metrics: Recalls of both directions.
+        mean_difference: DBL's MD.
+    """
+
+    metrics: RetrievalMetrics
+    mean_difference: float
+
+    def entries(self, score: str) -> dict[str, float]:
+        """Return the entries of a stage's log, by names that begin with the score's."""
+        return {
+            f"{score}_rsum": self.metrics.rsum,
+            f"{score}_text_to_image_r1": self.metrics.text_to_image.r1,
+            f"{score}_image_to_text_r1": self.metrics.image_to_text.r1,
+            f"{score}_mean_difference": self.mean_difference,
+        }
+
+
+# What ends the names of a curve's entries, and the title of the panel that they are drawn in.
+_PANELS = {
+    "loss": "training loss",
+    "gradient_share": "share of the gradient at the encodings",
+    "rsum": "validation rsum",
+    "r1": "validation R@1",
+    "mean_difference": "validation MD",
+}
+
+
 class StageLog:
     """The log of one stage: JSON lines, TensorBoard events and curves.
 
@@ -79,27 +111,29 @@ class StageLog:
             self._writer.add_scalar(f"{self._stage}/{name}", value, step)
 
     def draw(self) -> None:
-        """Draw ``curves.png``: the losses and the validation rsums against the step."""
+        """Draw ``curves.png``: everything but the learning rate against the step."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(10, 4))
+        logged = {name for entry in self.entries for name in entry}
+        panels = {
+            title: names
+            for suffix, title in _PANELS.items()
+            if (names := sorted(name for name in logged if name.endswith(suffix)))
+        }
+        rows = max(1, -(-len(panels) // 2))
+        figure = Figure(figsize=(10, 4 * rows), layout="constrained")
         FigureCanvasAgg(figure)
-        left, right = figure.subplots(1, 2)
-        for axes, suffix, title in (
-            (left, "loss", "training loss"),
-            (right, "rsum", "validation rsum"),
-        ):
-            names = sorted(
-                {name for entry in self.entries for name in entry if name.endswith(suffix)}
-            )
+        grid = figure.subplots(rows, 2, squeeze=False)
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        for axes, (title, names) in zip(grid.flat, panels.items(), strict=False):
             for name in names:
                 points = [(entry["step"], entry[name]) for entry in self.entries if name in entry]
                 axes.plot(*zip(*points, strict=True), label=name.replace("_", " "), linewidth=1.5)
             axes.set(title=f"{self._stage}: {title}", xlabel="step")
             axes.grid(alpha=0.3)
-            if names:
-                axes.legend()
+            axes.legend()
         with atomic_file(self._folder / "curves.png") as partial:
             figure.savefig(partial, format="png", dpi=120)
 
@@ -173,10 +207,14 @@ def read_facts(folder: Path) -> StageFacts:
         raise CheckpointError(f"{folder}: not a finished stage ({error!r})") from error
 
 
-def validation_curve(folder: Path, score: str) -> dict[int, float]:
-    """Read the validation rsum of a score, e.g. "matching", by step, from a stage's log."""
-    key = f"{score}_rsum"
-    return {entry["step"]: entry[key] for entry in _read_log(folder / _LOG) if key in entry}
+def read_curves(folder: Path) -> dict[str, dict[int, float]]:
+    """Read a stage's log: the values of every entry by step, by its name."""
+    curves: dict[str, dict[int, float]] = {}
+    for entry in _read_log(folder / _LOG):
+        for name, value in entry.items():
+            if name != "step":
+                curves.setdefault(name, {})[entry["step"]] = value
+    return curves
 
 
 def _read_log(path: Path) -> list[dict[str, Any]]:

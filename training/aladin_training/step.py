@@ -14,7 +14,7 @@ forward pass. Either way the gradient is that of the whole batch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -26,7 +26,11 @@ from aladin_network.encoders.base import PromptedPhotos, to_device
 from aladin_network.errors import ConfigError
 from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_training.batches.batch import Batch
-from aladin_training.parallel.distributed import check_even_shares, sum_gradients
+from aladin_training.parallel.distributed import (
+    check_even_shares,
+    sum_gradients,
+    sum_over_processes,
+)
 from aladin_training.parallel.numerics import (
     Precision,
     RandomState,
@@ -45,6 +49,8 @@ def compute_gradients(
     precision: Precision,
     chunk_size: int | None,
     scaler: torch.amp.GradScaler,
+    *,
+    measure_shares: bool = False,
 ) -> LossReport:
     """Accumulate the gradient of a batch's loss in the trained parameters, in all processes alike.
 
@@ -54,6 +60,8 @@ def compute_gradients(
         precision: Precision of the forward passes.
         chunk_size: Photos, or texts, that are encoded at a time, or None for all of them.
         scaler: Scaler of the loss, and thereby of the gradient.
+        measure_shares: Whether to report the share of each task in the gradient. Each costs a
+            backward pass from its loss to the encodings, and changes nothing of the step.
 
     Raises:
         ConfigError: If the processes do not share the batch evenly.
@@ -66,6 +74,9 @@ def compute_gradients(
     encodings = DetachedEncodings(device, chunk_size, autocast)
     with autocast():
         report = task(batch, encodings)
+    if measure_shares:
+        scaled = {name: scaler.scale(loss) for name, loss in report.weighted.items()}
+        report = report._replace(shares=shares_of(encodings.gradient_norms(scaled)))
     scaler.scale(report.total).backward()
     encodings.backward()
     sum_gradients(
@@ -74,6 +85,12 @@ def compute_gradients(
         alike=[value for branch in task.branches for value in branch.terms.parameters()],
     )
     return report
+
+
+def shares_of(norms: Mapping[str, float]) -> dict[str, float]:
+    """Divide norms by their sum; without any gradient all shares are 0."""
+    total = sum(norms.values())
+    return {name: norm / total if total else 0.0 for name, norm in norms.items()}
 
 
 def check_no_batch_statistics(task: JointTask | OnlineBranches) -> None:
@@ -128,6 +145,29 @@ class DetachedEncodings:
             cut = _Recomputed(encoder, chunks, self._device, self._autocast)
         self._cuts.append(cut)
         return cut.leaf
+
+    def gradient_norms(self, losses: Mapping[str, Tensor]) -> dict[str, float]:
+        """Return the norm of the gradient of each loss at all encodings of all processes.
+
+        The graph is kept, and no gradient is accumulated; call it outside of autocast.
+
+        Args:
+            losses: Scalars computed from the encodings.
+        """
+        outputs = [output for cut in self._cuts for output in (cut.leaf.embedding, cut.leaf.tokens)]
+        leaves = [output for output in outputs if output.requires_grad]
+        squares: list[Tensor] = []
+        for loss in losses.values():
+            square = torch.zeros((), dtype=torch.float64, device=self._device)
+            if loss.requires_grad:  # that of a branch without anchors is a constant
+                # Zeros where a loss does not read an encoding.
+                for gradient in torch.autograd.grad(
+                    loss, leaves, retain_graph=True, materialize_grads=True
+                ):
+                    square += gradient.double().square().sum()
+            squares.append(square)
+        norms = sum_over_processes(torch.stack(squares)).sqrt().tolist()
+        return dict(zip(losses, norms, strict=True))
 
     def backward(self) -> None:
         """Propagate the gradients back through the encoders; call once, outside of autocast."""

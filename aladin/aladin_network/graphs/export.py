@@ -36,7 +36,7 @@ from aladin_network.graphs.files import (
     write_manifest,
 )
 from aladin_network.graphs.loading import runtime_setting
-from aladin_network.graphs.runtimes import installed_runtime, open_graph
+from aladin_network.graphs.runtimes import installed_runtimes, open_graph
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import RUNTIMES, Modality
@@ -114,7 +114,7 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
         OSError: If the folder cannot be written.
     """
     missing = [name for name in _EXPORTERS if find_spec(name) is None]
-    runtime = installed_runtime()
+    runtime = next(iter(installed_runtimes()), None)
     if missing or runtime is None:
         raise ConfigError(
             f"the package {missing[0] if missing else RUNTIMES[0]} is missing; {_INSTALL}"

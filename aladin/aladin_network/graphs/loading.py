@@ -19,7 +19,7 @@ from aladin_network.checkpoint_files import (
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.files import GRAPHS, read_graphs
 from aladin_network.graphs.network import GraphNetwork
-from aladin_network.graphs.runtimes import GraphSource, check_installed, installed_runtime
+from aladin_network.graphs.runtimes import GraphSource, check_installed, installed_runtimes
 from aladin_network.inference import multiplies_bfloat16
 from aladin_network.types import GraphRuntime, Precision, RuntimeSetting
 
@@ -83,7 +83,7 @@ def graph_runtime(folder: Path, device: str = "cpu") -> GraphRuntime | None:
             raise ConfigError(f"{RUNTIME_VARIABLE}={wanted}: it computes on the CPU, not {device}")
         return wanted
     has_graphs = wanted == "auto" and _is_cpu(device) and (folder / GRAPHS).exists()
-    return installed_runtime() if has_graphs else None
+    return next(iter(installed_runtimes()), None) if has_graphs else None
 
 
 def _is_cpu(device: str) -> bool:

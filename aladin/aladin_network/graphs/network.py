@@ -23,7 +23,7 @@ from aladin_network.graphs.threads import compute_threads
 from aladin_network.inference import PHOTOS_AT_A_TIME, Network
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Modality, Precision
+from aladin_network.types import GraphRuntime, Modality, Precision
 
 E = TypeVar("E")
 
@@ -174,10 +174,21 @@ class GraphNetwork:
         kept = mask.shape[1] - (batch.mask.shape[1] - longest)
         return Encoding(embedding[:count], tokens[:count, :kept], mask[:count, :kept])
 
+    @property
+    def runtime(self) -> GraphRuntime:
+        """Package that computes the graphs."""
+        return self._graphs.runtime
+
     def with_texts_in_bfloat16(self) -> GraphNetwork:
         """Return the same network in bfloat16, where its runtime has it."""
+        return self.computed_in(self.runtime, "bfloat16")
+
+    def computed_in(self, runtime: GraphRuntime, precision: Precision) -> GraphNetwork:
+        """Return the same network by a package that is installed, in a precision that it has."""
+        if (runtime, precision) == (self.runtime, self._precision):
+            return self
         readers = self.image.encoder, self.text.encoder
-        return GraphNetwork(self.config, *readers, self._graphs, "bfloat16")
+        return GraphNetwork(self.config, *readers, self._graphs.by(runtime), precision)
 
     def on_one_thread(self) -> tuple[GraphNetwork, int]:
         """Return the network for callers that compute on their own threads, and their number."""

@@ -130,9 +130,14 @@ _KINDS: Mapping[GraphRuntime, type[OnnxRuntimeGraph | OpenVinoGraph]] = {
 _EXTRAS: Mapping[GraphRuntime, str] = {"openvino": "openvino", "onnxruntime": "onnx"}
 
 
-def installed_runtime() -> GraphRuntime | None:
-    """Return the first of `RUNTIMES` whose package is installed, or None."""
-    return next((name for name in RUNTIMES if find_spec(name) is not None), None)
+def installed_runtimes() -> list[GraphRuntime]:
+    """Return those of `RUNTIMES` whose package is installed, the default first."""
+    return [name for name in RUNTIMES if find_spec(name) is not None]
+
+
+def precisions_of(runtime: GraphRuntime) -> tuple[Precision, ...]:
+    """Return what a runtime computes in, float32 first."""
+    return _KINDS[runtime].PRECISIONS
 
 
 def check_installed(runtime: GraphRuntime) -> None:
@@ -174,6 +179,7 @@ class GraphSource:
     """The graphs of a checkpoint, each loaded when it is first asked for; thread-safe.
 
     Attributes:
+        runtime: Package that computes the graphs.
         prepares_shapes: Whether each new shape of inputs takes the runtime time and memory.
     """
 
@@ -185,7 +191,7 @@ class GraphSource:
             runtime: Package that computes the graphs, which is installed.
         """
         self._checkpoint = checkpoint
-        self._runtime: GraphRuntime = runtime
+        self.runtime: GraphRuntime = runtime
         self.prepares_shapes = _KINDS[runtime].PREPARES_SHAPES
         self._opened: dict[tuple[Modality, Precision, int], Graph] = {}
         self._lock = threading.Lock()
@@ -201,7 +207,7 @@ class GraphSource:
         Raises:
             CheckpointError: If the package cannot load the graph.
         """
-        has_it = precision in _KINDS[self._runtime].PRECISIONS
+        has_it = precision in _KINDS[self.runtime].PRECISIONS
         own: Precision = precision if has_it else "float32"
         key = modality, own, threads
         graph = self._opened.get(key)
@@ -210,5 +216,9 @@ class GraphSource:
         with self._lock:
             if key not in self._opened:
                 path = graph_path(self._checkpoint, modality)
-                self._opened[key] = open_graph(path, self._runtime, threads, own)
+                self._opened[key] = open_graph(path, self.runtime, threads, own)
             return self._opened[key]
+
+    def by(self, runtime: GraphRuntime) -> GraphSource:
+        """Return the same graphs, computed by a package that is installed."""
+        return self if runtime == self.runtime else GraphSource(self._checkpoint, runtime)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,8 +77,9 @@ def resampled_difference(
     """Draw the mean difference of two systems' rsums over photos and over training seeds.
 
     Each resample draws as many photos, with their captions, and as many pairs of runs, both with
-    replacement; the same photos for all runs, which were all asked the same queries. Few seeds
-    say little of how much seeds differ: the fewer, the more an interval is too narrow.
+    replacement; the same photos for all runs, which were all asked the same queries. Draws of n
+    runs vary by (n - 1) / n of what means of n runs vary by, which is made up for. Still, few
+    seeds say little of how much seeds differ, and one says nothing.
 
     Args:
         ours: Ranks of the system that is claimed to be better, one entry per training seed.
@@ -109,7 +111,10 @@ def resampled_difference(
     runs = torch.randint(n_runs, (resamples, n_runs), generator=generator)
     times = torch.zeros(resamples, n_photos, dtype=torch.float64)
     times.scatter_add_(1, photos, torch.ones_like(times))
-    drawn = rsum_differences(times).gather(1, runs).mean(dim=1)
+    of_runs = rsum_differences(times)
+    of_photos = of_runs.mean(dim=1)
+    of_seeds = of_runs.gather(1, runs).mean(dim=1) - of_photos
+    drawn = of_photos + of_seeds * math.sqrt(n_runs / max(1, n_runs - 1))
     observed = rsum_differences(torch.ones(1, n_photos, dtype=torch.float64)).mean()
     return ResampledDifference(float(observed), drawn)
 

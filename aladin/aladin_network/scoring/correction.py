@@ -151,17 +151,13 @@ class HubCorrection:
             a photo as often as the query has words.
         """
         if target == "images":
-            constants = self.constants.text_to_image
-            match, align = match_with_bank(items, self.texts), photos_per_word
-            bank = self.texts
+            constants, bank = self.constants.text_to_image, self.texts
         else:
-            constants = self.constants.image_to_text
-            match, align = match_with_bank(items, self.images), texts_with_photos
-            bank = self.images
+            constants, bank = self.constants.image_to_text, self.images
         biases = np.zeros((len(items.embeddings), 2), dtype=np.float32)
-        biases[:, 0] = constants.match.biases(match)
+        biases[:, 0] = constants.match.biases(match_with_bank(items, bank))
         if constants.align.weight != 0 and len(items.tokens.values):
-            biases[:, 1] = constants.align.biases(align(items.tokens, bank.tokens))
+            biases[:, 1] = constants.align.biases(align_with_bank(target, items, bank))
         return biases
 
     def save(self, path: Path) -> None:
@@ -239,7 +235,15 @@ def match_with_bank(items: EncodedItems, bank: EncodedItems) -> Float[np.ndarray
     return items.embeddings @ bank.embeddings.T
 
 
-def photos_per_word(photos: TokenRows, texts: TokenRows) -> Float[np.ndarray, "photos texts"]:
+def align_with_bank(
+    target: Target, items: EncodedItems, bank: EncodedItems
+) -> Float[np.ndarray, "items queries"]:
+    """Return the alignment scores of items with the queries of a bank; of photos for each word."""
+    align = _photos_per_word if target == "images" else _texts_with_photos
+    return align(items.tokens, bank.tokens)
+
+
+def _photos_per_word(photos: TokenRows, texts: TokenRows) -> Float[np.ndarray, "photos texts"]:
     """Return the alignment scores of photos for texts, divided by the texts' number of words."""
     words = np.maximum(texts.lengths, 1).astype(np.float32)
     parts = [
@@ -249,7 +253,7 @@ def photos_per_word(photos: TokenRows, texts: TokenRows) -> Float[np.ndarray, "p
     return np.concatenate(parts)
 
 
-def texts_with_photos(texts: TokenRows, photos: TokenRows) -> Float[np.ndarray, "texts photos"]:
+def _texts_with_photos(texts: TokenRows, photos: TokenRows) -> Float[np.ndarray, "texts photos"]:
     """Return the alignment scores of texts with photos."""
     parts = [
         sums_of_items(best_cosines(block.values, photos), block.lengths)

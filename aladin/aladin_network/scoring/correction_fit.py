@@ -16,9 +16,8 @@ from aladin_network.scoring.correction import (
     EncodedItems,
     HubCorrection,
     NearestMean,
+    align_with_bank,
     match_with_bank,
-    photos_per_word,
-    texts_with_photos,
 )
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.scoring.metrics import Ranks, retrieval_ranks
@@ -57,7 +56,7 @@ class ScoredSplit:
     ) -> ScoredSplit:
         """Score all pairs."""
         match = match_with_bank(images, texts)
-        align = texts_with_photos(texts.tokens, images.tokens).T
+        align = align_with_bank("texts", texts, images).T
         return cls(
             images=images,
             texts=texts,
@@ -122,40 +121,21 @@ def fit_correction(
         standard error below the best one, with the best number of nearest for it: the best
         constants of a few hundred photos correct others too much.
     """
-    words = split.texts.tokens.lengths
-    of_photos = DirectionCorrection(
-        match=_chosen(
-            split,
-            "text_to_image",
-            split.match,
-            match_with_bank(split.images, texts),
-            match_with_bank(images, texts),
-        ),
-        align=_chosen(
-            split,
-            "text_to_image",
-            split.align / torch.from_numpy(np.maximum(words, 1)),
-            photos_per_word(split.images.tokens, texts.tokens),
-            photos_per_word(images.tokens, texts.tokens),
-        ),
-    )
-    of_texts = DirectionCorrection(
-        match=_chosen(
-            split,
-            "image_to_text",
-            split.match,
-            match_with_bank(split.texts, images),
-            match_with_bank(texts, images),
-        ),
-        align=_chosen(
-            split,
-            "image_to_text",
-            split.align,
-            texts_with_photos(split.texts.tokens, images.tokens),
-            texts_with_photos(texts.tokens, images.tokens),
-        ),
-    )
-    constants = replace(constants, text_to_image=of_photos, image_to_text=of_texts)
+    words = torch.from_numpy(np.maximum(split.texts.tokens.lengths, 1))
+    chosen: dict[str, DirectionCorrection] = {}
+    for direction, target in TARGET_OF.items():
+        if target == "images":
+            items, like_them, queries, align = split.images, images, texts, split.align / words
+        else:
+            items, like_them, queries, align = split.texts, texts, images, split.align
+        both = items, like_them
+        of_match = [match_with_bank(each, queries) for each in both]
+        of_align = [align_with_bank(target, each, queries) for each in both]
+        chosen[direction] = DirectionCorrection(
+            match=_chosen(split, direction, split.match, *of_match),
+            align=_chosen(split, direction, align, *of_align),
+        )
+    constants = replace(constants, **chosen)
     correction = HubCorrection(constants=constants, images=images, texts=texts)
     fusions: dict[Direction, DirectionFusion] = {}
     for direction, scores in corrected_split(correction, split).items():

@@ -229,7 +229,7 @@ def build_ann(factory: str, embeddings: NDArray[np.float32], progress: Progress)
     index = _create(factory, dim)
     try:
         sample = _sample(embeddings, ivf_lists(index) or 0)
-        with _deterministic(index), _lists_by_distance(index, sample):
+        with _deterministic(index), _by_distance(index, sample):
             if not index.is_trained:
                 index.train(sample)
             progress.start(count, "vectors")
@@ -279,12 +279,13 @@ def _deterministic(index: Any) -> Generator[None]:
 
 
 @contextmanager
-def _lists_by_distance(index: Any, sample: NDArray[np.float32]) -> Generator[None]:
-    """Train and fill the lists of vectors that are not normalised by Euclidean distance.
+def _by_distance(index: Any, sample: NDArray[np.float32]) -> Generator[None]:
+    """Train and fill lists and graphs of vectors that are not normalised by Euclidean distance.
 
     By the inner product, FAISS clusters directions alone, and adds a vector to the list of the
     direction nearest to it: lists then mix vectors of all lengths, and four to eight times as many
-    have to be searched. Searches find lists by their centroids' inner products all the same.
+    have to be searched. In a graph, the links lead to the longest vectors, and none to some of the
+    shortest, which are never found. Searches are by the inner product all the same.
 
     Args:
         index: Index to be trained and filled inside the block.
@@ -292,7 +293,15 @@ def _lists_by_distance(index: Any, sample: NDArray[np.float32]) -> Generator[Non
     """
     inner = faiss.try_extract_index_ivf(index)
     lengths = np.linalg.norm(sample[:_LENGTHS], axis=1)
-    if inner is None or np.ptp(lengths) <= 0.01 * lengths.mean():
+    if np.ptp(lengths) <= 0.01 * lengths.mean():
+        yield
+        return
+    if is_graph(index):
+        index.storage.metric_type, index.hnsw.is_similarity = faiss.METRIC_L2, False
+        yield
+        index.storage.metric_type, index.hnsw.is_similarity = faiss.METRIC_INNER_PRODUCT, True
+        return
+    if inner is None:
         yield
         return
     ivf: Any = faiss.downcast_index(inner)

@@ -58,19 +58,21 @@ def corrected_vectors(
     return np.concatenate([embeddings, -biases], axis=1, dtype=np.float32)
 
 
-def crossing_queries(
-    embeddings: Float[np.ndarray, "queries d_match"], *, corrected: bool
-) -> Float[np.ndarray, "queries width"]:
-    """Return the vectors of queries of the other modality.
+def query_vectors(
+    embeddings: Float[np.ndarray, "*queries d_match"], width: int, *, crossing: bool = True
+) -> Float[np.ndarray, "*queries width"]:
+    """Return the vectors of queries, whether or not the searched collection is corrected.
 
     Args:
         embeddings: Embeddings of the queries.
-        corrected: Whether the searched collection is corrected; otherwise these are the vectors.
+        width: Size of the collection's vectors.
+        crossing: Whether the queries are of the other modality, whose cosines are corrected.
     """
-    if not corrected:
-        return embeddings
-    ends = np.tile(np.array([1, 0], dtype=np.float32), (len(embeddings), 1))
-    return np.concatenate([embeddings, ends], axis=1, dtype=np.float32)
+    dim = embeddings.shape[-1]
+    vectors = np.zeros((*embeddings.shape[:-1], width), dtype=np.float32)
+    vectors[..., :dim] = embeddings
+    vectors[..., dim : dim + 1] = crossing
+    return vectors
 
 
 def without_biases(vectors: NDArray[np.float32], dim: int) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aladin_index.ann import faiss
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.format.npy import read_ahead
+from aladin_index.format.npy import read_rows_ahead
 from aladin_index.items.selection import Selection
 from aladin_index.kernel import blocks_read
 from aladin_network.errors import IndexCorruptError
@@ -171,8 +171,7 @@ def found_by(
     before = blocks_read()
     if engine.is_cold:
         for rows, _ in found:
-            known = rows[(rows >= 0) & (rows < len(embeddings))].tolist()
-            read_ahead(embeddings, known, [row + 1 for row in known])
+            read_rows_ahead(embeddings, rows)
     best = _best_of_each(engine, embeddings, queries, [rows for rows, _ in found], count)
     engine.is_cold = blocks_read() > before
     return best

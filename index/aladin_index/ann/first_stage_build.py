@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex, build_ann, check_factory
-from aladin_index.ann.corrected import crossing_queries, without_biases
+from aladin_index.ann.corrected import query_vectors, without_biases
 from aladin_index.ann.file import write_ann
 from aladin_index.ann.search_width import choose_search_width, sample_queries
 from aladin_index.format.layout import ANN, EMBEDDINGS
-from aladin_index.format.manifest import BIASES, AnnEntry
+from aladin_index.format.manifest import AnnEntry
 from aladin_index.format.npy import map_npy
 from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_network.errors import ConfigError
@@ -180,46 +180,42 @@ def check_first_stages(shapes: Shapes, settings: BuildSettings) -> None:
 def build_first_stages(
     folder: Path,
     shapes: Shapes,
+    embedding_dim: int,
     settings: BuildSettings,
     progress: Progress,
-    *,
-    is_corrected: bool = False,
 ) -> dict[Target, AnnEntry]:
-    """Build the FAISS index of each collection; its embeddings must exist.
+    """Build the FAISS index of each collection; its vectors must exist.
 
     What "auto" chose and then finds less than was asked for gives way to the next kind that fits
     the memory; where there is none, the entry says how much is found.
 
     Args:
         folder: Folder of the generation.
-        shapes: Number of items and size of an embedding of each collection.
+        shapes: Number of items and size of a vector of each collection.
+        embedding_dim: Size of an embedding; what a vector has beyond it are the biases of a
+            hubness correction.
         settings: Settings of the build.
         progress: Progress, advanced by the vectors that have been added to the ANN index.
-        is_corrected: Whether the vectors have the biases of a hubness correction.
 
     Raises:
         ConfigError: If FAISS cannot build what the settings request.
         OSError: If the disk is full, or cannot be written.
     """
-    dims = {target: dim for target, (_, dim) in shapes.items()}
-    if is_corrected:
-        shapes = {target: (count, dim + BIASES) for target, (count, dim) in shapes.items()}
-    embeddings: dict[Target, NDArray[np.float32]] = {
+    vectors: dict[Target, NDArray[np.float32]] = {
         target: map_npy(folder / target / EMBEDDINGS, np.float32, shape)
         for target, shape in shapes.items()
     }
     entries: dict[Target, AnnEntry] = {}
-    for target in shapes:
+    for target, (_, width) in shapes.items():
         # As in a real search, the queries are items of the other collection, if there is one.
         others: list[Target] = [other for other in shapes if other != target]
         asking = others[0] if others else target
-        queries = without_biases(sample_queries(embeddings[asking], _QUERIES), dims[asking])
-        queries = crossing_queries(queries, corrected=is_corrected)
+        queries = without_biases(sample_queries(vectors[asking], _QUERIES), embedding_dim)
         entries[target] = build_best(
             folder / target / ANN,
             _factories(shapes, target, settings),
-            embeddings[target],
-            queries,
+            vectors[target],
+            query_vectors(queries, width),
             settings,
             progress,
         )

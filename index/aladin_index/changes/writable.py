@@ -102,9 +102,8 @@ class WritableGeneration:
         if target not in self._sides:
             folder = generation_folder(self._root, self.generation) / target
             database = changes_database(self._root, self.generation, target)
-            self._sides[target] = WritableCollection(
-                folder, database, entry, self._what_asks(target, entry)
-            )
+            feedback = self._what_asks(target, entry)
+            self._sides[target] = WritableCollection(target, folder, database, entry, feedback)
         return self._sides[target]
 
     @cached_property
@@ -114,8 +113,8 @@ class WritableGeneration:
         if images is None or images.keep_regions is None or texts is None:
             return None
         folder = generation_folder(self._root, self.generation) / "texts"
-        shape = texts.count, texts.embedding_dim
-        embeddings = map_npy(folder / EMBEDDINGS, np.float32, shape)
+        vectors = map_npy(folder / EMBEDDINGS, np.float32, (texts.count, texts.vector_dim))
+        embeddings = vectors[:, : texts.embedding_dim]
         store = self._token_store("texts", texts)
         return RegionTexts(images.keep_regions, SampleTexts.of([(embeddings, store)]))
 
@@ -146,6 +145,7 @@ class WritableCollection:
     """One collection of a generation to which changes can be added.
 
     Attributes:
+        target: Target of the collection: images or texts.
         folder: Folder of the collection's files.
         database: Database of its changes; created with the first change.
         entry: The collection's entry in the manifest.
@@ -154,6 +154,7 @@ class WritableCollection:
         codec: Codec of its tokens.
     """
 
+    target: Target
     folder: Path
     database: Path
     entry: CollectionEntry
@@ -226,8 +227,7 @@ class WritableCollection:
             self._correction = open_correction(self.folder.parent)
         values = self.codec.unpack(packed)
         tokens = TokenRows(values, np.array([len(values)], dtype=np.int64))
-        target: Target = "images" if self.folder.name == "images" else "texts"
-        return corrected_vectors(self._correction, target, embedding[None], tokens)[0]
+        return corrected_vectors(self._correction, self.target, embedding[None], tokens)[0]
 
     def check_fields(self, items: Iterable[StoredItem]) -> None:
         """Reject items that would exceed the maximum number of indexed metadata fields.

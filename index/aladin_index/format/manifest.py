@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
+from aladin_index.format.query_encoding import QueryEncoding
+from aladin_index.format.versioned import parse_versioned
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.config import STRICT, dump_config, parse_config
-from aladin_network.errors import ConfigError, IndexCorruptError, IndexMismatchError
+from aladin_network.config import STRICT, dump_config
+from aladin_network.errors import IndexCorruptError
 from aladin_network.files import FileEntry, write_json
 from aladin_network.scoring.correction import CorrectionConstants
 from aladin_network.scoring.fusion import Fusion
-from aladin_network.types import TARGETS, Target, TokenDtype
+from aladin_network.types import TARGETS, Modality, Target, TokenDtype
 
 SCHEMA_VERSION = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
@@ -239,6 +240,7 @@ class Manifest:
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         correction: Constants of the hubness correction, whose banks are in a file, or None if the
             scores are not corrected.
+        encoding: How a service encodes the queries of a modality, where this was tuned.
         fitted_photos_indexed: Share of the photos that the calibration was fitted on that are among
             the images, estimated from a sample; or None if the calibration was fitted to this index
             (`aladin calibrate --index`) or does not record its photos, or if there are no images.
@@ -259,6 +261,7 @@ class Manifest:
     calibration: Calibration | None = None
     fitted_photos_indexed: float | None = None
     correction: CorrectionConstants | None = None
+    encoding: dict[Modality, QueryEncoding] = field(default_factory=dict[Modality, QueryEncoding])
     files: dict[str, FileEntry]
 
     def side(self, target: Target) -> CollectionEntry | None:
@@ -314,17 +317,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise IndexCorruptError(missing, f"cannot be read ({error.strerror})") from error
     if digest != f"{hashlib.sha256(content).hexdigest()}\n".encode():
         raise IndexCorruptError(path, f"its sha256 is not the one in {DIGEST}")
-    try:
-        data: Any = json.loads(content)
-        version = data["schema_version"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise IndexCorruptError(path, "not a manifest") from error
-    if version != SCHEMA_VERSION:
-        raise IndexMismatchError(f"{path}: schema version", SCHEMA_VERSION, version)
-    try:
-        return parse_config(Manifest, data, MANIFEST)
-    except ConfigError as error:
-        raise IndexCorruptError(path, str(error)) from error
+    return parse_versioned(Manifest, content, path, SCHEMA_VERSION, "not a manifest")
 
 
 def check_lengths(folder: Path, files: dict[str, FileEntry]) -> None:

@@ -184,6 +184,12 @@ def read_ahead(
             base.madvise(mmap.MADV_WILLNEED, page, first + stop * row_bytes - page)
 
 
+def read_rows_ahead(array: NDArray[Any], rows: NDArray[np.int64]) -> None:
+    """Ask the system to read some rows, see `read_ahead`; rows that do not exist are left out."""
+    known = rows[(rows >= 0) & (rows < len(array))].tolist()
+    read_ahead(array, known, [row + 1 for row in known])
+
+
 def map_pages(arrays: Iterable[NDArray[Any]]) -> None:
     """Read arrays that `map_npy` mapped and map all their pages, in a thread of its own.
 

@@ -87,6 +87,11 @@ class CollectionSource:
     keep_regions: int | None = None
     correction: HubCorrection | None = None
 
+    @property
+    def vector_dim(self) -> int:
+        """Size of a stored vector: an embedding, with biases if there is a correction."""
+        return self.embedding_dim + (0 if self.correction is None else BIASES)
+
 
 class CollectionCounts(NamedTuple):
     """Numbers of items and tokens written.
@@ -112,6 +117,7 @@ def collection_files(target: Target, entry: CollectionEntry) -> list[str]:
 
 def write_collection(
     folder: Path,
+    target: Target,
     side: CollectionSource,
     filter_fields: Sequence[str] | None,
     progress: Progress,
@@ -119,7 +125,8 @@ def write_collection(
     """Write embeddings, tokens and items of one collection; one part is in memory at a time.
 
     Args:
-        folder: Folder of the collection, named after its target; it exists and is empty.
+        folder: Folder of the collection; it exists and is empty.
+        target: Target of the collection: images or texts.
         side: Source of the collection.
         filter_fields: Metadata fields that get an index, or None for all fields.
         progress: Progress, advanced by the number of items written.
@@ -130,7 +137,7 @@ def write_collection(
         ValueError: If the arrays of a part do not match.
     """
     with ExitStack() as files:
-        arrays = _ArrayWriters(folder, side, files)
+        arrays = _ArrayWriters(folder, target, side, files)
         write_items(folder / ITEMS, _written(side.parts, arrays, progress), filter_fields)
     codec = side.codec
     if codec.centroids is not None:
@@ -141,16 +148,17 @@ def write_collection(
 class _ArrayWriters:
     """Files of the arrays of a collection, open as long as `files` is."""
 
-    def __init__(self, folder: Path, side: CollectionSource, files: ExitStack) -> None:
-        self._target: Target = "images" if folder.name == "images" else "texts"
-        self._correction, self._codec = side.correction, side.codec
+    def __init__(
+        self, folder: Path, target: Target, side: CollectionSource, files: ExitStack
+    ) -> None:
+        self._target: Target = target
         self._dim = side.embedding_dim
+        self._correction, self._codec = side.correction, side.codec
 
         def writer(name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> NpyWriter:
             return files.enter_context(NpyWriter(folder / name, dtype, row_shape))
 
-        width = self._dim + (0 if side.correction is None else BIASES)
-        self._embeddings = writer(EMBEDDINGS, np.float32, (width,))
+        self._embeddings = writer(EMBEDDINGS, np.float32, (side.vector_dim,))
         self._tokens = [
             writer(FILE_OF[array.field], array.dtype, array.row_shape)
             for array in side.codec.arrays

@@ -23,6 +23,7 @@ from aladin_index.format.layout import (
     published_generations,
 )
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
+from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.learned.files import LEARNED_ANN, LEARNED_VECTORS
 from aladin_index.search.live_collection import LiveCollection
@@ -31,7 +32,7 @@ from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.heads.trained import read_alignment_trained
 from aladin_network.scoring.correction import CorrectionConstants
-from aladin_network.types import Target
+from aladin_network.types import Modality, Target
 
 # All other files are the `rest` of their collection: offsets and skipped items.
 _STAGE_OF = {
@@ -73,6 +74,7 @@ class IndexInfo:
         metric: Metric of the embeddings.
         default_candidates: Number of candidates of a search that does not specify one.
         sides: Collections of images, texts or both.
+        encoding: How a service encodes the queries of a modality, where this was tuned.
         calibration: Calibration of the hits' probabilities, or None if the index is not calibrated.
         correction: Constants of the hubness correction, or None if scores are not corrected.
         fitted_photos_indexed: See `Manifest`.
@@ -91,6 +93,7 @@ class IndexInfo:
     metric: str
     default_candidates: int
     sides: dict[Target, CollectionEntry]
+    encoding: dict[Modality, QueryEncoding]
     calibration: Calibration | None
     correction: CorrectionConstants | None
     fitted_photos_indexed: float | None
@@ -123,6 +126,7 @@ def describe(path: Path) -> IndexInfo:
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
         sides=sides,
+        encoding=manifest.encoding,
         calibration=manifest.calibration,
         correction=manifest.correction,
         fitted_photos_indexed=manifest.fitted_photos_indexed,

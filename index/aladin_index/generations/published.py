@@ -41,6 +41,7 @@ from aladin_index.format.manifest import (
     read_manifest,
     write_manifest,
 )
+from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.format.records import drop_evaluations
 from aladin_index.generations.history import PendingChanges, pending_changes, with_changes_of
 from aladin_index.generations.writer import publish_generation
@@ -48,7 +49,7 @@ from aladin_index.items.uploaded_photos import sweep_photos
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import IndexMismatchError, InputError, SearchIndexError
 from aladin_network.files import describe_files
-from aladin_network.types import TARGETS, Target
+from aladin_network.types import TARGETS, Modality, Target
 
 # Commands whose generation contains none of the changes of the previous one.
 _FROM_NEW_SOURCES = ("build", "import", "merge")
@@ -135,6 +136,7 @@ def publish_entries(
     made_by: MadeBy,
     calibration: Calibration | None = None,
     new_files: NewFiles | None = None,
+    encoding: Mapping[Modality, QueryEncoding] | None = None,
 ) -> int:
     """Publish a generation with the files and the changes of the previous one.
 
@@ -148,6 +150,7 @@ def publish_entries(
         calibration: Calibration fitted to this index that replaces the manifest's, or None to keep
             the existing one.
         new_files: Files that are written anew, or None if all are shared.
+        encoding: Encoding of queries that replaces the manifest's, or None to keep it.
 
     Returns:
         The number of the new generation.
@@ -176,6 +179,7 @@ def publish_entries(
         texts=entries.get("texts", manifest.texts),
         calibration=calibration or manifest.calibration,
         fitted_photos_indexed=None if calibration else manifest.fitted_photos_indexed,
+        encoding=manifest.encoding if encoding is None else dict(encoding),
         files=manifest.files | describe_files(folder, names),
     )
     write_manifest(folder, new)

@@ -41,6 +41,7 @@ from aladin_index.format.manifest import (
     read_manifest,
     write_manifest,
 )
+from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.collection_writer import (
     CollectionCounts,
     CollectionSource,
@@ -48,7 +49,7 @@ from aladin_index.generations.collection_writer import (
     collection_files,
     write_collection,
 )
-from aladin_index.learned.files import rewrite_learned
+from aladin_index.learned.files import write_learned
 from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_index.tokens.bound_files import write_bounds
@@ -67,7 +68,7 @@ from aladin_network.files import (
 )
 from aladin_network.graphs.files import GRAPHS, check_graphs, read_graphs
 from aladin_network.scoring.correction import CORRECTION, HubCorrection
-from aladin_network.types import NullProgress, Progress, Target
+from aladin_network.types import Modality, NullProgress, Progress, Target
 
 # Entered when the new generation is in place but not yet live, left when it is live.
 GoingLive = Callable[[int], AbstractContextManager[None]]
@@ -158,13 +159,13 @@ def write_generation(
     calibration: Calibration | None = None,
     fitted_photos_indexed: float | None = None,
     correction: HubCorrection | None = None,
+    encoding: Mapping[Modality, QueryEncoding] | None = None,
 ) -> int:
     """Write a new generation of an index, one part in memory at a time, and make it live.
 
     The same parts and settings make the same files, byte by byte. To be called by the only
-    builder of the index (`aladin_index.format.disk.only_builder`) and after
-    `aladin_index.generations.writer.install_model`; what a killed process leaves is cleared away
-    by the next builder.
+    builder of the index (`aladin_index.format.disk.only_builder`) and after `install_model`; what
+    a killed process leaves is cleared away by the next builder.
 
     Args:
         root: Index folder.
@@ -182,6 +183,7 @@ def write_generation(
         fitted_photos_indexed: Value as in `Manifest`; given only by a compaction, because its
             images are those of the previous generation. Otherwise they are counted here.
         correction: Hubness correction of the items, or None.
+        encoding: Encoding of queries tuned for an earlier generation, or None.
 
     Returns:
         The number of the new generation.
@@ -202,6 +204,7 @@ def write_generation(
     try:
         entries = _write_collections(folder, sides, fitted_photos, settings, progress, seconds)
         with seconds.measure("write"):
+            share = fitted_photos_indexed if made_by == "compact" else fitted_photos.share
             manifest = Manifest(
                 schema_version=SCHEMA_VERSION,
                 generation=generation,
@@ -213,10 +216,9 @@ def write_generation(
                 images=entries.get("images"),
                 texts=entries.get("texts"),
                 calibration=fitted_photos.mark(calibration),
-                fitted_photos_indexed=(
-                    fitted_photos_indexed if made_by == "compact" else fitted_photos.share
-                ),
+                fitted_photos_indexed=share,
                 correction=None if correction is None else correction.constants,
+                encoding=dict(encoding or {}),
                 files=_describe_collections(folder, entries),
             )
             write_manifest(folder, manifest)
@@ -256,16 +258,17 @@ def _write_sides(
     """Write all files of each collection except its ANN."""
     counts: dict[Target, CollectionCounts] = {}
     for target, side in sides.items():
-        (folder / target).mkdir(parents=True)
+        place = folder / target
+        place.mkdir(parents=True)
         progress.start(side.count, f"{target} written")
-        counts[target] = write_collection(folder / target, side, settings.filter_fields, progress)
+        counts[target] = write_collection(place, target, side, settings.filter_fields, progress)
         if counts[target].items == 0:
             first = next(iter(side.left_out), None)
             but = ""
             if first is not None:
                 but = f"; {len(side.left_out)} skipped, e.g. {first.id!r}: {first.reason}"
             raise InputError(f"{target}: expected at least one item, got none{but}")
-        write_json(folder / target / SKIPPED, side.left_out)
+        write_json(place / SKIPPED, side.left_out)
     return counts
 
 
@@ -288,21 +291,18 @@ def _collection_entries(
 ) -> dict[Target, CollectionEntry]:
     """Build the first stages of the written collections, and describe the collections."""
     shapes: dict[Target, tuple[int, int]] = {
-        target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
+        target: (counts[target].items, side.vector_dim) for target, side in sides.items()
     }
-    is_corrected = any(side.correction is not None for side in sides.values())
-    anns = build_first_stages(folder, shapes, settings, progress, is_corrected=is_corrected)
+    embedding_dim = next(iter(sides.values())).embedding_dim
+    anns = build_first_stages(folder, shapes, embedding_dim, settings, progress)
     entries: dict[Target, CollectionEntry] = {}
     for target, side in sides.items():
         entry = _collection_entry(side, counts[target], anns[target], settings)
         if side.learned is not None:
-            fitted = side.learned.fit, side.learned.weights, side.learned.queries
-            learned = rewrite_learned(folder / target, *fitted, entry, settings, progress)
-            entry = replace(entry, learned=learned)
+            fitted = side.learned.fitted
+            entry = write_learned(folder / target, fitted, entry, settings, progress)
         entries[target] = entry
-    if settings.ann == EXACT_ALIGN:
-        return _with_bounds(folder, entries, progress)
-    return entries
+    return _with_bounds(folder, entries, progress) if settings.ann == EXACT_ALIGN else entries
 
 
 def _with_bounds(

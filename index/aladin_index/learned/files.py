@@ -1,8 +1,9 @@
-"""The files of the fitted first stage of a collection: names, and writing."""
+"""The fitted first stage of a collection: what it is made of, its files, and their writing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,117 +28,84 @@ LEARNED_FILES = (LEARNED_ANN, LEARNED_VECTORS, LEARNED_FIT, LEARNED_QUERIES)
 _PHOTOS_AT_A_TIME = 1024
 
 
-def fitted_vectors(
-    fit: LearnedStage,
-    weights: Weights,
-    embeddings: NDArray[np.float32],
-    store: TokenStore,
-    *,
-    corrected: bool,
-) -> Iterator[NDArray[np.float32]]:
-    """Yield the vectors of all photos of a store, some at a time."""
-    for start in range(0, store.count, _PHOTOS_AT_A_TIME):
-        rows = np.arange(start, min(start + _PHOTOS_AT_A_TIME, store.count), dtype=np.int64)
-        learned = fit.photo_vectors(TokenRows(*store.read(rows)))
-        yield weights.items(embeddings[rows], learned, corrected=corrected)
+@dataclass(frozen=True, kw_only=True)
+class FirstStageFit:
+    """What the first stage of any photos of an index is made of.
+
+    Attributes:
+        fit: Fitted parameters.
+        weights: Weights of both parts.
+        queries: (queries, both) float32, vectors of texts that the FAISS index is tuned with.
+    """
+
+    fit: LearnedStage
+    weights: Weights
+    queries: NDArray[np.float32]
+
+    def vectors(
+        self, embeddings: NDArray[np.float32], store: TokenStore
+    ) -> Iterator[NDArray[np.float32]]:
+        """Yield the vectors of all photos of a store, some at a time.
+
+        Args:
+            embeddings: (photos, width) their embeddings, with biases if there are any.
+            store: Tokens of the photos.
+        """
+        for start in range(0, store.count, _PHOTOS_AT_A_TIME):
+            rows = np.arange(start, min(start + _PHOTOS_AT_A_TIME, store.count), dtype=np.int64)
+            learned = self.fit.photo_vectors(TokenRows(*store.read(rows)))
+            yield self.weights.items(embeddings[rows], learned)
 
 
 def write_learned(
     folder: Path,
-    fit: LearnedStage,
-    weights: Weights,
-    queries: NDArray[np.float32],
-    embeddings: NDArray[np.float32],
-    store: TokenStore,
+    fitted: FirstStageFit,
+    entry: CollectionEntry,
     settings: BuildSettings,
     progress: Progress,
-    *,
-    corrected: bool,
-) -> LearnedEntry:
+) -> CollectionEntry:
     """Fit all photos of a collection, and write the files of the first stage.
 
     Args:
-        folder: Folder of the collection.
-        fit: Fitted parameters.
-        weights: Weights of both parts.
-        queries: (queries, both) float32, vectors of texts to tune the FAISS index with.
-        embeddings: (photos, d_match) float32, or vectors with biases.
-        store: Tokens of the photos.
+        folder: Folder of the collection, with its embeddings and tokens.
+        fitted: What the first stage is made of.
+        entry: Entry of the collection.
         settings: Settings of FAISS and of the candidates.
         progress: Receives photos, then vectors.
-        corrected: Whether the collection has the biases of a hubness correction.
 
     Returns:
-        The entry of the manifest.
+        The entry with that of the first stage.
 
     Raises:
         ConfigError: If FAISS cannot build what the settings request.
         OSError: If the disk is full or cannot be written.
     """
-    dim = queries.shape[1]
-    progress.start(store.count, "photos fitted")
+    count, dim = entry.count, fitted.queries.shape[1]
+    embeddings = map_npy(folder / EMBEDDINGS, np.float32, (count, entry.vector_dim))
+    store = TokenStore.open(folder, count, entry.token_count, entry.token_dim, entry.token_dtype)
+    progress.start(count, "photos fitted")
     with NpyWriter(folder / LEARNED_VECTORS, np.float32, (dim,)) as writer:
-        for part in fitted_vectors(fit, weights, embeddings, store, corrected=corrected):
+        for part in fitted.vectors(embeddings, store):
             writer.append(part)
             progress.advance(len(part))
-    fit.save(folder / LEARNED_FIT)
-    np.save(folder / LEARNED_QUERIES, queries)
-    vectors = map_npy(folder / LEARNED_VECTORS, np.float32, (store.count, dim))
+    fitted.fit.save(folder / LEARNED_FIT)
+    np.save(folder / LEARNED_QUERIES, fitted.queries)
+    vectors = map_npy(folder / LEARNED_VECTORS, np.float32, (count, dim))
     factories = factories_to_try(
         settings.ann,
-        store.count,
+        count,
         dim,
         settings.memory_budget_bytes,
         settings.ann_recall,
         fitted=True,
     )
-    ann = build_best(folder / LEARNED_ANN, factories, vectors, queries, settings, progress)
-    return LearnedEntry(
+    ann = build_best(folder / LEARNED_ANN, factories, vectors, fitted.queries, settings, progress)
+    learned = LearnedEntry(
         dim=dim,
-        match=weights.match,
-        align=weights.align,
-        fusion=weights.fusion,
-        queries=len(queries),
+        match=fitted.weights.match,
+        align=fitted.weights.align,
+        fusion=fitted.weights.fusion,
+        queries=len(fitted.queries),
         ann=ann,
     )
-
-
-def rewrite_learned(
-    folder: Path,
-    fit: LearnedStage,
-    weights: Weights,
-    queries: NDArray[np.float32],
-    entry: CollectionEntry,
-    settings: BuildSettings,
-    progress: Progress,
-) -> LearnedEntry:
-    """Write the first stage of an earlier generation for the items of a new one.
-
-    Args:
-        folder: Folder of the new collection, with its embeddings and tokens.
-        fit: Fitted parameters, as the following of the earlier generation.
-        weights: Weights of both parts.
-        queries: Vectors of texts, see `write_learned`.
-        entry: Entry of the new collection.
-        settings: Settings of FAISS and of the candidates.
-        progress: Receives photos, then vectors.
-
-    Raises:
-        ConfigError: If FAISS cannot build what the settings request.
-        OSError: If the disk is full or cannot be written.
-    """
-    embeddings = map_npy(folder / EMBEDDINGS, np.float32, (entry.count, entry.vector_dim))
-    store = TokenStore.open(
-        folder, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
-    )
-    return write_learned(
-        folder,
-        fit,
-        weights,
-        queries,
-        embeddings,
-        store,
-        settings,
-        progress,
-        corrected=entry.corrected,
-    )
+    return replace(entry, learned=learned)

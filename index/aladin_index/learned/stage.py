@@ -21,14 +21,14 @@ from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
 from aladin_index.ann.first_stage import exact_search, largest, retrieve
 from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry, LearnedEntry
-from aladin_index.format.npy import map_npy, read_ahead
+from aladin_index.format.npy import map_npy, read_rows_ahead
 from aladin_index.items.selection import Selection
 from aladin_index.learned.files import (
     LEARNED_ANN,
     LEARNED_FIT,
     LEARNED_QUERIES,
     LEARNED_VECTORS,
-    fitted_vectors,
+    FirstStageFit,
 )
 from aladin_index.learned.fit import LearnedStage
 from aladin_index.learned.weights import Weights
@@ -59,39 +59,32 @@ class LearnedFirstStage:
     """Finds candidates by the fused score; thread-safe.
 
     Attributes:
-        fit: Fitted parameters.
-        weights: Weights of both parts.
+        fitted: What it is made of.
         vectors: (photos, both) float32, memory-mapped.
         ann: FAISS index of the vectors.
-        queries: (queries, both) float32, vectors of texts that the FAISS index is tuned with.
-        corrected: Whether the collection has the biases of a hubness correction.
     """
 
-    fit: LearnedStage
-    weights: Weights
+    fitted: FirstStageFit
     vectors: NDArray[np.float32]
     ann: AnnIndex
-    queries: NDArray[np.float32]
-    corrected: bool = False
     _added: _AddedVectors = field(default_factory=lambda: _AddedVectors())
 
     def query(
         self,
-        embedding: NDArray[np.float32],
+        vector: NDArray[np.float32],
         words: Float[np.ndarray, "words dim"],
         fusion: float,
     ) -> NDArray[np.float32]:
         """Return the vector of a text.
 
         Args:
-            embedding: (d_match,), L2-normalised; for a corrected collection the query's vector.
+            vector: (width,) its embedding, see `aladin_index.ann.corrected.query_vectors`.
             words: Words of the text.
             fusion: Weight of the alignment in the fusion.
         """
         lengths = np.array([len(words)])
-        learned = self.fit.query_vectors(TokenRows(words, lengths))
-        counts = lengths[0] if self.corrected else None
-        return self.weights.query(embedding, learned[0], fusion, counts)
+        learned = self.fitted.fit.query_vectors(TokenRows(words, lengths))
+        return self.fitted.weights.query(vector, learned[0], fusion, lengths[0])
 
     def candidates(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
@@ -133,8 +126,7 @@ class LearnedFirstStage:
             best = largest(np.concatenate([scores, of_new]), count)
             head = np.concatenate([head, added + changes.base_count])[best]
         if self.ann.is_cold:
-            built = head[head < len(embeddings)].tolist()
-            read_ahead(embeddings, built, [row + 1 for row in built])
+            read_rows_ahead(embeddings, head)
         match = _cosines(search.query, embeddings, changes, head)
         by_match = np.lexsort((head, -match))
         head, match = head[by_match], match[by_match]
@@ -170,14 +162,19 @@ class LearnedFirstStage:
         if (ann.count, ann.dim) != (count, entry.dim):
             expected = f"expected {count} vectors of {entry.dim}, got {ann.count} of {ann.dim}"
             raise IndexCorruptError(folder / LEARNED_ANN, expected)
-        return cls(
-            fit=LearnedStage.load(folder / LEARNED_FIT, token_dim),
-            weights=Weights(match=entry.match, align=entry.align, fusion=entry.fusion),
-            vectors=map_npy(folder / LEARNED_VECTORS, np.float32, (count, entry.dim)),
-            ann=ann,
-            queries=map_npy(folder / LEARNED_QUERIES, np.float32, (entry.queries, entry.dim)),
+        weights = Weights(
+            match=entry.match,
+            align=entry.align,
+            fusion=entry.fusion,
             corrected=collection.corrected,
         )
+        fitted = FirstStageFit(
+            fit=LearnedStage.load(folder / LEARNED_FIT, token_dim),
+            weights=weights,
+            queries=map_npy(folder / LEARNED_QUERIES, np.float32, (entry.queries, entry.dim)),
+        )
+        vectors = map_npy(folder / LEARNED_VECTORS, np.float32, (count, entry.dim))
+        return cls(fitted=fitted, vectors=vectors, ann=ann)
 
 
 def _cosines(
@@ -212,8 +209,6 @@ class _AddedVectors:
                 rows = np.arange(len(known), count, dtype=np.int64) + changes.base_count
                 store = changes.tokens(rows)
                 vectors = changes.embeddings_of(rows)
-                made_of = stage.fit, stage.weights, vectors, store
-                fitted = list(fitted_vectors(*made_of, corrected=stage.corrected))
-                known = np.concatenate([known, *fitted])
+                known = np.concatenate([known, *stage.fitted.vectors(vectors, store)])
                 self._vectors = known
             return known[:count]

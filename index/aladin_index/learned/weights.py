@@ -19,14 +19,17 @@ class Weights:
         match: Weight of the embedding; 0 leaves it out.
         align: Weight of the learned part.
         fusion: Weight of the alignment in the fusion that they are of.
+        corrected: Whether items have the biases of a hubness correction, see
+            `aladin_index.ann.corrected`; that of the alignment joins the learned part.
     """
 
     match: float
     align: float
     fusion: float
+    corrected: bool = False
 
     @classmethod
-    def of(cls, fusion: DirectionFusion) -> Weights:
+    def of(cls, fusion: DirectionFusion, *, corrected: bool = False) -> Weights:
         """Return the weights of a fusion.
 
         Raises:
@@ -38,52 +41,47 @@ class Weights:
                 "the first stage to"
             )
         if fusion.weight == 1:
-            return cls(match=0.0, align=1.0, fusion=1.0)
+            return cls(match=0.0, align=1.0, fusion=1.0, corrected=corrected)
         match = (1 - fusion.weight) / fusion.match_std
-        return cls(match=match, align=fusion.weight / fusion.align_std, fusion=fusion.weight)
+        align = fusion.weight / fusion.align_std
+        return cls(match=match, align=align, fusion=fusion.weight, corrected=corrected)
 
     def items(
-        self,
-        embeddings: NDArray[np.float32],
-        learned: NDArray[np.float32],
-        *,
-        corrected: bool = False,
+        self, vectors: NDArray[np.float32], learned: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         """Join the parts of items, (items, both).
 
         Args:
-            embeddings: Embeddings, or vectors with biases.
+            vectors: Embeddings, with biases if there are any.
             learned: What is fitted to the alignment.
-            corrected: Whether they are vectors with biases, see `aladin_index.ann.corrected`; that
-                of the alignment joins the learned part.
         """
-        if corrected:
-            learned = np.concatenate([learned, embeddings[:, -1:]], axis=1)
-            embeddings = embeddings[:, :-1]
+        if self.corrected:
+            learned = np.concatenate([learned, vectors[:, -1:]], axis=1)
+            vectors = vectors[:, :-1]
         parts = [self.align * learned]
         if self.match:
-            parts.insert(0, self.match * embeddings)
+            parts.insert(0, self.match * vectors)
         return np.concatenate(parts, axis=1, dtype=np.float32)
 
     def query(
         self,
-        embedding: NDArray[np.float32],
+        vector: NDArray[np.float32],
         learned: NDArray[np.float32],
         fusion: float,
-        words: NDArray[np.int64] | None = None,
+        words: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Join the parts of queries, (..., both).
 
         Args:
-            embedding: Embeddings, or vectors of queries for a corrected collection.
+            vector: Vectors of queries, see `aladin_index.ann.corrected.query_vectors`.
             learned: What their words make of the fit.
             fusion: Weight of the alignment in the fusion.
-            words: (...) number of words of each query, if the collection is corrected.
+            words: (...) number of words of each query.
         """
-        if words is not None:
+        if self.corrected:
             learned = np.concatenate([learned, words[..., None]], axis=-1, dtype=np.float32)
-            embedding = embedding[..., :-1]
+            vector = vector[..., :-1]
         parts = [learned * (fusion / self.fusion)]
         if self.match:
-            parts.insert(0, embedding * ((1 - fusion) / (1 - self.fusion)))
+            parts.insert(0, vector * ((1 - fusion) / (1 - self.fusion)))
         return np.concatenate(parts, axis=-1, dtype=np.float32)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.ann.corrected import crossing_queries
+from aladin_index.ann.corrected import query_vectors
 from aladin_index.measure.curve_points import (
     RULES,
     CandidateCurve,
@@ -84,7 +84,7 @@ class ListedOrders:
         """
         self._side = side
         self._listed = listed
-        self._embedding = crossing_queries(query.embedding, corrected=side.entry.corrected)[0]
+        self._embedding = query_vectors(query.embedding[0], side.entry.vector_dim)
         tokens = query.item_tokens(0)
         everything = side.order(self._embedding, side.count, side.count).rows
         # Rows may be arbitrary numbers, see `SearchSide`.

@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aladin_index.ann.corrected import crossing_queries
+from aladin_index.ann.corrected import query_vectors
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import NEW_GENERATION
 from aladin_index.format.manifest import CollectionEntry, LearnedEntry
 from aladin_index.generations.published import NewFiles, publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.learned.files import LEARNED_FILES, write_learned
-from aladin_index.learned.fit import LEAST_TEXTS, LearnedStage, fit_learned_stage
+from aladin_index.learned.files import LEARNED_FILES, FirstStageFit, write_learned
+from aladin_index.learned.fit import LEAST_TEXTS, fit_learned_stage
 from aladin_index.learned.weights import Weights
 from aladin_index.measure.fidelity import TuneQueries, stored_queries
-from aladin_index.search.live_collection import StoredCollection
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import InputError
 from aladin_network.inference import Network
@@ -81,17 +79,16 @@ def fit_first_stage(
             raise InputError(f"{root}: expected photos with tokens to fit the first stage to")
         texts = _texts(index, make_queries)
         fusion = index.manifest.fusion(index.checkpoint.fusion)
-        weights = Weights.of(fusion.text_to_image)
+        weights = Weights.of(fusion.text_to_image, corrected=photos.entry.corrected)
         rows = np.random.default_rng(0).permutation(photos.entry.count)[:_SAMPLED_PHOTOS]
         sample = TokenRows(*photos.tokens.read(np.sort(rows)))
         words = _token_rows(texts)
         fit = fit_learned_stage(sample, words, dim, progress)
         learned = fit.query_vectors(words)
-        is_corrected = photos.entry.corrected
-        asked = crossing_queries(texts.embeddings, corrected=is_corrected)
-        counts = words.lengths if is_corrected else None
-        queries = weights.query(asked, learned, weights.fusion, counts)[:_TUNED_WITH]
-        written = _Written(photos, fit, weights, queries, index, progress)
+        asked = query_vectors(texts.embeddings, photos.entry.vector_dim)
+        queries = weights.query(asked, learned, weights.fusion, words.lengths)[:_TUNED_WITH]
+        fitted = FirstStageFit(fit=fit, weights=weights, queries=queries)
+        written = _Written(photos.entry, fitted, index, progress)
         names = [f"images/{name}" for name in LEARNED_FILES]
         try:
             generation = publish_entries(
@@ -116,36 +113,28 @@ class _Written:
 
     def __init__(
         self,
-        photos: StoredCollection,
-        fit: LearnedStage,
-        weights: Weights,
-        queries: NDArray[np.float32],
+        photos: CollectionEntry,
+        fitted: FirstStageFit,
         index: SearchIndex,
         progress: Progress,
     ) -> None:
-        self._photos, self._index, self._progress = photos, index, progress
-        self._fitted = fit, weights, queries
+        self._photos, self._fitted = photos, fitted
+        self._index, self._progress = index, progress
         self.entry: LearnedEntry | None = None
 
     def write(self, folder: Path) -> dict[Target, CollectionEntry]:
         """Write the files, see `NewFiles.write`."""
-        photos, ann = self._photos, self._photos.entry.ann
+        ann = self._photos.ann
         settings = BuildSettings(
             ann=ann.asked,
             memory_budget_bytes=ann.memory_budget_bytes,
             ann_recall=ann.recall_wanted,
             default_candidates=self._index.manifest.default_candidates,
         )
-        self.entry = write_learned(
-            folder / "images",
-            *self._fitted,
-            photos.embeddings,
-            photos.tokens,
-            settings,
-            self._progress,
-            corrected=photos.entry.corrected,
-        )
-        return {"images": replace(photos.entry, learned=self.entry, tuning=None)}
+        photos = replace(self._photos, tuning=None)
+        images = write_learned(folder / "images", self._fitted, photos, settings, self._progress)
+        self.entry = images.learned
+        return {"images": images}
 
 
 def _texts(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from aladin_index.ann.ann_index import AnnIndex
-from aladin_index.ann.corrected import crossing_queries
+from aladin_index.ann.corrected import query_vectors
 from aladin_index.ann.search_width import choose_search_width
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import MODEL
@@ -21,8 +21,10 @@ from aladin_index.format.manifest import (
     SettingsPoint,
     Tuning,
 )
+from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.measure.encoding import EncodingMeasurement, Inputs
 from aladin_index.measure.fidelity import (
     ExhaustiveTops,
     TimedSearch,
@@ -39,9 +41,9 @@ from aladin_index.measure.search_settings import (
     fastest,
     fewest_enough,
 )
+from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.live_collection import StoredCollection
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.errors import ConfigError
 from aladin_network.inference import Network
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Direction, Modality, NullProgress, Progress, Target
@@ -59,60 +61,19 @@ _CROSSING: dict[Target, tuple[Target, Modality, Direction]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class TuneOptions:
-    """Requested quality and limits of a tuning.
-
-    Attributes:
-        ann_recall: Share of the exact nearest items that the first stage must find, or None: 0.99
-            of embeddings, which also order searches without re-ranking; of a first stage that is
-            fitted to the alignment as much as the fidelity takes in the least time.
-        fidelity: Share of the exhaustive order's top hits to be kept.
-        at: Number of top hits that are compared.
-        num_queries: Number of queries per collection, taken from the index.
-        max_candidates: Largest number of candidates of a search.
-        device: Device on which the network encodes the queries. Searches are measured on the CPU,
-            since the search width and the candidates are stored for it.
-    """
-
-    ann_recall: float | None = None
-    fidelity: float = 0.99
-    at: int = 10
-    num_queries: int = 200
-    max_candidates: int = 1000
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        """Reject impossible values.
-
-        Raises:
-            ConfigError: If a share is outside (0, 1], or a number is below 1 or above the number of
-                candidates.
-        """
-        for name in ("ann_recall", "fidelity"):
-            share = getattr(self, name)
-            if share is not None and not 0 < share <= 1:
-                raise ConfigError(f"{name}: expected more than 0 and at most 1, got {share}")
-        for name in ("at", "num_queries", "max_candidates"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: expected at least 1, got {getattr(self, name)}")
-        if self.at > self.max_candidates:
-            raise ConfigError(
-                f"at: expected at most max_candidates, {self.max_candidates}, got {self.at}"
-            )
-
-
 class TuneReport(NamedTuple):
     """Result of a tuning.
 
     Attributes:
         generation: The new live generation.
         sides: New entries of the collections.
+        encoding: How a service encodes the queries of a modality, where there is a choice.
         warnings: Sentences about targets that could not be reached or measured.
     """
 
     generation: int
     sides: dict[Target, CollectionEntry]
+    encoding: dict[Modality, QueryEncoding]
     warnings: list[str]
 
 
@@ -153,8 +114,16 @@ def tune_index(
             tuner = _SideTuner(index, side, options, queries, progress)
             entries[target] = tuner.tune()
             warnings += tuner.warnings
-        generation = publish_entries(root, index.manifest, entries, "tune")
-    return TuneReport(generation, entries, warnings)
+        encoding: dict[Modality, QueryEncoding] = {}
+        if options.device == "cpu":
+            asked: dict[Modality, Inputs] = {
+                modality: each.inputs for modality, each in queries.items()
+            }
+            measurement = EncodingMeasurement(index, options.at, options.agreement, progress)
+            encoding, unmeasured = measurement.run(asked, options.num_queries)
+            warnings += unmeasured
+        generation = publish_entries(root, index.manifest, entries, "tune", encoding=encoding)
+    return TuneReport(generation, entries, encoding, warnings)
 
 
 class _SideTuner:
@@ -185,9 +154,7 @@ class _SideTuner:
             self._crossing = stored_queries(other_side, options.num_queries)
         if self._crossing is not None:
             self._crossing = self._crossing._replace(
-                embeddings=crossing_queries(
-                    self._crossing.embeddings, corrected=side.entry.corrected
-                )
+                embeddings=query_vectors(self._crossing.embeddings, side.entry.vector_dim)
             )
         # What candidates are found by: the embeddings, or vectors that were fitted.
         self._searched, self._asked = side, self._crossing
@@ -196,7 +163,7 @@ class _SideTuner:
             learned = self._learned
             vectors = [
                 learned.query(embedding, words, self._fusion.weight)
-                for embedding, words in zip(*self._crossing[1:], strict=True)
+                for embedding, words in zip(*self._crossing[1:3], strict=True)
             ]
             self._searched = replace(side, embeddings=learned.vectors, ann=learned.ann)
             self._asked = self._crossing._replace(embeddings=np.stack(vectors))
@@ -215,7 +182,7 @@ class _SideTuner:
             self._warn(f"fidelity was not measured ({reason}); candidates stay as they are")
             if asked is None:
                 asked = stored_queries(self._side, self._options.num_queries)
-                vectors = crossing_queries(asked.embeddings, corrected=entry.corrected)
+                vectors = query_vectors(asked.embeddings, entry.vector_dim)
                 asked = asked._replace(embeddings=vectors)
             at = self._default if entry.tuning is None else entry.tuning.candidates
             ann = self._calibrate(asked, min(at, entry.count))

@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
+from aladin_index.ann.corrected import query_vectors
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend, SecondStageQuery
@@ -29,12 +28,6 @@ from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
 _DEFAULTS = SearchOptions()
-# What the biases of an item are multiplied by in the first stage, by whether the query crosses
-# modalities.
-_ENDS = {
-    True: np.array([1, 0], dtype=np.float32),
-    False: np.array([0, 0], dtype=np.float32),
-}
 
 
 class AskedSearch(NamedTuple):
@@ -194,7 +187,8 @@ class TwoStageSearcher:
         reranks = options.rerank and aligns
         embedding = query.encoding.embedding[0]
         if collection.entry.corrected:  # the inner product with the biases is the corrected cosine
-            embedding = np.concatenate([embedding, _ENDS[is_crossing]])
+            width = collection.entry.vector_dim
+            embedding = query_vectors(embedding, width, crossing=is_crossing)
         second_stage = SecondStageQuery(tokens, modality, weight if reranks else None)
         return ValidSearch(
             query=query,

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from aladin_index.encode.source_items import ImageItem
+from aladin_index.measure.encoding import MOST_PHOTOS
 from aladin_index.measure.fidelity import TuneQueries, queries_of_encoding
+from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import DataError, InputError
-from aladin_network.inference import Network, encode_images, encode_photos, encode_texts
+from aladin_network.inference import Network, encode_images, encode_texts
 from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality
@@ -45,13 +47,15 @@ def queries_of(
         queries: dict[Modality, TuneQueries] = {}
         texts = _sample(_texts(source), count)
         if texts:
-            queries["text"] = queries_of_encoding(_encode_texts(model, texts), "text")
+            queries["text"] = queries_of_encoding(_encode_texts(model, texts), "text", texts)
         if source.suffix.lower() != ".txt" and not texts_only:
             items = _items(lambda: image_items(source, None, regions))
             photos = _sample((item for item in items if isinstance(item, ImageItem)), count)
             if photos:
-                encoding = _encode_images(model, photos, regions)
-                queries["image"] = queries_of_encoding(encoding, "image")
+                inputs = _preprocessed(model, photos, regions)
+                encoding = encode_images(model, inputs)
+                kept = inputs[:MOST_PHOTOS]
+                queries["image"] = queries_of_encoding(encoding, "image", kept)
         if not queries:
             wanted = "texts" if texts_only else "texts or photos"
             raise InputError(f"{source}: expected {wanted} as queries, got none")
@@ -90,13 +94,15 @@ def _sample(items: Iterable[T], count: int) -> list[T]:
     return sample
 
 
-def _encode_images(model: Network, items: list[ImageItem], regions: RegionStore | None) -> Encoding:
+def _preprocessed(
+    model: Network, items: list[ImageItem], regions: RegionStore | None
+) -> list[PhotoInput]:
     encoder = model.image.encoder
     check_regions(encoder, regions)
     if regions is None:
-        return encode_photos(model, [read_image(item.photo, DEFAULT_LIMITS) for item in items])
+        return [encoder.preprocess(read_image(item.photo, DEFAULT_LIMITS)) for item in items]
     keys = [item.regions_key for item in items if item.regions_key is not None]
-    return encode_images(model, [encoder.preprocess(regions.read(key)) for key in keys])
+    return [encoder.preprocess(regions.read(key)) for key in keys]
 
 
 def _encode_texts(model: Network, texts: list[str]) -> Encoding:

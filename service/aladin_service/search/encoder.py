@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple, cast
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +18,13 @@ from PIL import Image
 
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.encode.region_sources import check_detector
-from aladin_index.search.backend import EncodedQuery
+from aladin_index.search.backend import EncodedQuery, SearchBackend
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import InputError, TextTooLongError
-from aladin_network.inference import Network, QueryModels, encode_images, encode_texts, tokenize
+from aladin_network.graphs.ways import query_network
+from aladin_network.inference import Network, QueryNetworks, encode_images, encode_texts, tokenize
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.memory import (
     DecodingMemory,
@@ -45,7 +47,6 @@ from aladin_service.search.lru_cache import CachedEncoding, CacheKey, EncodingCa
 from aladin_service.settings import QueryLimits
 
 _LOG = logging.getLogger(__name__)
-
 _MODALITIES: tuple[Modality, ...] = ("text", "image")
 
 
@@ -92,31 +93,34 @@ class QueryEncoder:
         decode_threads: int = 1,
         precision: Precision = "float32",
         detector: Detector | None = None,
+        *,
+        as_tuned: bool = False,
     ) -> None:
         """Create an encoder without encoding anything.
 
         Args:
             limits: Limits for a query.
             cache: Cache of encodings, or None to cache nothing.
-            decode_threads: Maximum number of photos decoded at the same time, over all callers;
-                fewer if the memory of the limits does not allow so many.
-            precision: Precision in which texts are encoded.
-            detector: Finds the regions of photos, for indexes whose model reads regions, or None if
-                not available.
+            decode_threads: Most photos decoded at a time, if the memory of the limits allows them.
+            precision: Precision in which texts are encoded, unless an index was tuned for another.
+            detector: Finds the regions of photos for models that read regions, or None.
+            as_tuned: Whether queries are encoded in the way that was chosen for their index.
         """
         self._limits = limits
         self._detector = detector
         self._images = ImageReader(
             limits.image, memory=limits.memory, regions=limits.regions, detector=detector
         )
-        self._models = QueryModels(precision)
+        make = partial(query_network, precision=precision, as_tuned=as_tuned)
+        self._networks = QueryNetworks(make)
+        self._warm = {modality: WeakSet[Network]() for modality in _MODALITIES}
         self._cache = cache or EncodingCache(0)
         self._decoders = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
         self.documents = DocumentEncoder(limits, self._images, self._decoders)
 
     @property
     def memory(self) -> DecodingMemory:
-        """The memory budget shared by all photos that are decoded at the same time."""
+        """The memory budget of all photos that are decoded at the same time."""
         return self._limits.memory
 
     @property
@@ -133,24 +137,32 @@ class QueryEncoder:
         `aladin_index.encode.item_encoders`."""
         check_detector(model.image.encoder, self._detector)
 
-    def warm_up(self, model: Network) -> None:
-        """Encode a text and a photo, so that the first query takes no longer than later ones.
+    def warm_up(self, index: SearchBackend) -> None:
+        """Encode a text and a photo once, so that no query takes longer than later ones.
 
         Args:
-            model: Network of an index.
+            index: Index that will be searched.
 
         Raises:
-            CheckpointError: If one of its graphs cannot be loaded.
+            CheckpointError: If a graph of its network cannot be loaded.
         """
-        with contextlib.suppress(InputError):  # a small vocabulary may have none of the words
-            encode_texts(self._models.for_texts(model), ["a photo"])
-        encoder = model.image.encoder
-        if encoder.reads == "photo":
+        model, tuned = index.checkpoint.model, index.manifest.encoding
+        texts, photos = (
+            self._networks.of(model, each, tuned[each].chosen if each in tuned else None)
+            for each in _MODALITIES
+        )
+        if texts not in self._warm["text"]:
+            with contextlib.suppress(InputError):  # a small vocabulary may have none of the words
+                encode_texts(texts, ["a photo"])
+        encoder = photos.image.encoder
+        if photos not in self._warm["image"] and encoder.reads == "photo":
             picture = io.BytesIO()
             Image.new("RGB", (64, 64)).save(picture, "JPEG")
             # Not by `read_photo`: the limits of queries and their memory are not for this picture.
             with Image.open(picture) as photo:
-                encode_images(model, [encoder.preprocess(photo)])
+                encode_images(photos, [encoder.preprocess(photo)])
+        self._warm["text"].add(texts)
+        self._warm["image"].add(photos)
 
     def encode(
         self,
@@ -180,6 +192,7 @@ class QueryEncoder:
         limits_s = [min(own_s, last_s) for own_s in until_s] or [last_s] * len(queries)
         prepared = list(each(prepare, range(len(queries)), queries, limits_s))
         results = [None if isinstance(item, _Input) else item for item in prepared]
+        index = searcher.index
         for modality in _MODALITIES:
             inputs = {
                 place: item
@@ -187,9 +200,8 @@ class QueryEncoder:
                 if isinstance(item, _Input) and item.modality == modality and is_wanted(place)
             }
             if inputs:
-                model = searcher.index.checkpoint.model
-                if modality == "text":
-                    model = self._models.for_texts(model)
+                own, tuned = index.checkpoint.model, index.manifest.encoding.get(modality)
+                model = self._networks.of(own, modality, tuned and tuned.chosen)
                 encoded = self._run_network(model, list(inputs.values()))
                 for place, result in zip(inputs, encoded, strict=True):
                     results[place] = result
@@ -204,8 +216,7 @@ class QueryEncoder:
 
         Raises:
             AladinError: If the query cannot be encoded.
-            WithdrawnError: If no client waits for the query any more; see
-                `aladin_network.photos.memory`.
+            WithdrawnError: If no client waits for it; see `aladin_network.photos.memory`.
         """
         is_wanted = is_still_wanted()
         (encoded,) = self.encode(searcher, [query], lambda _: is_wanted())

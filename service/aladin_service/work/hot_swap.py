@@ -26,7 +26,6 @@ from aladin_network.errors import (
     IndexNotReadyError,
 )
 from aladin_network.heads.trained import UNALIGNED
-from aladin_network.inference import Network
 from aladin_network.photos.files import PhotosRoot
 from aladin_service.settings import QueryLimits
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
@@ -65,7 +64,7 @@ class LiveIndex:
         crashing: Refusals | None = None,
         on_attempt: OnAttempt = lambda _: None,
         photos_root: PhotosRoot | None = None,
-        warm_up: Callable[[Network], None] = lambda _: None,
+        warm_up: Callable[[SearchBackend], None] = lambda _: None,
     ) -> None:
         """Create a live index without opening anything.
 
@@ -81,7 +80,7 @@ class LiveIndex:
                 processes, with the reason for each.
             on_attempt: Called with a generation before it is opened, and with None afterwards.
             photos_root: Folder outside of which no photo is served, or None.
-            warm_up: Called with a network before the first index of it answers.
+            warm_up: Called with each index before it answers.
         """
         self.path = path
         self._device, self._warm = device, warm
@@ -315,6 +314,15 @@ class LiveIndex:
             self._on_attempt(None)
 
     def _open_without_report(self, source: IndexSource, generation: int | None) -> SearchBackend:
+        index = self._open_by_network(source, generation)
+        try:
+            self._warm_up(index)
+        except BaseException:
+            index.close()
+            raise
+        return index
+
+    def _open_by_network(self, source: IndexSource, generation: int | None) -> SearchBackend:
         if self._checkpoint is not None:
             try:
                 return source.open(self._checkpoint, generation)
@@ -323,11 +331,6 @@ class LiveIndex:
         index = source.open(generation=generation)
         if not index.checkpoint.alignment_trained:
             _LOG.info(UNALIGNED)
-        try:
-            self._warm_up(index.checkpoint.model)
-        except BaseException:
-            index.close()
-            raise
         return index
 
 

@@ -274,6 +274,7 @@ class WorkerPlan:
             decode_threads=self.settings.decode_threads,
             precision=choose_precision(self.settings.query_precision, place.device),
             detector=detector,
+            as_tuned=self.settings.query_precision == "auto" and place.device == "cpu",
         )
         live = LiveIndex(
             self.index,

@@ -30,7 +30,7 @@ from aladin_network.config import (
 from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.encoders.hf_text import HFTextEncoder, longest_text
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.inference import QueryModels
+from aladin_network.graphs.ways import query_network
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import matching_scores
 from tests.tensors import encode_photos, encode_texts
@@ -96,7 +96,7 @@ def test_the_untrained_matching_score_is_the_towers_own_similarity(
     loaded = load_checkpoint(tmp_path / "checkpoint").model
     torch.testing.assert_close(similarity(loaded, photos), expected, atol=1e-4, rtol=0)
     # Queries in bfloat16 stay near.
-    half = QueryModels("bfloat16").for_texts(loaded)
+    half = query_network(loaded, "text", precision="bfloat16")
     texts = encode_texts(half, TEXTS)
     rounded = matching_scores(encode_photos(loaded, photos), texts)
     torch.testing.assert_close(rounded, expected, atol=0.05, rtol=0)

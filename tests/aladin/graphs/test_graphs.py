@@ -23,7 +23,8 @@ from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_g
 from aladin_network.graphs.loading import load_for_inference, load_graphs
 from aladin_network.graphs.network import GraphNetwork, for_throughput
 from aladin_network.graphs.runtimes import Graph, open_graph
-from aladin_network.inference import PHOTOS_AT_A_TIME, QueryModels
+from aladin_network.graphs.ways import query_network
+from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import RUNTIMES
@@ -102,7 +103,7 @@ def test_many_callers_get_the_numbers_of_one(
 
 def test_queries_in_bfloat16_are_near_those_in_float32(exported_checkpoint: Path) -> None:
     model = load_graphs(exported_checkpoint, "openvino").model
-    queries = QueryModels("bfloat16").for_texts(model)
+    queries = query_network(model, "text", precision="bfloat16")
     assert isinstance(queries, GraphNetwork)
     assert queries is not model
     found, expected = encode_texts(queries, TEXTS), encode_texts(model, TEXTS)

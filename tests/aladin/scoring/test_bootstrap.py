@@ -62,12 +62,18 @@ def slow_bootstrap(
         gains = [rsum(ours[run], photos) - rsum(theirs[run], photos) for run in runs]
         return sum(gains) / len(gains)
 
+    def resample(photos: list[int], runs: list[int]) -> float:
+        of_photos = difference(photos, all_runs)
+        of_seeds = difference(photos, runs) - of_photos
+        return of_photos + of_seeds * (len(runs) / max(1, len(runs) - 1)) ** 0.5
+
+    all_photos, all_runs = list(range(len(captioned))), list(range(len(ours)))
+
     generator = torch.Generator().manual_seed(seed)
     photos = torch.randint(len(captioned), (resamples, len(captioned)), generator=generator)
     runs = torch.randint(len(ours), (resamples, len(ours)), generator=generator)
-    drawn = [difference(*each) for each in zip(photos.tolist(), runs.tolist(), strict=True)]
+    drawn = [resample(*each) for each in zip(photos.tolist(), runs.tolist(), strict=True)]
     low, high = torch.tensor(drawn).double().quantile(torch.tensor([0.025, 0.975]).double())
-    all_photos, all_runs = list(range(len(captioned))), list(range(len(ours)))
     return difference(all_photos, all_runs), float(low), float(high)
 
 
@@ -103,6 +109,16 @@ def test_runs_that_differ_widen_the_interval_and_runs_that_do_not_leave_it() -> 
     nothing = Ranks(torch.full((300,), 50), torch.full((300,), 50))
     mixed = resampled_difference([*ours[:2], nothing], theirs, image_of_text).interval
     assert mixed.high - mixed.low > 3 * (one.high - one.low)
+
+
+def test_means_of_few_runs_vary_by_their_standard_error() -> None:
+    """So many photos that drawing them hardly counts beside the spread of five runs."""
+    found = torch.arange(5).unsqueeze(1) <= torch.arange(5).repeat(100)  # (runs, photos)
+    none = Ranks(torch.full((500,), 50), torch.full((500,), 50))
+    ours = [Ranks(torch.where(each, 50, 0), none.image_to_text) for each in found]
+    drawn = resampled_difference(ours, [none] * 5, torch.arange(500), resamples=4000).drawn
+    of_run = torch.arange(5.0) * 60  # rsum: 300 times the share of texts, run by run
+    assert float(drawn.std()) == pytest.approx(float(of_run.std()) / 5**0.5, rel=0.05)
 
 
 def test_runs_are_paired() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from aladin_network.graphs import loading
 from aladin_network.types import RUNTIMES
 from benchmarks.index import build_speed
 
@@ -38,15 +39,25 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_every_figure_is_there(
-    exported_checkpoint: Path, data: Path, capsys: pytest.CaptureFixture[str]
+    exported_checkpoint: Path,
+    data: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("ALADIN_RUNTIME", raising=False)
+    monkeypatch.setattr(loading, "multiplies_bfloat16", lambda: True)
     words = ["--rounds", "1", "--seconds", "0", "--cores", "1"]
+    words += ["--precision", "float32", "bfloat16"]
     build_speed.main([str(exported_checkpoint), str(data), *words, "--json"])
     [report] = json.loads(capsys.readouterr().out)
     assert report["cores"] == 1
-    for kind in ("photos", "texts"):
-        speed = report[kind]
-        assert set(speed["engines"]) == {*RUNTIMES, "torch"}
+    expected = [
+        (items, precision) for items in ("images", "texts") for precision in ("float32", "bfloat16")
+    ]
+    assert [(speed["items"], speed["precision"]) for speed in report["speeds"]] == expected
+    for speed in report["speeds"]:
+        exact = speed["precision"] == "float32"
+        assert set(speed["engines"]) == ({*RUNTIMES, "torch"} if exact else {"openvino"})
         assert min(speed["engines"].values()) > 0
         assert speed["ratio"] == pytest.approx(speed["build"] / max(speed["engines"].values()))
         assert speed["start_s"] > 0
@@ -62,5 +73,5 @@ def test_a_folder_without_captions(
     build_speed.main([str(exported_checkpoint), str(data.parent), *words])
     lines = capsys.readouterr().out.split("\n")
     assert "2 cores" in lines
-    assert sum(line.startswith("| photos") for line in lines) == 1
+    assert sum(line.startswith("| images") for line in lines) == 1
     assert not any(line.startswith(("| texts", "| step")) for line in lines)

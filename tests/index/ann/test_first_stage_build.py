@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 import aladin_index.ann.first_stage_build
 from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.corrected import query_vectors
 from aladin_index.ann.first_stage import exact_search
 from aladin_index.ann.first_stage_build import build_first_stages, check_first_stages
 from aladin_index.format.npy import write_npy
@@ -37,7 +38,7 @@ SHAPES = {"images": (COUNT, DIM), "texts": (300, DIM)}
 
 def build(folder: Path, **settings: object) -> dict[str, object]:
     return build_first_stages(
-        folder, SHAPES, BuildSettings(default_candidates=20, **settings), NullProgress()
+        folder, SHAPES, DIM, BuildSettings(default_candidates=20, **settings), NullProgress()
     )
 
 
@@ -59,6 +60,33 @@ def test_the_entry_says_how_to_search_and_what_is_found(generation: Path) -> Non
     ]
     assert entry.recall >= 0.99
     assert np.mean(shares) == pytest.approx(entry.recall, abs=0.005)
+
+
+def test_a_graph_finds_the_best_corrected_scores(generation: Path) -> None:
+    """Against every corrected cosine, computed apart from the vectors."""
+    # As of the captions of Flickr8k: the biases of alignment scores are the larger ones.
+    biases = np.random.default_rng(2).normal(0, (0.02, 0.15), (COUNT, 2)).astype(np.float32)
+    vectors, texts = unit_vectors(COUNT, 0), unit_vectors(300, 1)
+    shapes = {"images": (COUNT, DIM + 2), "texts": (300, DIM + 2)}
+    for target, stored in (
+        ("images", np.hstack([vectors, -biases])),
+        ("texts", np.hstack([texts, np.zeros((300, 2), dtype=np.float32)])),
+    ):
+        write_npy(generation / target / "embeddings.npy", np.float32, shapes[target], [stored])
+    settings = BuildSettings(default_candidates=20, ann="HNSW32,Flat")
+    entry = build_first_stages(generation, shapes, DIM, settings, NullProgress())["images"]
+    assert entry.recall >= 0.99
+    ann = AnnIndex.open(generation / "images/ann.faiss", entry.search_width)
+    cosines = texts @ vectors.T
+    for scores, crossing in ((cosines - biases[:, 0], True), (cosines, False)):
+        queries = query_vectors(texts, DIM + 2, crossing=crossing)
+        best = np.argsort(-scores, axis=1)[:, :20]
+        found = [ann.search(query, 20) for query in queries]
+        assert np.mean([np.isin(*pair) for pair in zip(best, found, strict=True)]) > 0.98
+    # Biases that the graph did not have would have cost more than that.
+    plain = np.argsort(-cosines, axis=1)[:, :20]
+    corrected = np.argsort(biases[:, 0] - cosines, axis=1)[:, :20]
+    assert np.mean([np.isin(*pair) for pair in zip(plain, corrected, strict=True)]) < 0.95
 
 
 def test_what_finds_too_little_gives_way_to_the_next(

@@ -30,6 +30,7 @@ from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_network.errors import ConfigError
 from aladin_network.inference import encode_texts
 from aladin_network.types import Target
+from tests.index.corrections import assert_stored_alike
 from tests.index.searching import run_search
 
 MakeItems = Callable[..., NewItems]
@@ -197,6 +198,20 @@ def test_added_photos_are_stored_as_the_build_stores_them_also_after_a_compactio
                 tokens = live.tokens(added.row)
                 assert len(tokens) == KEPT
                 np.testing.assert_allclose(tokens, live.tokens(built.row), atol=1e-3)
+        compact_index(root)
+
+
+def test_photos_added_to_a_corrected_index_are_stored_as_a_build_stores_them(
+    corrected_checkpoint: Path, tmp_path: Path, images: list[ImageItem], texts: list[TextItem]
+) -> None:
+    root, fresh = tmp_path / "index", tmp_path / "fresh"
+    build_index(corrected_checkpoint, fresh, images, texts, SETTINGS)
+    build_index(corrected_checkpoint, root, images[:20], texts, SETTINGS)
+    with open_index(root) as index, closing(ChangesWriter(root, index.checkpoint.model_id)) as to:
+        model = index.checkpoint.model
+        add_items(to, model, "images", images[20:], AddSettings(batch_size=3))
+    for _ in range(2):
+        assert_stored_alike(root, fresh, regions=KEPT)
         compact_index(root)
 
 

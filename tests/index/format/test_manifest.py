@@ -89,6 +89,7 @@ MANIFEST_JSON = """{
   "calibration": null,
   "fitted_photos_indexed": 0.25,
   "correction": null,
+  "encoding": {},
   "files": {
     "images/ann.faiss": {
       "bytes": 10,

@@ -15,7 +15,7 @@ def test_inner_products_are_fused_corrected_scores(weight: float, asked: float) 
     """Up to a constant of the query, which the fusion subtracts from every item."""
     random = np.random.default_rng(0)
     fusion = DirectionFusion(weight=weight, align_std=0.7, match_std=0.2)
-    weights = Weights.of(fusion)
+    weights = Weights.of(fusion, corrected=True)
     if weights.fusion == 1 and asked != 1:
         asked = 1.0  # vectors of the alignment alone can find nothing else
     embeddings, learned, biases, queries, of_queries = (
@@ -23,7 +23,7 @@ def test_inner_products_are_fused_corrected_scores(weight: float, asked: float) 
         for shape in ((9, 4), (9, 3), (9, 2), (5, 4), (5, 3))
     )
     words = random.integers(1, 8, 5)
-    stored = weights.items(np.hstack([embeddings, -biases]), learned, corrected=True)
+    stored = weights.items(np.hstack([embeddings, -biases]), learned)
     ones = np.tile(np.array([1, 0], dtype=np.float32), (5, 1))
     found = stored @ weights.query(np.hstack([queries, ones]), of_queries, asked, words).T
     match = embeddings @ queries.T - biases[:, :1]

@@ -17,7 +17,8 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.learned.weights import Weights
 from aladin_index.measure.fit_first_stage import fit_first_stage
-from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.measure.tune import tune_index
+from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.backend import SecondStageQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
@@ -149,7 +150,7 @@ def test_added_photos_are_fitted_and_a_compaction_keeps_the_fit(
         side = index.side("images")
         learned, changes = index.images.learned, side.changes
         vectors = learned.added(changes)
-        expected = learned.fit.photo_vectors(TokenRows(new.tokens, new.lengths))
+        expected = learned.fitted.fit.photo_vectors(TokenRows(new.tokens, new.lengths))
         np.testing.assert_allclose(vectors, expected, atol=0.02)  # tokens are stored halved
     with closing(ChangesWriter(copied, checkpoint.model_id)) as writer:
         writer.add("images", made_up(["late"], seed=3, n=[12]), "error")
@@ -219,7 +220,9 @@ def test_products_of_weighted_parts_differ_as_the_fused_scores(weight: float) ->
     embeddings, learned = (random.standard_normal((9, dim)).astype(np.float32) for dim in (5, 3))
     embedding, own = (random.standard_normal(dim).astype(np.float32) for dim in (5, 3))
     weights = Weights.of(fusion)
-    products = weights.items(embeddings, learned) @ weights.query(embedding, own, weight)
+    products = weights.items(embeddings, learned) @ weights.query(
+        embedding, own, weight, np.int64(1)
+    )
     fused = fusion.combine(learned @ own, embeddings @ embedding, weight)
     if weight == 1:  # the alignment itself, in place of its standardised value
         fused = fused / fusion.align_std

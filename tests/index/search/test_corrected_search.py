@@ -20,74 +20,32 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.merge import merge_indexes
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.measure.tune import tune_index
+from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_network.checkpoint_files import read_model_id
-from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.photos.files import PhotoFile
-from aladin_network.scoring.correction import (
-    CORRECTION,
-    CorrectionConstants,
-    DirectionCorrection,
-    EncodedItems,
-    HubCorrection,
-    NearestMean,
-)
+from aladin_network.scoring.correction import CORRECTION, EncodedItems, HubCorrection
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import Target
+from tests.index.corrections import FUSION, QUERIES, correction_of
 
 SETTINGS = BuildSettings(shard_items=5, batch_size=3, ann="exact")
-FUSION = DirectionFusion(weight=0.5, align_std=0.8, match_std=0.1)
-QUERIES = ["two dogs", "a small red circle", "star", "the street and the green grass in a square"]
-
-
-def correction_of(checkpoint: Path, images: Sequence[ImageItem], weight: float) -> HubCorrection:
-    """A correction whose bank are some of the photos, and sentences."""
-    model = load_for_inference(checkpoint, "cpu").model
-    photos = encode_photos(model, [read_image(PhotoFile(item.path)) for item in images])
-    texts = encode_texts(model, [*QUERIES, "a man", "a blue triangle", "a yellow motorcycle"])
-    direction = DirectionCorrection(
-        match=NearestMean(nearest=2, weight=weight, centre=0.1 * weight),
-        align=NearestMean(nearest=3, weight=1.5 * weight, centre=-0.2 * weight),
-    )
-    constants = CorrectionConstants(
-        model_id=read_model_id(checkpoint),
-        data="data.jsonl",
-        selection="selection",
-        text_to_image=direction,
-        image_to_text=direction,
-        fusion=Fusion(text_to_image=FUSION, image_to_text=FUSION),
-    )
-    banks = EncodedItems.of(photos), EncodedItems.of(texts)
-    return HubCorrection(constants=constants, images=banks[0], texts=banks[1])
-
-
-@pytest.fixture(scope="module")
-def checkpoint(
-    tiny_checkpoint: Path, images: list[ImageItem], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """A checkpoint with a correction."""
-    folder = tmp_path_factory.mktemp("corrected") / "checkpoint"
-    shutil.copytree(tiny_checkpoint, folder)
-    correction_of(folder, images[:6], 0.8).save(folder / CORRECTION)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def corrected(
-    checkpoint: Path,
+    corrected_checkpoint: Path,
     images: list[ImageItem],
     texts: list[TextItem],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     out = tmp_path_factory.mktemp("corrected") / "index"
-    build_index(checkpoint, out, images, texts, SETTINGS)
+    build_index(corrected_checkpoint, out, images, texts, SETTINGS)
     return out
 
 
@@ -157,11 +115,17 @@ def test_searches_are_ordered_by_corrected_scores(corrected: Path) -> None:
     verify_index(corrected)  # raises an error if it is damaged
 
 
-@pytest.mark.parametrize("factory", ["exact", "SQ8", "IVF2,Flat"])
+@pytest.mark.parametrize("factory", ["exact", "SQ8", "IVF2,Flat", "HNSW8,Flat"])
 def test_the_first_stage_finds_the_best_corrected_cosines(
-    checkpoint: Path, images: list[ImageItem], texts: list[TextItem], tmp_path: Path, factory: str
+    corrected_checkpoint: Path,
+    images: list[ImageItem],
+    texts: list[TextItem],
+    tmp_path: Path,
+    factory: str,
 ) -> None:
-    build_index(checkpoint, tmp_path / "index", images, texts, replace(SETTINGS, ann=factory))
+    build_index(
+        corrected_checkpoint, tmp_path / "index", images, texts, replace(SETTINGS, ann=factory)
+    )
     with open_index(tmp_path / "index") as index:
         correction = index.correction()
         assert correction is not None
@@ -269,20 +233,20 @@ def test_tuning_keeps_the_correction(index_of: Path) -> None:
 
 
 def test_parts_are_merged_with_their_correction(
-    checkpoint: Path, images: list[ImageItem], texts: list[TextItem], tmp_path: Path
+    corrected_checkpoint: Path, images: list[ImageItem], texts: list[TextItem], tmp_path: Path
 ) -> None:
     parts = [tmp_path / "1", tmp_path / "2"]
-    build_index(checkpoint, parts[0], images[:9], texts[:7], SETTINGS)
-    build_index(checkpoint, parts[1], images[9:], texts[7:], SETTINGS)
+    build_index(corrected_checkpoint, parts[0], images[:9], texts[:7], SETTINGS)
+    build_index(corrected_checkpoint, parts[1], images[9:], texts[7:], SETTINGS)
     merge_indexes(parts, tmp_path / "merged", SETTINGS)
     check(tmp_path / "merged")
 
 
 def test_indexes_with_different_corrections_are_merged_without(
-    checkpoint: Path, tiny_checkpoint: Path, images: list[ImageItem], tmp_path: Path
+    corrected_checkpoint: Path, tiny_checkpoint: Path, images: list[ImageItem], tmp_path: Path
 ) -> None:
     parts = [tmp_path / "1", tmp_path / "2"]
-    build_index(checkpoint, parts[0], images[:9], None, SETTINGS)
+    build_index(corrected_checkpoint, parts[0], images[:9], None, SETTINGS)
     build_index(tiny_checkpoint, parts[1], images[9:], None, SETTINGS)
     merge_indexes(parts, tmp_path / "merged", SETTINGS)
     build_index(tiny_checkpoint, tmp_path / "plain", images, None, SETTINGS)
@@ -294,10 +258,10 @@ def test_indexes_with_different_corrections_are_merged_without(
 
 
 def test_exported_embeddings_have_no_biases(
-    corrected: Path, checkpoint: Path, tiny_checkpoint: Path, tmp_path: Path
+    corrected: Path, corrected_checkpoint: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     export_index(corrected, tmp_path / "exported")
-    import_index(tmp_path / "exported", checkpoint, tmp_path / "again")
+    import_index(tmp_path / "exported", corrected_checkpoint, tmp_path / "again")
     check(tmp_path / "again")
     import_index(tmp_path / "exported", tiny_checkpoint, tmp_path / "plain")
     with open_index(tmp_path / "plain") as index:
@@ -326,7 +290,7 @@ def test_weights_of_zero_change_nothing(
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(tiny_checkpoint, checkpoint)
-    correction = correction_of(checkpoint, images[:6], 0.0)
+    correction = correction_of(checkpoint, [item.path for item in images[:6]], 0.0)
     with open_index(published) as index:
         fusion = index.checkpoint.fusion
     replace(correction, constants=replace(correction.constants, fusion=fusion)).save(

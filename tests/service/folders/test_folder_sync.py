@@ -20,6 +20,7 @@ from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import AddSettings
 from aladin_index.encode.item_encoders import PhotoEncoder, Prepared
+from aladin_index.encode.source_items import TextItem
 from aladin_index.generations import reader
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import open_index
@@ -29,10 +30,12 @@ from aladin_index.sync.plan import MissingPhotosError
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
+from aladin_network.scoring.correction import CORRECTION
 from aladin_network.scoring.encoding import Encoding
 from aladin_service.folders import folder_sync as folder_sync_module
 from aladin_service.folders.folder_sync import FolderSettings, FolderSync
 from aladin_service.item_sources import image_items
+from tests.index.corrections import QUERIES, assert_stored_alike, correction_of
 
 
 class Indexed(NamedTuple):
@@ -159,6 +162,25 @@ def test_a_pass_makes_the_index_hold_the_photos_of_the_folder(
     assert same_as_built()
     again = one_pass(index, photos)
     assert (again.unchanged, again.encoded, again.has_changes) == (6, 0, False)
+
+
+def test_a_pass_over_a_corrected_index_stores_the_regions_and_biases_of_a_build(
+    index: Path, photos: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(tiny_checkpoint, tmp_path / "corrected"))
+    correction_of(model, sorted(photos.glob("*.png")), 0.8).save(model / CORRECTION)
+    texts = [TextItem(id=text, text=text) for text in QUERIES]
+    settings = BuildSettings(readers=1, keep_regions=5)
+    shutil.rmtree(index)
+    build_index(model, index, image_items(photos, None), texts, settings)
+    one_pass(index, photos)
+
+    paint(photos / "new" / "g.png", 10)
+    (photos / "d.png").rename(photos / "new" / "h.png")
+    report = one_pass(index, photos)
+    assert (report.added, report.moved) == (["new/g.png"], ["new/h.png"])
+    build_index(model, tmp_path / "fresh", image_items(photos, None), texts, settings)
+    assert_stored_alike(index, tmp_path / "fresh", regions=5)
 
 
 def test_photos_that_change_places_keep_their_encodings(

@@ -25,6 +25,7 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import read_manifest, write_manifest
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.writer import publish_generation
+from aladin_index.search.backend import SearchBackend
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
     CheckpointError,
@@ -33,7 +34,6 @@ from aladin_network.errors import (
     IndexNotReadyError,
     UnknownItemError,
 )
-from aladin_network.inference import Network
 from aladin_service.search.job import TextQuery
 from aladin_service.settings import QueryLimits, ServiceSettings
 from aladin_service.work import hot_swap
@@ -143,23 +143,23 @@ def test_a_generation_that_is_put_right_is_taken_up(
     live.close()
 
 
-def test_a_network_is_warmed_up_once_before_it_answers(index: Path) -> None:
-    warmed: list[tuple[Network, int | None]] = []
+def test_a_generation_is_warmed_up_before_it_answers(index: Path) -> None:
+    warmed: list[tuple[int, int | None]] = []
     live = LiveIndex(
         index,
         QueryLimits(),
-        warm_up=lambda model: warmed.append((model, live.state.generation)),
+        warm_up=lambda opened: warmed.append((opened.generation, live.state.generation)),
     )
     live.open()
     publish_copy(index, 2)
     live.open()
     assert live.state == LiveState(2)
-    assert warmed == [(live.searcher().index.checkpoint.model, None)]
+    assert warmed == [(1, None), (2, 1)]
     live.close()
 
 
 def test_a_generation_is_refused_whose_network_cannot_encode(index: Path) -> None:
-    def fail(_: Network) -> None:
+    def fail(_: SearchBackend) -> None:
         raise CheckpointError("text.onnx: cannot be loaded")
 
     live = LiveIndex(index, QueryLimits(), warm_up=fail)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -53,6 +54,7 @@ def _finish_run(
     final_steps: int = 4,
     final_step_s: float = 60.0,
     curve: Sequence[float] = (100.0, 150.0),
+    logged: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> RunEvaluation:
     """Write four photos' worth of results, with two captions each.
 
@@ -64,6 +66,7 @@ def _finish_run(
         final_steps: of the stage "student"; the stage "joint" took 6.
         final_step_s: seconds of its steps; validation and batches took 30 each.
         curve: validation rsums of the final stage, after steps 2, 4, ...
+        logged: more entries of its log by name, after the same steps.
     """
     write_json(run.folder / "recipe.json", dump_config(run.recipe))
     checkpoint = run.folder / "checkpoint"
@@ -76,7 +79,11 @@ def _finish_run(
         direction = dict.fromkeys(("r1", "r5", "r10", "median_rank", "mean_rank"), 50.0)
         both = {"text_to_image": direction, "image_to_text": direction}
         write_json(folder / "validation.json", {"matching": both, "alignment": both})
-        entries = [{"step": 2 * n + 2, "matching_rsum": rsum} for n, rsum in enumerate(curve)]
+        entries = [
+            {"step": 2 * n + 2, "matching_rsum": rsum}
+            | {name: values[n] for name, values in logged.items()}
+            for n, rsum in enumerate(curve)
+        ]
         lines = [json.dumps(each) for each in [{"step": 1, "loss": 3.0}, *entries]]
         (folder / "log.jsonl").write_text("\n".join(lines) + "\n")
     image_of_text = torch.tensor([0, 0, 1, 1, 2, 2, 3, 3])

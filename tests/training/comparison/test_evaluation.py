@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from aladin_training.comparison.evaluation import RunEvaluation, load_evaluation
 from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
@@ -33,6 +33,23 @@ def test_everything_comes_back(finish_run: Callable[..., RunEvaluation], run: Pl
         assert histogram.edges() == saved.histograms[name].edges()
         assert torch.equal(histogram.positive, saved.histograms[name].positive)
         assert torch.equal(histogram.negative, saved.histograms[name].negative)
+        before = saved.histograms[name].hardest
+        assert histogram.hardest is not None
+        assert before is not None
+        assert torch.equal(histogram.hardest, before)
+
+
+def test_an_evaluation_without_hardest_negatives_is_read(
+    finish_run: Callable[..., RunEvaluation], run: PlannedRun
+) -> None:
+    """Evaluations of an earlier version have none; a report draws the rest."""
+    finish_run(run, TEXT_RANKS, IMAGE_RANKS)
+    file = run.folder / "evaluation.safetensors"
+    arrays = {name: each for name, each in load_file(file).items() if "hardest" not in name}
+    save_file(arrays, file)
+    loaded = load_evaluation(run.folder, "val")
+    assert loaded is not None
+    assert all(each.hardest is None for each in loaded.histograms.values())
 
 
 def test_the_numbers_can_be_read_without_us(

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from aladin_training.comparison.drawing import panels
 from aladin_training.comparison.evaluation import RunEvaluation
-from aladin_training.comparison.figures import mean_curve, panels
 from aladin_training.comparison.plan import ComparisonPlan
-from aladin_training.comparison.summary import summarize_plan
+from aladin_training.comparison.summary import mean_curve, summarize_plan
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,5 @@ def test_a_curve_is_the_mean_where_all_seeds_were_validated(
     finish_run(plan.run(recipe, 0), [0] * 8, [0] * 4, curve=(100.0, 200.0, 300.0))
     finish_run(plan.run(recipe, 1), [0] * 8, [0] * 4, curve=(200.0, 200.0))
     summary = summarize_plan(plan, {}, {}).summaries[0]
-    assert mean_curve(summary) == [(2, 150.0, pytest.approx(100 / 2**0.5)), (4, 200.0, 0.0)]
+    curves = [run.curve for run in summary.runs.values()]
+    assert mean_curve(curves) == [(2, 150.0, pytest.approx(100 / 2**0.5)), (4, 200.0, 0.0)]

@@ -7,9 +7,16 @@ from pathlib import Path
 import pytest
 
 from aladin_network.errors import ConfigError
+from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
 from aladin_training.comparison.compare import compare
 from aladin_training.comparison.evaluation import load_evaluation
-from aladin_training.comparison.grid import RecipeGrid, choose, parse_grid, recipe_grid
+from aladin_training.comparison.grid import (
+    RecipeGrid,
+    best_by_value,
+    choose,
+    parse_grid,
+    recipe_grid,
+)
 from aladin_training.comparison.plan import ComparisonPlan, load_plan
 from aladin_training.config.recipe import load_recipe
 
@@ -45,14 +52,25 @@ def test_a_recipe_is_combined_with_every_value(recipe_path: Path) -> None:
     assert all(Path(name).name == name for name in names)
 
 
+def quality(r1: int) -> RetrievalMetrics:
+    """Recalls that differ in one number."""
+    other = DirectionMetrics(r1=0.0, r5=0.0, r10=0.0, median_rank=1.0, mean_rank=1.0)
+    return RetrievalMetrics(other._replace(r1=float(r1)), other)
+
+
 def test_the_best_finished_combination_is_chosen(recipe_path: Path) -> None:
     grid = {"final.lr": ("1", "2", "3"), "final.epochs": ("1", "2")}
     found: RecipeGrid = recipe_grid(recipe_path, load_recipe(recipe_path), [], grid)
     labels = list(found.candidates)
-    inner = choose(found, {labels[0]: 10.0, labels[2]: 30.0, labels[3]: 30.0, labels[5]: 20.0})
+    recalls = {0: quality(10), 2: quality(30), 3: quality(30), 5: quality(20)}
+    inner = choose(found, {labels[place]: each for place, each in recalls.items()})
     assert inner.chosen == "final.lr=2, final.epochs=1"
     assert inner.at_edge == ()  # two values have no inside
-    assert choose(found, {labels[5]: 20.0}).at_edge == ("final.lr",)
+    assert choose(found, {labels[5]: quality(20)}).at_edge == ("final.lr",)
+    by_rate = best_by_value(found, inner, "final.lr")
+    assert by_rate == {"1": quality(10), "2": quality(30), "3": quality(20)}
+    by_epochs = best_by_value(found, inner, "final.epochs")
+    assert by_epochs == {"1": quality(30), "2": quality(30)}
     assert choose(found, {}).chosen is None
 
 
@@ -137,6 +155,7 @@ def test_the_chosen_settings_are_trained_with_all_seeds(recipe_path: Path, tmp_p
     report = result.markdown.read_text(encoding="utf-8")
     assert "Settings: each recipe's own final.lr, chosen on the split selection" in report
     assert f"| test | {best} |" in report
+    assert "(figures/settings.png)" in report
     assert "simultaneous interval" in report
     weights = {each: each.stat().st_mtime_ns for each in runs.rglob("model.safetensors")}
     assert compare(plan(), step_times=False).markdown.read_text(encoding="utf-8") == report

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -15,11 +16,14 @@ from aladin_training.comparison.conditions import conditions
 from aladin_training.comparison.evaluation import RunEvaluation
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.report import write_report
+from aladin_training.comparison.step_time import StepTime
 from aladin_training.comparison.summary import Comparison, summarize_plan
 from aladin_training.config.recipe import Recipe
 
 ALL, HALF = [0] * 8, [0] * 4 + [50] * 4
 VOID = {"meta", "img"}
+BASE_STEP = StepTime(ms=2.0, baseline_ms=2.0, ratio=1.0)
+LONG_STEP = StepTime(ms=3.1, baseline_ms=2.0, ratio=1.55, peak_bytes=12_345_678)
 
 
 @pytest.fixture
@@ -31,7 +35,7 @@ def comparison(plan: ComparisonPlan, finish_run: Callable[..., RunEvaluation]) -
         finish_run(plan.run(long, seed), ALL, ALL[:4], final_steps=1200, curve=(200, 300, 250))
     finish_run(plan.run(third, 1), ALL, ALL[:4])
     failures = {"third seed 0": "the loss is nan | <not> a *number*"}
-    return summarize_plan(plan, failures, {"base": 1.0, "long": 1.55})
+    return summarize_plan(plan, failures, {"base": BASE_STEP, "long": LONG_STEP})
 
 
 def tables(markdown: str) -> list[list[list[str]]]:
@@ -68,8 +72,9 @@ def test_the_tables_hold_the_numbers(comparison: Comparison) -> None:
     assert third[-1] == "1 of 2, 1 failed"
     assert scores[0] == ["recipe", "matching", "alignment", "fused", "two-stage"]
     assert scores[3][1:3] == ["600.0 ± 0.0", "0.0 ± 0.0"]
-    assert cost[3][1:] == ["joint 6, student 1,200", "1,200", "2.0", "5.0", "1.55"]
-    assert cost[4][-1] == "-"
+    assert cost[3][1:] == ["joint 6, student 1,200", "1,200", "2.0", "5.0", "1.55", "12"]
+    assert cost[2][-2:] == ["**1.00**", "**-**"]
+    assert cost[4][-2:] == ["-", "-"]
 
 
 def test_the_head_says_how_it_was_done(comparison: Comparison) -> None:
@@ -142,6 +147,38 @@ def test_pictures_of_the_markdown_exist(comparison: Comparison) -> None:
         assert (markdown.parent / link).read_bytes().startswith(b"\x89PNG")
 
 
+def test_what_the_stages_logged_is_drawn_and_tabulated(
+    plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: Callable[..., RunEvaluation]
+) -> None:
+    tasks = {"matching": {"loss": "triplet"}, "intra_modal": {"loss": "intra_modal", "weight": 2}}
+    imc = variant("imc", f"stage.student.tasks={json.dumps(tasks)}")
+    plan = dataclasses.replace(plan, recipes=(plan.recipes[0], imc))
+    quality = {
+        "matching_text_to_image_r1": (40.0, 50.0),
+        "matching_image_to_text_r1": (50.0, 60.0),
+        "matching_mean_difference": (0.3, 0.4),
+    }
+    for seed, share in ((0, 0.01), (1, 0.03)):
+        shares = {"intra_modal_gradient_share": (share, 0.2)}
+        shares["matching_gradient_share"] = (1 - share, 0.8)
+        finish_run(plan.run(plan.recipes[0], seed), ALL, ALL[:4], logged=quality)
+        finish_run(plan.run(imc, seed), ALL, ALL[:4], logged=quality | shares)
+    comparison = summarize_plan(plan, {}, {})
+    curve = comparison.summaries[1].gradient_shares()["intra_modal"]
+    assert [(point.step, point.mean) for point in curve] == [(2, pytest.approx(0.02)), (4, 0.2)]
+    markdown, _ = write_report(comparison)
+    text = markdown.read_text()
+    names = ["curves", "recalls", "separation", "shares", "distributions"]
+    assert re.findall(r"\((figures/[^)]+)\)", text) == [f"figures/{name}.png" for name in names]
+    assert all((markdown.parent / "figures" / f"{name}.png").exists() for name in names)
+    shown = next(table for table in tables(text) if table[0][1] == "task")
+    assert shown[0] == ["recipe", "task", "weight", "first", "mean", "last"]
+    assert shown[2:] == [
+        ["imc", "matching", "1", "98.0", "89.0", "80.0"],
+        ["imc", r"intra\_modal", "2", "2.0", "11.0", "20.0"],
+    ]
+
+
 class Page(HTMLParser):
     """Checks that tags close in order, and collects what the page shows and loads."""
 
@@ -181,7 +218,7 @@ def test_the_page_is_whole_and_needs_nothing_else(comparison: Comparison) -> Non
         comparison.plan.out / "figures" / f"{name}.png" for name in ("curves", "distributions")
     ]
     assert [base64.b64decode(each) for each in pictures] == [file.read_bytes() for file in files]
-    assert page.cells == [11] * 4 + [4] * 3 + [5] * 4 + [6] * 4
+    assert page.cells == [11] * 4 + [4] * 3 + [5] * 4 + [7] * 4
     assert "600.0 ± 0.0" in page.text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,7 +64,9 @@ def test_the_final_stage_s_steps_are_taken_in_turn_with_the_baseline_s(
 
     monkeypatch.setattr(StageTrainer, "train_step", recorded)
     monkeypatch.setattr("aladin_training.comparison.step_time.time.perf_counter", clock)
-    times = measure_step_times(recipes, recipes[0], rounds=2)
+    measured = measure_step_times(recipes, recipes[0], rounds=2)
+    assert all(each.peak_bytes for each in measured.values())
+    times = {name: each._replace(peak_bytes=None) for name, each in measured.items()}
     assert times == {
         "base": StepTime(2000, 2000, 1),
         "boosted": StepTime(3000, 2000, 1.5),
@@ -71,7 +74,9 @@ def test_the_final_stage_s_steps_are_taken_in_turn_with_the_baseline_s(
     }
     assert "gone: step time not measured" in caplog.text
     first_or_second = ["final", "student", "student", "final"]
-    assert taken[10:] == 2 * (2 * first_or_second + first_or_second[:2])
+    assert not [each for each in threading.enumerate() if "look-ahead" in each.name]
+    in_turn = 2 * first_or_second + first_or_second[:2]
+    assert taken[11:] == 2 * [*in_turn, "final"]  # the last one is for its memory
 
 
 def test_random_lists_never_hold_a_photo_s_own(recipes: list[Recipe]) -> None:
@@ -94,9 +99,15 @@ def test_times_are_kept_for_the_recipes_they_were_measured_of(
     file = tmp_path / "step_times.json"
     base, other = recipes[:2]
     assert load_step_times(file, recipes, base) == {}
-    time = StepTime(3.0, 2.0, 1.5)
+    time = StepTime(3.0, 2.0, 1.5, peak_bytes=1_000)
     save_step_times(file, {"boosted": time}, [base, other], base)
     assert load_step_times(file, recipes, base) == {"boosted": time}
+    stored = json.loads(file.read_text())
+    for each in stored.values():  # as an earlier version wrote it
+        del each["time"]["peak_bytes"]
+    (tmp_path / "old.json").write_text(json.dumps(stored))
+    old = load_step_times(tmp_path / "old.json", recipes, base)
+    assert old == {"boosted": time._replace(peak_bytes=None)}
     assert load_step_times(file, recipes, other) == {}  # beside another baseline
     changed = variant("base", "stage.student.lr=0.5")
     assert load_step_times(file, recipes, changed) == {}

@@ -42,8 +42,10 @@ def test_loss_and_gradients_are_those_of_one_process(
 ) -> None:
     """They encode in chunks, too: what `test_step.py` shows of one process holds for several."""
     task = task_of(CASES[kind])
-    report = compute_gradients(task, batch_of(CASES[kind]), "float32", None, UNSCALED)
-    alone = gradients(task) | {"loss": report.total.detach()}
+    batch = batch_of(CASES[kind])
+    report = compute_gradients(task, batch, "float32", None, UNSCALED, measure_shares=True)
+    shares = torch.tensor(list(report.shares.values()))
+    alone = gradients(task) | {"loss": report.total.detach(), "shares": shares}
     for process in found:
         steps = process["steps"][kind]
         assert steps.keys() == alone.keys()

@@ -15,9 +15,16 @@ from safetensors.torch import load_file
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.types import NullProgress
-from aladin_training.comparison.evaluation import evaluate_run
+from aladin_training.comparison.claims import read_claims
+from aladin_training.comparison.evaluate import evaluate_run
 from aladin_training.comparison.grid import parse_grid
-from aladin_training.comparison.plan import PlannedRun, load_plan
+from aladin_training.comparison.plan import (
+    ComparisonPlan,
+    PlannedRun,
+    find_recipes,
+    load_plan,
+)
+from aladin_training.comparison.tables import SCORES
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.shipped import recipes_folder
 from aladin_training.config.toml_files import variants_of
@@ -155,22 +162,45 @@ def test_most_experiments_have_a_command_and_all_others_a_reason() -> None:
     assert all(remark for *_, remark in without)
 
 
+def plan_of(shell: str, out: Path) -> ComparisonPlan | None:
+    """Return the plan of a command of the table; None of `aladin train`, whose recipe is read."""
+    words = shlex.split(shell)[1:]
+    root = recipes_folder().parents[1]
+    recipes = [root / word for word in words if word.startswith("training/recipes/")]
+    settings = [words[n + 1] for n, word in enumerate(words) if word == "--set"]
+    grid = [words[n + 1] for n, word in enumerate(words) if word == "--grid"]
+    if words[0] == "train":
+        assert load_recipe(recipes[0], settings).stage, shell
+        return None
+    baseline = words[words.index("--baseline") + 1] if "--baseline" in words else None
+    return load_plan(recipes, 1, out, "val", baseline, settings, parse_grid(grid), "selection")
+
+
+def commands() -> list[str]:
+    return [
+        shell
+        for _, _, command, remark in experiments()
+        for shell in re.findall(r"`(aladin (?:train|compare) [^`]*)`", f"{command} {remark}")
+    ]
+
+
 def test_the_recipes_of_every_command_make_a_run_or_a_comparison(tmp_path: Path) -> None:
     named: set[Path] = set()
-    root = recipes_folder().parents[1]
-    for _, _, command, remark in experiments():
-        for shell in re.findall(r"`(aladin (?:train|compare) [^`]*)`", f"{command} {remark}"):
-            words = shlex.split(shell)[1:]
-            recipes = [root / word for word in words if word.endswith(".toml")]
-            settings = [words[n + 1] for n, word in enumerate(words) if word == "--set"]
-            grid = [words[n + 1] for n, word in enumerate(words) if word == "--grid"]
-            named.update(recipes)
-            if words[0] == "train":
-                assert load_recipe(recipes[0], settings).stage, shell
-                continue
-            baseline = words[words.index("--baseline") + 1] if "--baseline" in words else None
-            plan = load_plan(
-                recipes, 1, tmp_path, "val", baseline, settings, parse_grid(grid), "selection"
-            )
-            assert plan.runs(), shell
-    assert set(PAPERS.glob("*.toml")) <= named
+    for shell in commands():
+        plan = plan_of(shell, tmp_path)
+        assert plan is None or plan.runs(), shell
+        root = recipes_folder().parents[1]
+        named.update(root / word for word in shlex.split(shell) if word.endswith(".toml"))
+    assert set(find_recipes([PAPERS])) <= named
+
+
+def test_every_claim_is_judged_by_a_comparison_of_the_table(tmp_path: Path) -> None:
+    suite = "aladin compare training/recipes/compare --baseline mh --out runs/compare"
+    plans = [plan for shell in (*commands(), suite) if (plan := plan_of(shell, tmp_path))]
+    names = [{recipe.name for recipe in plan.recipes} for plan in plans]
+    claims = read_claims()
+    assert {claim.paper for claim in claims} == {"ALADIN", "DBL", "AOQ", "GOAL", "IMC"}
+    assert len({(claim.better, claim.than, claim.score) for claim in claims}) == len(claims)
+    for claim in claims:
+        assert any({claim.better, claim.than} <= some for some in names), claim
+        assert {claim.score, claim.than_score} <= {None, *SCORES}, claim

@@ -20,7 +20,8 @@ from aladin_network.calibration.calibration import CALIBRATION
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import AladinError, CheckpointError, ConfigError, NonFiniteLossError
 from aladin_training.config.recipe import load_recipe
-from aladin_training.stages.run import read_validation, run_recipe
+from aladin_training.stage_files import read_curves, read_validation
+from aladin_training.stages.run import run_recipe
 from tests.training.interruption import InterruptAfter, InterruptionError
 
 
@@ -52,6 +53,12 @@ def test_run_leaves_complete_checkpoints(unbroken: Path) -> None:
     expected = {f"{name}_rsum": metrics.rsum for name, metrics in validation.items()}
     assert checkpoint.provenance.validation == pytest.approx(expected)
     assert 0 < validation["matching"].rsum <= 600
+    curves = read_curves(unbroken / "stages" / "student")
+    last = {name: list(curve.values())[-1] for name, curve in curves.items()}
+    recalls = [last[f"matching_{each}_r1"] for each in ("text_to_image", "image_to_text")]
+    assert all(0 <= recall <= 100 for recall in recalls)
+    assert sum(recalls) <= last["matching_rsum"]
+    assert -2 <= last["matching_mean_difference"] <= 2
 
 
 def test_stage_trains_only_its_parts(unbroken: Path) -> None:

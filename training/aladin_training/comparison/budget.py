@@ -110,7 +110,9 @@ def with_controls(plan: ComparisonPlan, sizes: Mapping[str, TrainingSize]) -> Co
         if grid.recipe == baseline.name
     )
     recipes, all_grids = (*plan.recipes, *controls), (*plan.grids, *grids)
-    return dataclasses.replace(plan, recipes=recipes, grids=all_grids)
+    return dataclasses.replace(
+        plan, recipes=recipes, grids=all_grids, controls=tuple(names.values())
+    )
 
 
 def foretell(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aladin_network.errors import ConfigError
+from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_training.config.recipe import Recipe, load_recipe
 
 # Values by key, both as in ``key=value`` settings of a recipe.
@@ -30,6 +31,11 @@ class RecipeGrid:
     values: dict[str, tuple[str, ...]]
     candidates: dict[str, Recipe]
 
+    def combination(self, label: str) -> dict[str, str]:
+        """Return the value of each key in a candidate."""
+        values = list(itertools.product(*self.values.values()))[list(self.candidates).index(label)]
+        return dict(zip(self.values, values, strict=True))
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -37,15 +43,15 @@ class Choice:
 
     Attributes:
         recipe: Name of the recipe.
-        rsums: rsum of the own score on the split of the choice, by the label of a combination; only
-            finished runs.
+        metrics: Recalls of the own score on the split of the choice, by the label of a combination;
+            only finished runs.
         chosen: Label of the best combination, or None if no run is finished.
         at_edge: Keys whose chosen value is the first or last of three or more: a better one may
             lie beyond.
     """
 
     recipe: str
-    rsums: dict[str, float]
+    metrics: dict[str, RetrievalMetrics]
     chosen: str | None
     at_edge: tuple[str, ...]
 
@@ -92,22 +98,40 @@ def recipe_grid(path: Path, recipe: Recipe, settings: Sequence[str], grid: Grid)
     return RecipeGrid(recipe.name, dict(grid), candidates)
 
 
-def choose(grid: RecipeGrid, rsums: Mapping[str, float]) -> Choice:
+def choose(grid: RecipeGrid, metrics: Mapping[str, RetrievalMetrics]) -> Choice:
     """Choose the combination with the highest rsum, the first of equal ones.
 
     Args:
         grid: Combinations of a recipe.
-        rsums: rsum of each finished combination, by label.
+        metrics: Recalls of each finished combination, by label.
     """
-    known = {label: rsums[label] for label in grid.candidates if label in rsums}
-    best = max(known, key=known.__getitem__, default=None)
+    known = {label: metrics[label] for label in grid.candidates if label in metrics}
+    best = max(known, key=lambda label: known[label].rsum, default=None)
     if best is None:
         return Choice(grid.recipe, known, None, ())
-    place = list(grid.candidates).index(best)
-    combination = list(itertools.product(*grid.values.values()))[place]
     at_edge = tuple(
         key
-        for (key, values), value in zip(grid.values.items(), combination, strict=True)
-        if len(values) > 2 and value in (values[0], values[-1])
+        for key, value in grid.combination(best).items()
+        if len(grid.values[key]) > 2 and value in (grid.values[key][0], grid.values[key][-1])
     )
     return Choice(grid.recipe, known, best, at_edge)
+
+
+def best_by_value(grid: RecipeGrid, choice: Choice, key: str) -> dict[str, RetrievalMetrics]:
+    """Return the recalls of the best finished combination with each value of a key, by value.
+
+    Args:
+        grid: Combinations of a recipe.
+        choice: What they reached.
+        key: One of the grid's keys.
+    """
+    best: dict[str, RetrievalMetrics] = {}
+    for value in grid.values[key]:
+        reached = [
+            metrics
+            for label, metrics in choice.metrics.items()
+            if grid.combination(label)[key] == value
+        ]
+        if reached:
+            best[value] = max(reached, key=lambda metrics: metrics.rsum)
+    return best

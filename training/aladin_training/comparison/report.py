@@ -5,25 +5,40 @@ from __future__ import annotations
 import base64
 import os
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from aladin_network.files import atomic_file
-from aladin_training.comparison.conditions import (
-    conditions,
+from aladin_training.comparison.claims import (
+    LEAST_SEEDS,
+    JudgedClaim,
+    judge,
+    read_claims,
+    save_claims,
 )
-from aladin_training.comparison.figures import draw_distributions, draw_learning_curves
+from aladin_training.comparison.conditions import conditions
+from aladin_training.comparison.figures import draw_distributions, draw_settings
+from aladin_training.comparison.step_figures import (
+    draw_gradient_shares,
+    draw_learning_curves,
+    draw_loss_and_recall,
+    draw_separation,
+)
 from aladin_training.comparison.summary import Comparison
 from aladin_training.comparison.tables import (
     Table,
     choices_table,
+    claims_table,
     corrections_table,
     cost_table,
     differences_table,
     results_table,
     scores_table,
+    shares_table,
 )
 
 # Highest ratio of step times for an objective that encodes no more than the baseline does.
@@ -42,6 +57,13 @@ _DIFFERENCES_NOTE = (
     "that all hold together in 95 % of experiments (largest deviation over all recipes); only one "
     "that leaves out 0 shows a difference. Smallest effect: a true difference of this size would "
     "be shown in 80 % of experiments; no smaller one can be excluded by this design."
+)
+_CLAIMS_NOTE = (
+    "Difference of rsum, with intervals that hold for all claims of this table together in 95 % of "
+    "experiments. Confirmed: the whole interval is above 0. Refuted: it is below 0. Not shown: it "
+    "holds 0, and a true difference of the smallest effect would be shown in 80 % of experiments. "
+    f"Open: fewer than {LEAST_SEEDS} seeds are finished on both sides. A baseline of as many steps "
+    "stands in for the baseline where there is one. The same as JSON: claims.json."
 )
 _CHOICES_NOTE = (
     "rsum of the own score on the split of the choice, one run of each combination with the first "
@@ -63,17 +85,38 @@ _SCORES_NOTE = (
 _COST_NOTE = (
     "Beyond the shared start: steps of all stages except those with which the recipe and the "
     "baseline both begin. Step time: time of the final stage's training step relative to the "
-    "baseline's, measured alternately in one process. A stage that several runs share was trained "
-    "once, but counts in the chain of each."
+    "baseline's, measured alternately in one process. Step memory: what one step allocates at its "
+    "most, beyond weights, optimizer state and batch. A stage that several runs share was "
+    "trained once, but counts in the chain of each."
 )
 _CURVES_NOTE = (
     "Validation rsum of each recipe's own score while its final stage trains: mean over the seeds, "
     "with a band of one standard deviation on each side. Step 0 is the start, if the starting "
     "stage trained the same score."
 )
+_RECALLS_NOTE = (
+    "Training loss of the final stage (left scale, each recipe's own) and R@1 of its own score on "
+    "the validation split (right scale, the same for all): mean over the seeds, with a band of one "
+    "standard deviation on each side."
+)
+_SEPARATION_NOTE = (
+    "MD of each recipe's own score on the validation split while its final stage trains, as above."
+)
+_SHARES_TABLE_NOTE = (
+    "Shares of a stage's tasks in the gradient, in percent, mean over the seeds: at the first and "
+    "the last logged step, and on average. The share of a task is the norm of the gradient of its "
+    "weighted loss at the encodings (embeddings and tokens of the batch), over the sum of these "
+    "norms of all tasks."
+)
+_SHARES_NOTE = "Shares of a stage's tasks in the gradient, as in the table, against the step."
+_SETTINGS_NOTE = (
+    "R@1 of the own score on the split of the choice against each setting, one run of the first "
+    "seed; of several combinations with a value the best by rsum. Dotted: the chosen value."
+)
 _DISTRIBUTIONS_NOTE = (
-    "Each recipe's own score over positive and negative pairs, both scaled to the same area; "
-    "first finished seed. MD is the distance between the two means."
+    "Each recipe's own score over positive pairs, over negative pairs, and over the hardest "
+    "negative of each query of either direction, all scaled to the same area; first finished seed. "
+    "MD is the distance between the means of the first two."
 )
 
 
@@ -115,11 +158,24 @@ def write_report(comparison: Comparison) -> tuple[Path, Path]:
         The Markdown file and the HTML file.
     """
     out = comparison.plan.out
+    judged = judge(read_claims(), comparison)
+    if judged:
+        save_claims(out / "claims.json", judged)
     report = Report(
         title=f"{len(comparison.summaries)} recipes compared",
         conditions=conditions(comparison),
-        sections=[*_tables(comparison), *_pictures(comparison, out / "figures")],
+        sections=[*_tables(comparison, judged), *_pictures(comparison, out / "figures")],
     )
+    return write_files(report, out)
+
+
+def write_files(report: Report, out: Path) -> tuple[Path, Path]:
+    """Write a report as ``report.md`` and ``report.html``, and return both files.
+
+    Args:
+        report: Content.
+        out: Existing folder.
+    """
     markdown, html = out / "report.md", out / "report.html"
     for file in (markdown, html):
         with atomic_file(file) as partial:
@@ -127,20 +183,26 @@ def write_report(comparison: Comparison) -> tuple[Path, Path]:
     return markdown, html
 
 
-def _tables(comparison: Comparison) -> list[Section]:
+def _tables(comparison: Comparison, judged: Sequence[JudgedClaim]) -> list[Section]:
     unfinished = _unfinished(comparison)
     differences = Section(
         title="Differences", table=differences_table(comparison), note=_DIFFERENCES_NOTE
     )
+    claims = Section(title="Claims of the papers", table=claims_table(judged), note=_CLAIMS_NOTE)
     choices = Section(title="Chosen settings", table=choices_table(comparison), note=_CHOICES_NOTE)
     corrections = Section(
         title="Hubness correction", table=corrections_table(comparison), note=_CORRECTIONS_NOTE
+    )
+    shares = Section(
+        title="Shares of the gradient", table=shares_table(comparison), note=_SHARES_TABLE_NOTE
     )
     return [
         Section(title="Results", table=results_table(comparison), note=_RESULTS_NOTE),
         *([Section(title="Not finished", lines=tuple(unfinished))] if unfinished else []),
         *([differences] if any(each.together for each in comparison.summaries) else []),
+        *([claims] if judged else []),
         *([choices] if comparison.choices else []),
+        *([shares] if shares.table and shares.table.rows else []),
         Section(title="All scores", table=scores_table(comparison), note=_SCORES_NOTE),
         *([corrections] if any(each.correction for each in comparison.summaries) else []),
         Section(
@@ -164,26 +226,41 @@ def _unfinished(comparison: Comparison) -> list[str]:
 
 def _slow_steps(comparison: Comparison) -> list[str]:
     """Name the recipes whose steps take much longer, if step times are known."""
-    if not comparison.step_ratios:
+    if not comparison.step_times:
         return []
     slow = [
-        f"{name} ({ratio:.2f})"
-        for name, ratio in comparison.step_ratios.items()
-        if ratio > STEP_TIME_BOUND
+        f"{name} ({step.ratio:.2f})"
+        for name, step in comparison.step_times.items()
+        if step.ratio > STEP_TIME_BOUND
     ]
     names = ", ".join(slow) if slow else "none"
     return [f"More than {STEP_TIME_BOUND} times the baseline's step time: {names}."]
 
 
+class _Picture(NamedTuple):
+    """A picture of a report; `draw` writes a file and says whether there was anything to draw."""
+
+    file: str
+    title: str
+    note: str
+    draw: Callable[[Comparison, Path], bool]
+
+
+_PICTURES = (
+    _Picture("curves.png", "Learning curves", _CURVES_NOTE, draw_learning_curves),
+    _Picture("recalls.png", "Loss and recall", _RECALLS_NOTE, draw_loss_and_recall),
+    _Picture("separation.png", "Separation of pairs", _SEPARATION_NOTE, draw_separation),
+    _Picture("shares.png", "Shares of the gradient by step", _SHARES_NOTE, draw_gradient_shares),
+    _Picture("settings.png", "Recall by setting", _SETTINGS_NOTE, draw_settings),
+    _Picture("distributions.png", "Score distributions", _DISTRIBUTIONS_NOTE, draw_distributions),
+)
+
+
 def _pictures(comparison: Comparison, folder: Path) -> list[Section]:
-    if not any(summary.runs for summary in comparison.summaries):
-        return []
-    curves, distributions = folder / "curves.png", folder / "distributions.png"
-    draw_learning_curves(comparison, curves)
-    draw_distributions(comparison, distributions)
     return [
-        Section(title="Learning curves", picture=curves, note=_CURVES_NOTE),
-        Section(title="Score distributions", picture=distributions, note=_DISTRIBUTIONS_NOTE),
+        Section(title=each.title, picture=folder / each.file, note=each.note)
+        for each in _PICTURES
+        if each.draw(comparison, folder / each.file)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Duration of each recipe's training step, relative to the baseline's.
+"""Duration and memory of each recipe's training step, beside the baseline's.
 
 Each recipe is measured against the baseline in one process, in alternating steps: other load on
 the machine slows both alike, so the ratio is reliable even if the milliseconds are not.
@@ -14,7 +14,8 @@ import logging
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +31,10 @@ from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.offline_negatives import MinedFrom, OfflineNegatives
+from aladin_training.comparison.peak_memory import peak_bytes
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import OfflineNegativesConfig
+from aladin_training.loop import StageTrainer
 from aladin_training.parallel.threads import torch_threads
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.setup import set_up_stage
@@ -94,11 +97,14 @@ class StepTime(NamedTuple):
         ms: Median of the recipe's steps.
         baseline_ms: Median of the baseline's steps.
         ratio: Median over the rounds of the ratio of the two.
+        peak_bytes: Memory that a step of the recipe allocates at its most, beyond the weights, the
+            optimizer's state and the batch; None in files of an earlier version.
     """
 
     ms: float
     baseline_ms: float
     ratio: float
+    peak_bytes: int | None = None
 
 
 def measure_step_times(
@@ -107,7 +113,7 @@ def measure_step_times(
     rounds: int = ROUNDS,
     progress: Progress | None = None,
 ) -> dict[str, StepTime]:
-    """Time a training step of the final stage of each recipe, with random weights.
+    """Measure a training step of the final stage of each recipe, with random weights.
 
     Args:
         recipes: Recipes to measure; the baseline may be among them.
@@ -121,11 +127,12 @@ def measure_step_times(
     progress = progress or NullProgress()
     progress.start(len(recipes), "step times")
     times: dict[str, StepTime] = {}
-    with torch_threads(baseline.threads):
-        their_step = _steps(baseline)
+    with torch_threads(baseline.threads), closing(_Steps(baseline)) as their_step:
         for recipe in recipes:
             try:
-                times[recipe.name] = _in_turn(_steps(recipe), their_step, rounds)
+                with closing(_Steps(recipe)) as step:
+                    time = _in_turn(step, their_step, rounds)
+                    times[recipe.name] = time._replace(peak_bytes=step.peak_bytes())
             except AladinError as error:
                 logger.warning("%s: step time not measured: %s", recipe.name, error)
             progress.advance()
@@ -150,29 +157,42 @@ def _in_turn(our_step: Callable[[], None], their_step: Callable[[], None], round
     )
 
 
-def _steps(recipe: Recipe) -> Callable[[], None]:
-    """Set up the final stage of a recipe; return a function that takes its next training step."""
-    prepared = prepare_run(recipe, NullProgress())
-    sources = RandomSources(prepared.model, prepared.train_set)
-    with tempfile.TemporaryDirectory() as scratch:  # nothing is written before `run`
-        trainer = set_up_stage(
-            recipe, recipe.final_stage, prepared, Path(scratch), sources, NullProgress()
-        )
-    trainer.start_epoch(0)
-    on_gpu = next(prepared.model.parameters()).is_cuda
+class _Steps:
+    """The training steps of a recipe's final stage; a call takes the next one."""
 
-    def batches() -> Iterator[Batch]:
-        for epoch in itertools.count():
-            yield from trainer.epoch(epoch)
+    def __init__(self, recipe: Recipe) -> None:
+        """Set up the stage."""
+        prepared = prepare_run(recipe, NullProgress())
+        sources = RandomSources(prepared.model, prepared.train_set)
+        with tempfile.TemporaryDirectory() as scratch:  # nothing is written before `run`
+            self._trainer = set_up_stage(
+                recipe, recipe.final_stage, prepared, Path(scratch), sources, NullProgress()
+            )
+        self._trainer.start_epoch(0)
+        self._device = next(prepared.model.parameters()).device
+        self._batches = _all_batches(self._trainer)
 
-    batch = batches()
-
-    def step() -> None:
-        trainer.train_step(next(batch))
-        if on_gpu:
+    def __call__(self) -> None:
+        """Take a step."""
+        self._trainer.train_step(next(self._batches))
+        if self._device.type == "cuda":
             torch.cuda.synchronize()
 
-    return step
+    def peak_bytes(self) -> int:
+        """Take a step, and return the memory that it allocated at its most, beyond its batch."""
+        self._trainer.task.zero_grad(set_to_none=True)  # the last step's gradients
+        batch = next(self._batches)
+        return peak_bytes(lambda: self._trainer.train_step(batch), self._device)
+
+    def close(self) -> None:
+        """End the threads that prepare batches."""
+        self._batches.close()
+
+
+def _all_batches(trainer: StageTrainer) -> Generator[Batch]:
+    """Yield the batches of one epoch after another."""
+    for epoch in itertools.count():
+        yield from trainer.epoch(epoch)
 
 
 def load_step_times(file: Path, recipes: Sequence[Recipe], baseline: Recipe) -> dict[str, StepTime]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,8 +24,9 @@ from aladin_training.comparison.evaluation import (
 )
 from aladin_training.comparison.grid import Choice
 from aladin_training.comparison.plan import ComparisonPlan
+from aladin_training.comparison.step_time import StepTime
 from aladin_training.config.recipe import Recipe
-from aladin_training.stage_files import StageFacts, read_facts, validation_curve
+from aladin_training.stage_files import StageFacts, read_curves, read_facts
 
 
 class Spread(NamedTuple):
@@ -50,6 +51,31 @@ def mean_and_std(value: Spread) -> str:
     return f"{value.mean:.1f}" + ("" if value.std is None else f" ± {value.std:.1f}")
 
 
+class CurvePoint(NamedTuple):
+    """A point of a curve over the seeds.
+
+    Attributes:
+        step: Optimizer step of the stage.
+        mean: Mean over the seeds.
+        std: Sample standard deviation, 0 of a single seed.
+    """
+
+    step: int
+    mean: float
+    std: float
+
+
+def mean_curve(curves: Sequence[Mapping[int, float]]) -> list[CurvePoint]:
+    """Average curves where all of them have a point.
+
+    Args:
+        curves: Value by step, one curve for each seed; at least one.
+    """
+    steps = sorted(set(curves[0]).intersection(*curves))
+    points = [(step, spread([curve[step] for curve in curves])) for step in steps]
+    return [CurvePoint(step, value.mean, value.std or 0.0) for step, value in points]
+
+
 @dataclass(frozen=True)
 class FinishedRun:
     """A run that has been trained and evaluated.
@@ -59,11 +85,18 @@ class FinishedRun:
         stages: Cost and result of each stage by name, in order.
         curve: Validation rsum of the own score by step of the final stage; step 0 is the stage
             that it starts from, if that one trained the same score.
+        log: Everything that the final stage logged, by name and step; see `read_curves`.
     """
 
     evaluation: RunEvaluation
     stages: dict[str, StageFacts]
     curve: dict[int, float]
+    log: dict[str, dict[int, float]]
+
+
+def runs_with_score(runs: Mapping[int, FinishedRun], score: str) -> dict[int, FinishedRun]:
+    """Return those of some runs by seed whose network has a score."""
+    return {seed: run for seed, run in runs.items() if score in run.evaluation.ranks}
 
 
 @dataclass(frozen=True)
@@ -97,8 +130,8 @@ class RecipeSummary:
 
     def rsum(self, score: str) -> Spread | None:
         """Return the rsum of a score over the seeds, or None if no run has the score."""
-        metrics = [run.evaluation.metrics() for run in self.runs.values()]
-        values = [each[score].rsum for each in metrics if score in each]
+        runs = runs_with_score(self.runs, score).values()
+        values = [run.evaluation.metrics()[score].rsum for run in runs]
         return spread(values) if values else None
 
     def recall_at_1(self, direction: str) -> float:
@@ -141,6 +174,21 @@ class RecipeSummary:
             sum(run.stages[name].minutes for name in names) for run in self.runs.values()
         )
 
+    def logged(self, name: str) -> list[CurvePoint]:
+        """Return a curve that the final stage logged; empty if some run lacks it.
+
+        Args:
+            name: Name of the entries, e.g. "loss".
+        """
+        return mean_curve([run.log.get(name, {}) for run in self.runs.values()])
+
+    def gradient_shares(self) -> dict[str, list[CurvePoint]]:
+        """Return the shares of the gradient by task of the final stage, where they were logged."""
+        curves = {
+            name: self.logged(f"{name}_gradient_share") for name in self.recipe.final_stage.tasks
+        }
+        return {name: curve for name, curve in curves.items() if curve}
+
     @property
     def parameters(self) -> int:
         """Number of parameters that the final stage trains."""
@@ -154,14 +202,14 @@ class Comparison:
     Attributes:
         plan: Plan of the comparison.
         summaries: Summaries of the recipes, in the plan's order.
-        step_ratios: Time of a training step of the final stage relative to the baseline's, by
-            recipe; empty if it was not measured.
+        step_times: Time and memory of a training step of the final stage, by recipe; empty if
+            they were not measured.
         choices: Settings that were chosen for each recipe; empty if all were given.
     """
 
     plan: ComparisonPlan
     summaries: tuple[RecipeSummary, ...]
-    step_ratios: dict[str, float]
+    step_times: dict[str, StepTime]
     choices: tuple[Choice, ...] = ()
 
     @property
@@ -185,7 +233,7 @@ class Comparison:
 def summarize_plan(
     plan: ComparisonPlan,
     failures: dict[str, str],
-    step_ratios: dict[str, float],
+    step_times: dict[str, StepTime],
     choices: Sequence[Choice] = (),
 ) -> Comparison:
     """Gather the numbers of all runs from their folders.
@@ -193,7 +241,7 @@ def summarize_plan(
     Args:
         plan: Runs of the comparison.
         failures: Reason of each run that failed just now, by its label.
-        step_ratios: Relative step times, see `Comparison`.
+        step_times: Measured training steps, see `Comparison`.
         choices: Chosen settings, see `Comparison`.
     """
     runs = {recipe.name: _finished_runs(plan, recipe) for recipe in plan.recipes}
@@ -227,7 +275,7 @@ def summarize_plan(
         )
         for recipe in plan.recipes
     )
-    return Comparison(plan, summaries, step_ratios, tuple(choices))
+    return Comparison(plan, summaries, step_times, tuple(choices))
 
 
 def difference(
@@ -262,9 +310,7 @@ def difference(
 
 def _correction_gain(runs: dict[int, FinishedRun]) -> Interval | None:
     """Compare the fused scores of runs with a hubness correction with those without it."""
-    with_one = {
-        seed: run for seed, run in runs.items() if "corrected_fused" in run.evaluation.ranks
-    }
+    with_one = runs_with_score(runs, "corrected_fused")
     found = difference(with_one, "corrected_fused", with_one, "fused")
     return None if found is None else found.interval
 
@@ -281,8 +327,9 @@ def _finished_runs(plan: ComparisonPlan, recipe: Recipe) -> dict[int, FinishedRu
         if evaluation is not None:
             folder = run.folder / "stages"
             stages = {stage.name: read_facts(folder / stage.name) for stage in recipe.stage}
-            curve = validation_curve(folder / recipe.final_stage.name, recipe.own_score)
-            finished[seed] = FinishedRun(evaluation, stages, _at_start(recipe, stages) | curve)
+            log = read_curves(folder / recipe.final_stage.name)
+            curve = _at_start(recipe, stages) | log.get(f"{recipe.own_score}_rsum", {})
+            finished[seed] = FinishedRun(evaluation, stages, curve, log)
     return finished
 
 

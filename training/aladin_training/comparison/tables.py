@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aladin_network.scoring.bootstrap import Interval
+from aladin_network.scoring.bootstrap import Interval, SimultaneousInterval
+from aladin_training.comparison.claims import JudgedClaim
 from aladin_training.comparison.summary import Comparison, RecipeSummary, mean_and_std
 
 # Headers of the scores' columns, in their order.
-_SCORES = {
+SCORES = {
     "matching": "matching",
     "alignment": "alignment",
     "attention": "attention",
@@ -91,6 +94,66 @@ def differences_table(comparison: Comparison) -> Table:
     return Table(header=header, rows=rows)
 
 
+def claims_table(judged: Sequence[JudgedClaim]) -> Table:
+    """What the papers claim, and what was found."""
+    rows: list[list[str]] = []
+    for each in judged:
+        claim = each.claim
+        than = each.than if each.than == claim.than else f"{each.than}, for {claim.than}"
+        rows.append(
+            [
+                f"{claim.paper}, {claim.source}: {claim.text}",
+                _side(claim.better, claim.score),
+                _side(than, claim.than_score),
+                str(each.seeds),
+                _together(each.found),
+                each.describe(),
+            ]
+        )
+    header = ["claim", "better", "than", "seeds", "simultaneous interval", "verdict"]
+    return Table(header=header, rows=rows)
+
+
+def differences_on_each(comparisons: Mapping[str, Comparison]) -> Table:
+    """Each difference to the baseline, on each of several data sets by name."""
+    found = {
+        name: {each.recipe.name: each.together for each in comparison.summaries}
+        for name, comparison in comparisons.items()
+    }
+    recipes = dict.fromkeys(recipe for each in found.values() for recipe in each)
+    baselines = {each.plan.baseline for each in comparisons.values()}
+    rows = [
+        [recipe, *(_together(each.get(recipe)) for each in found.values())]
+        for recipe in recipes
+        if recipe not in baselines
+    ]
+    return Table(header=["recipe", *found], rows=rows)
+
+
+def claims_on_each(judged: Mapping[str, Sequence[JudgedClaim]]) -> Table:
+    """The verdict on each claim, on each of several data sets by name."""
+    found = {name: {each.claim: each.describe() for each in on} for name, on in judged.items()}
+    claims = dict.fromkeys(claim for each in found.values() for claim in each)
+    rows = [
+        [
+            f"{claim.paper}, {claim.source}: {claim.text}",
+            _side(claim.better, claim.score),
+            _side(claim.than, claim.than_score),
+            *(each.get(claim, _NO_VALUE) for each in found.values()),
+        ]
+        for claim in claims
+    ]
+    return Table(header=["claim", "better", "than", *found], rows=rows)
+
+
+def _together(found: SimultaneousInterval | None) -> str:
+    return _difference(None if found is None else found.interval)
+
+
+def _side(recipe: str, score: str | None) -> str:
+    return recipe if score is None else f"{recipe} by {SCORES.get(score, score)}"
+
+
 def corrections_table(comparison: Comparison) -> Table:
     """What the hubness correction gains for each recipe."""
     rows = [
@@ -110,7 +173,7 @@ def choices_table(comparison: Comparison) -> Table:
     """What was tried for each recipe, and what was chosen."""
     rows: list[list[str]] = []
     for choice in comparison.choices:
-        tried = "; ".join(f"{label}: {rsum:.1f}" for label, rsum in choice.rsums.items())
+        tried = "; ".join(f"{label}: {each.rsum:.1f}" for label, each in choice.metrics.items())
         cells = (choice.chosen, ", ".join(choice.at_edge), tried)
         rows.append([choice.recipe, *(cell or _NO_VALUE for cell in cells)])
     header = ["recipe", "chosen", "at the edge", "rsum of all combinations"]
@@ -121,11 +184,11 @@ def scores_table(comparison: Comparison) -> Table:
     """The rsum of every score."""
     known = [
         score
-        for score in _SCORES
+        for score in SCORES
         if any(summary.rsum(score) is not None for summary in comparison.summaries)
     ]
     return Table(
-        header=["recipe", *(_SCORES[score] for score in known)],
+        header=["recipe", *(SCORES[score] for score in known)],
         rows=[
             [summary.recipe.name, *(_number(summary, score) for score in known)]
             for summary in comparison.summaries
@@ -135,11 +198,11 @@ def scores_table(comparison: Comparison) -> Table:
 
 
 def cost_table(comparison: Comparison) -> Table:
-    """Steps, minutes and step time."""
+    """Steps and minutes, and the time and memory of a step."""
     rows: list[list[str]] = []
     for summary in comparison.summaries:
         name = summary.recipe.name
-        ratio = comparison.step_ratios.get(name)
+        step = comparison.step_times.get(name)
         cells = [_NO_VALUE] * 4
         if summary.runs:
             stages = [stage.name for stage in summary.recipe.stage]
@@ -150,7 +213,10 @@ def cost_table(comparison: Comparison) -> Table:
                 f"{summary.minutes([summary.final_stage]):.1f}",
                 f"{summary.minutes(stages):.1f}",
             ]
-        rows.append([name, *cells, _NO_VALUE if ratio is None else f"{ratio:.2f}"])
+        time = _NO_VALUE if step is None else f"{step.ratio:.2f}"
+        peak = None if step is None else step.peak_bytes
+        memory = _NO_VALUE if peak is None else f"{peak / 1e6:,.0f}"
+        rows.append([name, *cells, time, memory])
     return Table(
         header=[
             "recipe",
@@ -159,10 +225,34 @@ def cost_table(comparison: Comparison) -> Table:
             "minutes, final stage",
             "minutes, whole chain",
             "step time",
+            "step memory, MB",
         ],
         rows=rows,
         marked=_baseline_row(comparison),
     )
+
+
+def shares_table(comparison: Comparison) -> Table:
+    """The share of each task in the gradient of a recipe with several tasks, in percent."""
+    rows = [
+        [
+            summary.recipe.name,
+            task,
+            f"{summary.recipe.final_stage.tasks[task].weight:g}",
+            *(
+                f"{100 * share:.1f}"
+                for share in (
+                    curve[0].mean,
+                    statistics.fmean(point.mean for point in curve),
+                    curve[-1].mean,
+                )
+            ),
+        ]
+        for summary in comparison.summaries
+        if summary.runs
+        for task, curve in summary.gradient_shares().items()
+    ]
+    return Table(header=["recipe", "task", "weight", "first", "mean", "last"], rows=rows)
 
 
 def _number(summary: RecipeSummary, score: str) -> str:

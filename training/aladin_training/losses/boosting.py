@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aladin_network.errors import ConfigError, ShapeError
-from aladin_training.losses.negatives import check_mask, diagonal_pairs
+from aladin_training.losses.negatives import check_mask, diagonal_pairs, hardest_negatives
 
 Form = Literal["relative", "absolute"]
 Selection = Literal["gap", "cost"]
@@ -151,7 +151,7 @@ class BoostingLoss(nn.Module):
             costs = of_negatives.relu() + of_pair.relu().unsqueeze(1)
             return costs.masked_fill(~negatives, 0).sum()
         hardness = gap if self.selection == "gap" else of_negatives
-        hardest = hardness.masked_fill(~negatives, float("-inf")).argmax(dim=1, keepdim=True)
+        hardest = hardest_negatives(hardness, negatives).unsqueeze(1)
         costs = of_negatives.gather(1, hardest).squeeze(1).relu() + of_pair.relu()
         return costs.masked_fill(~negatives.any(dim=1), 0).sum()
 

@@ -6,15 +6,15 @@ from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from aladin_network.errors import ConfigError
-from aladin_training.losses.teachers import check_teacher
+from aladin_training.losses.teachers import ScoreTransferLoss
 
 Distance = Literal["cosine", "score"]
 
 
-class DarkRankLoss(nn.Module):
+class DarkRankLoss(ScoreTransferLoss):
     """The student should find the teacher's order of a query's next best candidates likely.
 
     With x the negated distance ``-alpha d^beta`` of the student, and c_1 ... c_n the candidates at
@@ -61,22 +61,11 @@ class DarkRankLoss(nn.Module):
         self.length = length
         self.distance: Distance = distance
 
-    def forward(
-        self,
-        student_scores: Float[Tensor, "images texts"],
-        teacher_scores: Float[Tensor, "images texts"],
+    def transfer(
+        self, student: Float[Tensor, "images texts"], teacher: Float[Tensor, "images texts"]
     ) -> Float[Tensor, ""]:
-        """Compute the negative log-likelihood of a batch.
-
-        Args:
-            student_scores: Cosines of the student.
-            teacher_scores: Scores of the same pairs; they get no gradient.
-
-        Raises:
-            ShapeError: If the two matrices differ in shape.
-        """
-        check_teacher(student_scores, teacher_scores)
-        student, teacher = self._negated(student_scores), self._negated(teacher_scores.detach())
+        """Add the negative log-likelihoods of both directions."""
+        student, teacher = self._negated(student), self._negated(teacher)
         return self._cost(student, teacher) + self._cost(student.T, teacher.T)
 
     def _negated(self, scores: Tensor) -> Tensor:

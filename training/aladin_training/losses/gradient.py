@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aladin_network.errors import ConfigError
-from aladin_training.losses.negatives import check_mask, diagonal_pairs
+from aladin_training.losses.negatives import check_mask, diagonal_pairs, hardest_negatives
 
 TripletWeight = Literal["con", "nca", "cir"]
 PairWeight = Literal["con", "lin", "sig", "lin_ms", "sig_ms"]
@@ -151,7 +151,7 @@ class GradientObjective(nn.Module):
             q - p, which is a constant.
         """
         alone = ~negatives.any(dim=1)  # (queries,)
-        hardest = scores.masked_fill(~negatives, float("-inf")).argmax(dim=1, keepdim=True)
+        hardest = hardest_negatives(scores, negatives).unsqueeze(1)
         negative = scores.gather(1, hardest).squeeze(1)
         p, q = positive.detach(), negative.detach()
         triplet = self._triplet_weights(p, q)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from aladin_network.errors import ConfigError
-from aladin_training.losses.teachers import check_teacher
+from aladin_training.losses.teachers import ScoreTransferLoss
 
 
-class ListNetLoss(nn.Module):
+class ListNetLoss(ScoreTransferLoss):
     """The student should give each query the teacher's distribution over the candidates.
 
     With P the softmax of ``teacher_scale * S_A`` and Q that of ``temperature * S_M``, both over
@@ -43,23 +43,11 @@ class ListNetLoss(nn.Module):
         self.temperature = temperature
         self.teacher_scale = teacher_scale
 
-    def forward(
-        self,
-        student_scores: Float[Tensor, "images texts"],
-        teacher_scores: Float[Tensor, "images texts"],
+    def transfer(
+        self, student: Float[Tensor, "images texts"], teacher: Float[Tensor, "images texts"]
     ) -> Float[Tensor, ""]:
-        """Compute the cross-entropy of a batch.
-
-        Args:
-            student_scores: Cosines of the embeddings.
-            teacher_scores: Alignment scores of the same pairs; they get no gradient.
-
-        Raises:
-            ShapeError: If the two matrices differ in shape.
-        """
-        check_teacher(student_scores, teacher_scores)
-        student = self.temperature * student_scores
-        teacher = self.teacher_scale * teacher_scores.detach()
+        """Add the cross-entropies of both directions."""
+        student, teacher = self.temperature * student, self.teacher_scale * teacher
         return _cross_entropy(student, teacher, dim=0) + _cross_entropy(student, teacher, dim=1)
 
 

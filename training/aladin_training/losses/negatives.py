@@ -45,6 +45,18 @@ def diagonal_pairs(
     return torch.stack([pair, pair], dim=1)
 
 
+def hardest_negatives(
+    hardness: Float[Tensor, "queries candidates"], negatives: Bool[Tensor, "queries candidates"]
+) -> Int[Tensor, " queries"]:
+    """Return the column of each query's hardest negative, and 0 for a query that has none.
+
+    Args:
+        hardness: What the hardest negative has most of: its score, or by how much it is ahead.
+        negatives: True where a candidate may serve as a negative.
+    """
+    return hardness.masked_fill(~negatives, float("-inf")).argmax(dim=1)
+
+
 def check_mask(scores: Tensor, negatives: Tensor) -> None:
     """Refuse a mask that would broadcast against the scores.
 

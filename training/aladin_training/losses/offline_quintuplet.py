@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, get_args
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from aladin_network.errors import ConfigError, ShapeError
-from aladin_training.losses.negatives import diagonal_pairs
+from aladin_training.losses.negatives import diagonal_pairs, hardest_negatives
 
 Form = Literal["triplet", "quintuplet", "adaptive", "online_quintuplet"]
 WeightBy = Literal["offline", "positive"]
@@ -138,7 +138,7 @@ class OfflineQuintupletLoss(nn.Module):
         cross: Float[Tensor, " queries"] | None,
     ) -> Float[Tensor, ""]:
         """Sum over the queries of one direction, which is one line of the paper's equations."""
-        online = scores.gather(1, _hardest(scores, negatives).unsqueeze(1)).squeeze(1)
+        online = scores.gather(1, hardest_negatives(scores, negatives).unsqueeze(1)).squeeze(1)
         online_cost = (self.online_margin - positive + online).relu()
         if self.form == "adaptive":
             compared = positive if self.weight_by == "positive" else offline
@@ -153,13 +153,6 @@ class OfflineQuintupletLoss(nn.Module):
         return costs.sum()
 
 
-def _hardest(
-    scores: Float[Tensor, "queries candidates"], negatives: Bool[Tensor, "queries candidates"]
-) -> Int[Tensor, " queries"]:
-    """Return the place of each query's hardest negative; 0 if it has none."""
-    return scores.masked_fill(~negatives, float("-inf")).argmax(dim=1)
-
-
 def _online_cross(
     scores: Float[Tensor, "batch batch"], negatives: Bool[Tensor, "batch batch"]
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
@@ -168,7 +161,7 @@ def _online_cross(
     Of a batch of pairs, the image of t_on is in its row, and a caption of i_on in its column. A
     score is -inf where the two belong together, or where a query has no negative.
     """
-    text, image = _hardest(scores, negatives), _hardest(scores.T, negatives.T)
+    text, image = hardest_negatives(scores, negatives), hardest_negatives(scores.T, negatives.T)
     both = negatives.any(dim=1) & negatives.any(dim=0)
 
     def of(rows: Tensor, columns: Tensor) -> Tensor:

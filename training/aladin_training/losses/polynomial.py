@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from aladin_network.errors import ConfigError
-from aladin_training.losses.negatives import diagonal_pairs
+from aladin_training.losses.negatives import diagonal_pairs, hardest_negatives
 
 # A positive pair with a higher score has nothing left to gain.
 _PERFECT = 1 - 1e-5
@@ -75,7 +75,7 @@ class PolynomialLoss(nn.Module):
         positive: Float[Tensor, " queries"],
     ) -> Float[Tensor, ""]:
         """Sum over the queries of one direction."""
-        where = scores.masked_fill(~negatives, float("-inf")).argmax(dim=1, keepdim=True)
+        where = hardest_negatives(scores, negatives).unsqueeze(1)
         hardest = scores.gather(1, where).squeeze(1)
         counts = negatives.any(dim=1) & (hardest + self.margin > positive) & (positive < _PERFECT)
         cost = _polynomial(self.positive, positive).relu()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from aladin_network.errors import ConfigError
-from aladin_training.losses.teachers import check_teacher
+from aladin_training.losses.teachers import ScoreTransferLoss
 
 
-class ReverseDivergenceLoss(nn.Module):
+class ReverseDivergenceLoss(ScoreTransferLoss):
     """The student should not find likely what the teacher finds unlikely.
 
     With Q the softmax of ``temperature * S`` of the student over a query's candidates and P that of
@@ -38,23 +38,11 @@ class ReverseDivergenceLoss(nn.Module):
             )
         self.temperature = temperature
 
-    def forward(
-        self,
-        student_scores: Float[Tensor, "images texts"],
-        teacher_scores: Float[Tensor, "images texts"],
+    def transfer(
+        self, student: Float[Tensor, "images texts"], teacher: Float[Tensor, "images texts"]
     ) -> Float[Tensor, ""]:
-        """Compute the divergence of a batch.
-
-        Args:
-            student_scores: Scores of the student.
-            teacher_scores: Scores of the same pairs; they get no gradient.
-
-        Raises:
-            ShapeError: If the two matrices differ in shape.
-        """
-        check_teacher(student_scores, teacher_scores)
-        student = self.temperature * student_scores
-        teacher = self.temperature * teacher_scores.detach()
+        """Add the divergences of both directions."""
+        student, teacher = self.temperature * student, self.temperature * teacher
         return _divergence(student, teacher, dim=0) + _divergence(student, teacher, dim=1)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
 from aladin_network.errors import ConfigError
-from aladin_training.losses.teachers import check_teacher
+from aladin_training.losses.teachers import ScoreTransferLoss
 
 
-class ScoreRegressionLoss(nn.Module):
+class ScoreRegressionLoss(ScoreTransferLoss):
     """The student's scores should be the teacher's.
 
     The mean over all pairs of Huber's function of the difference d of the two scores::
@@ -36,19 +36,8 @@ class ScoreRegressionLoss(nn.Module):
             raise ConfigError(f"score_regression: threshold must be positive, got {threshold}")
         self.threshold = threshold
 
-    def forward(
-        self,
-        student_scores: Float[Tensor, "images texts"],
-        teacher_scores: Float[Tensor, "images texts"],
+    def transfer(
+        self, student: Float[Tensor, "images texts"], teacher: Float[Tensor, "images texts"]
     ) -> Float[Tensor, ""]:
-        """Compute the mean cost of a batch.
-
-        Args:
-            student_scores: Scores of the student.
-            teacher_scores: Scores of the same pairs; they get no gradient.
-
-        Raises:
-            ShapeError: If the two matrices differ in shape.
-        """
-        check_teacher(student_scores, teacher_scores)
-        return smooth_l1_loss(student_scores, teacher_scores.detach(), beta=self.threshold)
+        """Average the costs of all pairs."""
+        return smooth_l1_loss(student, teacher, beta=self.threshold)

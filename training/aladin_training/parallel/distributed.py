@@ -200,6 +200,15 @@ def gather_inputs(texts: EncodedBatch) -> EncodedBatch:
     )
 
 
+def sum_over_processes(values: Tensor) -> Tensor:
+    """Return the sum of a tensor over all processes, in every process."""
+    if world_size() > 1:
+        values = values.clone()
+        with collective():
+            dist.all_reduce(values)
+    return values
+
+
 def sum_gradients(shared: Iterable[nn.Parameter], alike: Iterable[nn.Parameter]) -> None:
     """Sum gradients over all processes.
 

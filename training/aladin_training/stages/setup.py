@@ -11,7 +11,8 @@ import torch
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.model import AladinModel
-from aladin_network.scoring.metrics import RetrievalMetrics, retrieval_metrics
+from aladin_network.scoring.metrics import retrieval_metrics
+from aladin_network.scoring.separation import mean_difference
 from aladin_network.types import Progress
 from aladin_training.adapters.parts import reset_part, start_fine_tuning
 from aladin_training.batches.dataset import BatchSource, PairDataset, PlannedBatches
@@ -22,6 +23,7 @@ from aladin_training.config.stage import StageConfig
 from aladin_training.loop import StageTrainer, Validate
 from aladin_training.parallel.distributed import main_process_first
 from aladin_training.parallel.numerics import Precision, mixed_precision, seed_from
+from aladin_training.stage_files import Validation
 from aladin_training.stages.preparation import PreparedRun, check_model_id
 from aladin_training.stages.sources import StageSources
 from aladin_training.streaming.streamed_batches import StreamedBatches
@@ -232,13 +234,17 @@ def _validation(
 ) -> Validate:
     device = next(model.parameters()).device
 
-    def validate() -> dict[str, RetrievalMetrics]:
+    def validate() -> dict[str, Validation]:
         with torch.inference_mode(), mixed_precision(precision, device):
             images, texts = selection_set.encode(model)
             scores = {
                 name: model.scores(name, images, texts) for name in sorted(stage.trained_scores)
             }
         truth = selection_set.image_of_text.to(device)
-        return {name: retrieval_metrics(each, truth) for name, each in scores.items()}
+        return {
+            # In float32: sums of bfloat16 have three digits.
+            name: Validation(retrieval_metrics(each, truth), mean_difference(each.float(), truth))
+            for name, each in scores.items()
+        }
 
     return validate

@@ -33,10 +33,16 @@ class LossReport(NamedTuple):
     Attributes:
         total: Weighted sum, to be minimised.
         terms: Loss of each task, unweighted and detached.
+        weighted: Loss of each task, weighted and with its graph.
+        shares: Share of each task in the gradient, where it was measured: the norm of the gradient
+            of its weighted loss at the encodings (embeddings and tokens), over the sum of these
+            norms of all tasks.
     """
 
     total: Tensor
     terms: dict[str, Tensor]
+    weighted: dict[str, Tensor]
+    shares: dict[str, float]
 
 
 class JointTask(nn.Module):
@@ -117,9 +123,9 @@ class JointTask(nn.Module):
             if self.stage.tasks[name].after_epochs <= self._epoch
         }
         losses = {name: task(scores) for name, task in active.items()}
-        weights = {name: config.weight for name, config in self.stage.tasks.items()}
-        total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
-        return LossReport(total, {name: loss.detach() for name, loss in losses.items()})
+        weighted = {name: self.stage.tasks[name].weight * loss for name, loss in losses.items()}
+        terms = {name: loss.detach() for name, loss in losses.items()}
+        return LossReport(torch.stack(list(weighted.values())).sum(), terms, weighted, shares={})
 
     def after_step(self, step: int, steps: int) -> None:
         """Update momentum anchors after `step` (from 0) of `steps`."""
@@ -208,7 +214,7 @@ class OnlineBranches(nn.Module):
             own.anchors = (*scores[:number], *after)
         reports = [branch.report(own) for branch, own in zip(self.branches, scores, strict=True)]
         total = sum((report.total for report in reports[:-1]), reports[-1].total)
-        return LossReport(total, reports[-1].terms)
+        return reports[-1]._replace(total=total)
 
     def after_step(self, step: int, steps: int) -> None:
         """Do nothing: online anchors are trained."""

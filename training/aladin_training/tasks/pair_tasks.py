@@ -6,6 +6,8 @@ Ranking (all papers), boosting and imitation of anchors (DBL), quintuplets with 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -27,16 +29,38 @@ class PairTask(nn.Module):
         raise NotImplementedError
 
 
-class RankingTask(PairTask):
+class ScoreTask(PairTask):
+    """A task on one of the network's scores."""
+
+    def __init__(self, loss: nn.Module, score: ScoreName) -> None:
+        super().__init__(loss)
+        self.score: ScoreName = score
+
+    def mean_over_anchors(
+        self, scores: BatchScores, loss_against: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        """Average a loss over the anchors of a batch.
+
+        Args:
+            scores: Scores of the batch.
+            loss_against: Loss of the network's score and an anchor's.
+
+        Returns:
+            The mean, or 0 of a branch without anchors, the first one of the online scenario.
+        """
+        own = scores.of(self.score)
+        if not scores.anchors:
+            return own.new_zeros(())
+        anchors = [anchor.of(self.score).detach() for anchor in scores.anchors]
+        return torch.stack([loss_against(own, anchor) for anchor in anchors]).mean()
+
+
+class RankingTask(ScoreTask):
     """Ranking loss: each photo's own captions, and each caption's own photo, should be first.
 
     On the alignment score this trains ALADIN's teacher (eq 3), on the matching score its variants
     T. Any loss of scores and negatives fits.
     """
-
-    def __init__(self, loss: nn.Module, score: ScoreName) -> None:
-        super().__init__(loss)
-        self.score: ScoreName = score
 
     def forward(self, scores: BatchScores) -> Tensor:
         """Return the scalar loss of a batch."""
@@ -83,57 +107,36 @@ def positive_pairs(loss: nn.Module, negatives: Tensor) -> tuple[Tensor] | tuple[
     return (torch.stack([text // per_image, text], dim=1),)
 
 
-class BoostingTask(PairTask):
-    """Boosts a target beyond its anchors: a loss against each anchor's score, averaged over them.
-
-    The loss of a branch without anchors, the first one of the online scenario, is 0.
-    """
-
-    def __init__(self, loss: nn.Module, score: ScoreName) -> None:
-        super().__init__(loss)
-        self.score: ScoreName = score
+class BoostingTask(ScoreTask):
+    """Boosts a target beyond its anchors: a loss against each anchor, averaged over them."""
 
     def forward(self, scores: BatchScores) -> Tensor:
         """Return the scalar loss of a batch."""
-        target = scores.of(self.score)
-        if not scores.anchors:
-            return target.new_zeros(())
-        pairs = positive_pairs(self.loss, scores.negatives)
-        losses = [
-            self.loss(target, anchor.of(self.score).detach(), scores.negatives, *pairs)
-            for anchor in scores.anchors
-        ]
-        return torch.stack(losses).mean()
+        negatives = scores.negatives
+        pairs = positive_pairs(self.loss, negatives)
+        return self.mean_over_anchors(
+            scores, lambda target, anchor: self.loss(target, anchor, negatives, *pairs)
+        )
 
 
-class ImitationTask(PairTask):
+class ImitationTask(ScoreTask):
     """Transfers the scores of the anchors: a loss of student and teacher, averaged over anchors.
 
     DBL compares boosting with it: mutual learning (DML) with online anchors, self-distillation
-    (DINO) with a momentum anchor, conventional distillation with an offline one. The loss of a
-    branch without anchors is 0.
+    (DINO) with a momentum anchor, conventional distillation with an offline one.
     """
-
-    def __init__(self, loss: nn.Module, score: ScoreName) -> None:
-        super().__init__(loss)
-        self.score: ScoreName = score
 
     def forward(self, scores: BatchScores) -> Tensor:
         """Return the scalar loss of a batch."""
-        student = scores.of(self.score)
-        if not scores.anchors:
-            return student.new_zeros(())
-        teachers = [anchor.of(self.score).detach() for anchor in scores.anchors]
-        return torch.stack([self.loss(student, teacher) for teacher in teachers]).mean()
+        return self.mean_over_anchors(scores, self.loss)
 
 
-class QuintupletTask(PairTask):
+class QuintupletTask(ScoreTask):
     """Adaptive offline quintuplet loss and its simpler forms (AOQ eqs 3 to 5)."""
 
     def __init__(self, loss: nn.Module, score: ScoreName) -> None:
-        super().__init__(loss)
+        super().__init__(loss, score)
         assert isinstance(loss, OfflineQuintupletLoss)
-        self.score: ScoreName = score
         # Without cross terms, as in eq 3, two of the six batches need not be encoded.
         self._cross = loss.takes_cross
 
@@ -143,17 +146,13 @@ class QuintupletTask(PairTask):
         return self.loss(scores.of(self.score), offline, scores.negatives)
 
 
-class DistillationTask(PairTask):
+class DistillationTask(ScoreTask):
     """ListNet from the teacher's scores to one of the network's; every pair of a batch counts.
 
     In the paper (eqs 5-7) the teacher is the alignment head of the same network, and the matching
     score learns from it. An addition to the paper is an alignment score that learns from an
     earlier network, whose scores also tell how similar negatives are.
     """
-
-    def __init__(self, loss: nn.Module, score: ScoreName) -> None:
-        super().__init__(loss)
-        self.score: ScoreName = score
 
     def forward(self, scores: BatchScores) -> Tensor:
         """Return the scalar loss of a batch; no gradient reaches the teacher's scores."""

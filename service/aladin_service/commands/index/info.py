@@ -36,7 +36,12 @@ def info(
     from aladin_index.format.layout import location_of
     from aladin_index.generations.info import describe
     from aladin_service.reports.index_facts import calibration_warnings, index_data, index_facts
-    from aladin_service.reports.index_plot import check_plot, curve_tables, draw_curves
+    from aladin_service.reports.index_plot import (
+        check_plot,
+        curve_tables,
+        draw_curves,
+        encoding_tables,
+    )
     from aladin_service.reports.tables import facts_table, print_table
 
     location = location_of(index)
@@ -55,6 +60,8 @@ def info(
         for target, side in described.sides.items():
             for table in curve_tables(target, side):
                 print_table(table)
+        for table in encoding_tables(described.encoding):
+            print_table(table)
     for warning in calibration_warnings(described):
         typer.echo(f"warning: {warning}", err=True)
 

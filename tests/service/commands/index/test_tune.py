@@ -44,6 +44,25 @@ def test_tune_publishes_what_it_prints(built: Path, tmp_path: Path) -> None:
         assert len(drawn.convert("RGB").getcolors(maxcolors=2**20) or []) > 10
 
 
+def test_the_encoding_of_queries_is_measured_and_kept(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aladin_network.graphs.ways.multiplies_bfloat16", lambda: True)
+    every = [*FEW, "--agreement", "1e-9"]
+    tuned = json.loads(aladin("index", "tune", built, *every, "--json").stdout)["encoding"]
+    assert json.loads(aladin("index", "info", built, "--json").stdout)["encoding"] == tuned
+    (text,) = tuned.values()  # torch has one way for photos
+    assert [each["way"]["precision"] for each in text["measured"]] == ["float32", "bfloat16"]
+    assert text["chosen"] in [each["way"] for each in text["measured"]]
+    assert text["overlap_wanted"] == 1e-9
+    shown = aladin("index", "info", built).stdout
+    assert "text queries: encoding of 8, top 2 kept" in shown
+    rows = [line for line in shown.splitlines() if "torch in " in line]
+    assert ["chosen" in row for row in rows] == [
+        each["way"] == text["chosen"] for each in text["measured"]
+    ]
+
+
 def test_info_shows_both_curves_and_the_rest(built: Path, tmp_path: Path) -> None:
     before = aladin("index", "info", built).stdout
     assert "100, not tuned" in before
@@ -83,6 +102,7 @@ def test_what_was_not_reached_is_a_warning(built: Path) -> None:
     ("words", "says"),
     [
         (["--fidelity", "2"], "fidelity: expected more than 0 and at most 1, got 2.0"),
+        (["--agreement", "0"], "agreement: expected more than 0 and at most 1, got 0.0"),
         (["--plot", "curves.svg", *FEW], "expected the name of a .png file"),
     ],
 )
