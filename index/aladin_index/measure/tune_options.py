@@ -12,9 +12,9 @@ class TuneOptions:
     """Requested quality and limits of a tuning.
 
     Attributes:
-        ann_recall: Share of the exact nearest items that the first stage must find, or None: 0.99
-            of embeddings, which also order searches without re-ranking; of a first stage that is
-            fitted to the alignment as much as the fidelity takes in the least time.
+        ann_recall: Share of the exact nearest items that the first stage must find. None stands for
+            0.99 of embeddings, by which searches without re-ranking order, and for as much as the
+            fidelity takes of a first stage that is fitted to the alignment.
         fidelity: Share of the exhaustive order's top hits to be kept.
         at: Number of top hits that are compared.
         num_queries: Number of queries per collection, taken from the index.
