@@ -17,7 +17,7 @@ from aladin_network.errors import ConfigError, StaleNegativesError
 from aladin_network.types import NullProgress
 from aladin_training.batches.offline_negatives import OfflineNegatives
 from aladin_training.batches.plan import BatchRows
-from aladin_training.comparison.evaluation import evaluate_run
+from aladin_training.comparison.evaluate import evaluate_run
 from aladin_training.comparison.plan import PlannedRun
 from aladin_training.config.anchors import AnchorsConfig
 from aladin_training.config.recipe import Recipe, load_recipe

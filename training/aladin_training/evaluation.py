@@ -93,8 +93,7 @@ class ExhaustiveEvaluation:
         """
         parts: list[dict[str, RetrievalMetrics]] = []
         for block in fold_blocks(self.matching_scores.shape[0], self.image_of_text, folds):
-            inside = {name: each[block.images, block.texts] for name, each in self.scores.items()}
-            ranks = _ranks(inside, self.fusion, block.image_of_text)
+            ranks = rank_scores(block.inside(self.scores), self.fusion, block.image_of_text)
             parts.append({name: summarize(each) for name, each in ranks.items()})
         return {name: mean_metrics([part[name] for part in parts]) for name in parts[0]}
 
@@ -169,7 +168,7 @@ def evaluate_scores(
         scores=scores,
         fusion=fusion,
         image_of_text=image_of_text,
-        ranks=_ranks(scores, fusion, image_of_text),
+        ranks=rank_scores(scores, fusion, image_of_text),
         mean_difference={
             name: mean_difference(each, image_of_text) for name, each in scores.items()
         },
@@ -311,9 +310,10 @@ def encode_corpus(model: AladinModel, texts: Sequence[str], progress: Progress) 
     )
 
 
-def _ranks(
+def rank_scores(
     scores: dict[str, Tensor], fusion: Fusion, image_of_text: Int[Tensor, " texts"]
 ) -> dict[str, Ranks]:
+    """Rank all pairs by each score, by their fusion and by two stages; see `evaluate_scores`."""
     match, align = scores["matching"], scores["alignment"]
     ranks = {name: retrieval_ranks(each, image_of_text) for name, each in scores.items()}
     ranks["fused"] = two_stage_ranks(match, align, fusion, image_of_text, num_candidates=None)

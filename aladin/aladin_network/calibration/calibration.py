@@ -6,29 +6,37 @@ What a calibration was fitted on is described in `aladin_network.calibration.fit
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 
+from aladin_network.calibration.density import QueryDensity
 from aladin_network.calibration.features import (
     CandidateScores,
     Judgement,
     LogisticModel,
     judged_features,
+    probability_of_all,
 )
 from aladin_network.calibration.fitted_on import FittedOn, TextLengths
-from aladin_network.calibration.measures import CalibrationFigures, DirectionFigures
+from aladin_network.calibration.measures import (
+    CalibrationFigures,
+    DirectionFigures,
+    NoMatchKind,
+)
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import write_json
 from aladin_network.types import Direction
 
-# Least held-out AUROC of "is there a match at all" at which answers are judged. At 0.75, of four
-# pairs of a query with a match and one without, one is ordered wrongly.
+# Least held-out AUROC of "is there a match at all" at which answers are judged, for the kind of
+# queries without a match that is told best. At 0.75, of four pairs of a query with a match and one
+# without, one is ordered wrongly.
 LEAST_AUROC = 0.75
 
 # Reasons not to rely on the probabilities of an answer: the calibration is of other data than most
@@ -46,13 +54,24 @@ class ProbabilityModels:
 
     Attributes:
         hit: Model of whether an item belongs together with the query.
-        match: Model of whether there is any item that belongs together with the query.
+        match: Model of whether there is any item that belongs together with the query, or whether
+            those were taken out.
         no_match_below: Match probability below which an answer reports that there is no match.
+        unlike: Models that tell queries with a match from further kinds of queries without one; in
+            all, each kind is equally likely.
     """
 
     hit: LogisticModel
     match: LogisticModel
     no_match_below: float
+    unlike: dict[NoMatchKind, LogisticModel] = field(
+        default_factory=dict[NoMatchKind, LogisticModel]
+    )
+
+    @property
+    def match_models(self) -> list[LogisticModel]:
+        """Models of whether there is any match, one for each kind of queries without one."""
+        return [self.match, *self.unlike.values()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +82,19 @@ class DirectionCalibration:
         aligned: Models that use the scores of both stages.
         matching: Models that use the first stage's scores alone, for answers that were not
             re-ranked.
+        density: Density of the queries with a match, or None if no model uses it.
     """
 
     aligned: ProbabilityModels
     matching: ProbabilityModels
+    density: QueryDensity | None = None
 
-    def judge(self, pool: CandidateScores, hits: CandidateScores) -> Judgement:
+    def judge(
+        self,
+        pool: CandidateScores,
+        hits: CandidateScores,
+        embedding: NDArray[np.float32] | None = None,
+    ) -> Judgement:
         """Estimate how likely an answer is right.
 
         Args:
@@ -76,6 +102,7 @@ class DirectionCalibration:
                 calibration specifies; fewer if fewer items were searched.
             hits: Any items, including those of the pool. If they or the pool have no alignment
                 scores, only the matching scores are used.
+            embedding: (d_match,), of the query; a density needs it.
 
         Returns:
             Probabilities; where nothing was searched, there is no match.
@@ -86,12 +113,15 @@ class DirectionCalibration:
         if pool.align is None or hits.align is None:
             models = self.matching
             pool, hits = pool.without_alignment(), hits.without_alignment()
-        of_query, of_hits = judged_features(pool, hits)
-        match_probability = float(models.match.probability(of_query)[0])
+        novelty = None
+        if self.density is not None and embedding is not None:
+            novelty = float(self.density.novelty(embedding[np.newaxis])[0])
+        of_query, of_hits = judged_features(pool, hits, novelty)
+        match_probability = float(probability_of_all(models.match_models, of_query)[0])
         return Judgement(
             match_probability,
             no_match=match_probability < models.no_match_below,
-            probabilities=models.hit.probability(of_hits),
+            probabilities=probability_of_all([models.hit], of_hits),
         )
 
 
@@ -206,7 +236,8 @@ class Calibration:
         is_short = short is not None and typed is not None and typed in short.lengths
         of_direction = short.figures if short and is_short else self.figures.of(direction)
         figures = of_direction.aligned if aligned else of_direction.matching
-        if figures.auroc["probability"].value < LEAST_AUROC:
+        told = figures.kinds or {"hard": figures.auroc["probability"]}
+        if max(each.value for each in told.values()) < LEAST_AUROC:
             return "weak_calibration"
         lengths = self.fitted_on.text_lengths
         if is_short:

@@ -5,7 +5,7 @@ Fitting and searching use the same functions; they require NumPy only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -34,6 +34,12 @@ FEATURE_SETS: tuple[tuple[Feature, ...], ...] = (
     _WORD_LEVEL + _WORD_STANDING,
     (*_ALIGN_LEVEL, *_ALIGN_STANDING, "match_z", "align_z"),
     (*_WORD_LEVEL, *_WORD_STANDING, "match_z", "per_word_z"),
+)
+# The same for queries that were made up: whatever they score, it matters how unlike the others
+# they are.
+NOVELTY_SETS: tuple[tuple[Feature, ...], ...] = (
+    (*_ALIGN_LEVEL, *_ALIGN_STANDING, "novelty"),
+    (*_WORD_LEVEL, *_WORD_STANDING, "novelty"),
 )
 
 # The features of each score, in the order of `_standing`.
@@ -102,7 +108,8 @@ class Judgement(NamedTuple):
 # For each of three scores, namely the cosine (match), the alignment score (align) and the latter
 # divided by the number of words (per_word): the score itself; its distance from the best other
 # score of the pool (gap); the pool's mean and standard deviation (spread); and the number of
-# deviations above the mean (z).
+# deviations above the mean (z). `novelty` says how unlike the known queries the query is, see
+# `aladin_network.calibration.density`.
 Feature = Literal[
     "match",
     "match_gap",
@@ -120,6 +127,7 @@ Feature = Literal[
     "per_word_spread",
     "per_word_z",
     "log_words",
+    "novelty",
 ]
 Features = dict[Feature, NDArray[np.float64]]
 
@@ -143,34 +151,38 @@ def hit_features(pool: CandidateScores, hits: CandidateScores) -> Features:
     return features
 
 
-def query_features(pool: CandidateScores) -> Features:
+def query_features(pool: CandidateScores, novelty: float | None = None) -> Features:
     """Describe a query by the scores of its pool.
 
     Args:
         pool: The first stage's best candidates for the query, at least one, in its order.
+        novelty: How unlike the known queries the query is, or None if it was not measured.
 
     Returns:
         (1,) values by name: those of the item that is best by the cosine, by the alignment score
         or by the alignment per word, whichever the feature is of; `log_words` is the pool's mean.
     """
-    return _of_best(hit_features(pool, pool))
+    return _of_best(hit_features(pool, pool), novelty)
 
 
-def judged_features(pool: CandidateScores, hits: CandidateScores) -> tuple[Features, Features]:
+def judged_features(
+    pool: CandidateScores, hits: CandidateScores, novelty: float | None = None
+) -> tuple[Features, Features]:
     """Compute `query_features` and `hit_features` of a query and its hits together.
 
     Args:
         pool: The first stage's best candidates for the query, at least one, in its order.
         hits: Any items; with alignment scores if and only if the pool has them.
+        novelty: See `query_features`.
     """
     size = len(pool.rows)
     features = hit_features(pool, pool.joined(hits))
     of_pool: Features = {name: values[:size] for name, values in features.items()}
-    return _of_best(of_pool), {name: values[size:] for name, values in features.items()}
+    return _of_best(of_pool, novelty), {name: values[size:] for name, values in features.items()}
 
 
-def _of_best(features: Features) -> Features:
-    """Take each score's features from the item with the best score."""
+def _of_best(features: Features, novelty: float | None) -> Features:
+    """Take each score's features from the item with the best score, and add the query's own."""
     best: Features = {}
     for names in _FEATURES:
         if names[0] in features:
@@ -178,6 +190,8 @@ def _of_best(features: Features) -> Features:
             best |= {name: features[name][place : place + 1] for name in names}
     # A photo query has no words, and the number of words of one candidate would not be informative.
     best["log_words"] = features["log_words"].mean(keepdims=True)
+    if novelty is not None:
+        best["novelty"] = np.array([novelty])
     return best
 
 
@@ -250,16 +264,37 @@ class LogisticModel:
         Returns:
             (n,) float64, 0 to 1.
         """
-        factors, rest = self._linear
-        rows = len(next(iter(features.values())))
-        values = np.array([features[term.feature] for term in self.terms])
-        log_odds = factors @ values.reshape(len(self.terms), rows) + rest
-        # Written as a hyperbolic tangent, so that no exponential overflows.
-        return 0.5 * (1 + np.tanh(0.5 * log_odds))
+        return probability_of_all([self], features)
 
     @cached_property
-    def _linear(self) -> tuple[NDArray[np.float64], float]:
+    def linear(self) -> tuple[NDArray[np.float64], float]:
         """Factors (terms,) of the raw values, and the log-odds at the value 0."""
         factors = np.array([term.weight / term.deviation for term in self.terms])
         means = np.array([term.mean for term in self.terms])
         return factors, self.intercept - float(factors @ means)
+
+
+def probability_of_all(
+    models: Sequence[LogisticModel], features: Mapping[Feature, NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Return the probability of each row, given models of it against alternatives.
+
+    Each model tells the rows from one alternative; all alternatives are equally likely. The odds
+    against a row are then the mean of those by each model.
+
+    Args:
+        models: At least one.
+        features: (n,) values by name; others than those of the terms are not looked at.
+
+    Returns:
+        (n,) float64, 0 to 1.
+    """
+    rows = len(next(iter(features.values())))
+    against = np.empty((len(models), rows))
+    for place, model in enumerate(models):
+        factors, rest = model.linear
+        values = np.array([features[term.feature] for term in model.terms])
+        against[place] = -(factors @ values.reshape(len(model.terms), rows) + rest)
+    log_odds = np.log(len(models)) - np.logaddexp.reduce(against, axis=0)
+    # Written as a hyperbolic tangent, so that no exponential overflows.
+    return 0.5 * (1 + np.tanh(0.5 * log_odds))

@@ -15,21 +15,29 @@ from aladin_network.calibration.calibration import (
     ProbabilityModels,
     ShortTexts,
 )
-from aladin_network.calibration.features import POOL
+from aladin_network.calibration.density import FittedDensity, fit_density
+from aladin_network.calibration.examples import (
+    KINDS,
+    AskedQuery,
+    Examples,
+    StageExamples,
+    make_examples,
+)
+from aladin_network.calibration.features import POOL, probability_of_all
 from aladin_network.calibration.fitted_on import FittedOn, TextLengths
 from aladin_network.calibration.logistic_fit import (
     LEAST_PHOTOS,
-    AskedQuery,
-    StageExamples,
+    fit_kinds,
     fit_logistic,
-    make_examples,
     out_of_fold,
 )
 from aladin_network.calibration.measures import (
     AurocComparison,
     CalibrationFigures,
     DirectionFigures,
+    Estimate,
     NoMatchFigures,
+    NoMatchKind,
     ProbabilityFigures,
     compare_auroc,
     reliability,
@@ -173,26 +181,48 @@ def _fit_direction(
     fitted: list[ProbabilityModels] = []
     measured: list[ProbabilityFigures] = []
     comparisons: list[AurocComparison] = []
+    density, novelty = _fit_density(asked.queries) or (None, None)
     for order in (fusion, None):
-        examples = make_examples(*asked, prior, order)
+        examples = make_examples(*asked, prior, order, novelty)
         models = _fit(examples, what, false_alarms, progress)
         if report_on is None:
-            of_hits = out_of_fold(examples.hits, f"{what}, hits")
-            of_match = out_of_fold(examples.match, f"{what}, queries")
+            of_hits = out_of_fold(
+                examples.hits, f"{what}, hits", lambda some, name: [fit_logistic(some, name)]
+            )
+            of_match = out_of_fold(
+                examples.match,
+                f"{what}, queries",
+                lambda some, name: list(fit_kinds(some, name).values()),
+            )
         else:
-            examples = make_examples(*report_on, prior, order)
+            of_others = None if density is None else density.novelty(_embeddings(report_on.queries))
+            examples = make_examples(*report_on, prior, order, of_others)
             of_hits = models.hit.probability(examples.hits.features)
-            of_match = models.match.probability(examples.match.features)
+            of_match = probability_of_all(models.match_models, examples.match.features)
         comparisons.append(compare_with_thresholds(examples, of_match))
         fitted.append(models)
         measured.append(
             measure(examples, of_hits, of_match, comparisons[-1], models.no_match_below)
         )
     return _FittedDirection(
-        DirectionCalibration(aligned=fitted[0], matching=fitted[1]),
+        DirectionCalibration(aligned=fitted[0], matching=fitted[1], density=density),
         DirectionFigures(aligned=measured[0], matching=measured[1]),
         comparisons[0],
     )
+
+
+def _fit_density(queries: Sequence[AskedQuery]) -> FittedDensity | None:
+    """Fit the density of the queries with a match, if there are others to tell from them."""
+    if all(query.kind == "hard" for query in queries):
+        return None
+    photos = np.array([query.photo for query in queries], dtype=np.int64)
+    known = np.array([query.has_match for query in queries], dtype=np.bool_)
+    return fit_density(_embeddings(queries), photos, known)
+
+
+def _embeddings(queries: Sequence[AskedQuery]) -> NDArray[np.float32]:
+    """Return (queries, d_match)."""
+    return np.stack([query.embedding for query in queries if query.embedding is not None])
 
 
 def _fit_short_texts(
@@ -238,8 +268,21 @@ def compare_with_thresholds(
     """
     match = examples.match
     return compare_auroc(
-        {"probability": of_match, **examples.thresholds}, match.right, match.photos
+        {"probability": of_match, **examples.thresholds},
+        match.right,
+        match.photos,
+        match.weights,
     )
+
+
+def _by_kind(match: Examples, of_match: NDArray[np.float64]) -> dict[NoMatchKind, Estimate]:
+    """Return the AUROC of each kind of queries without a match, if there are several."""
+    found: dict[NoMatchKind, Estimate] = {}
+    for kind in match.several_kinds:
+        some = (match.kinds < 0) | (match.kinds == KINDS.index(kind))
+        compared = compare_auroc({kind: of_match[some]}, match.right[some], match.photos[some])
+        found[kind] = compared.auroc[kind]
+    return found
 
 
 def measure(
@@ -266,10 +309,19 @@ def measure(
         no_match=NoMatchFigures(
             below=no_match_below,
             false_alarms=float((of_match[match.right] < no_match_below).mean()),
-            detected=float((of_match[~match.right] < no_match_below).mean()),
+            detected=float(
+                np.average(
+                    of_match[~match.right] < no_match_below, weights=match.weights[~match.right]
+                )
+            ),
+            kinds={
+                kind: float((of_match[match.kinds == KINDS.index(kind)] < no_match_below).mean())
+                for kind in match.several_kinds
+            },
         ),
         auroc=comparison.auroc,
         auroc_gain=comparison.gain,
+        kinds=_by_kind(match, of_match),
     )
 
 
@@ -278,8 +330,9 @@ def _fit(
 ) -> ProbabilityModels:
     hit = fit_logistic(examples.hits, f"{what}, hits")
     progress.advance()
-    match = fit_logistic(examples.match, f"{what}, queries")
+    kinds = fit_kinds(examples.match, f"{what}, queries")
     progress.advance()
-    with_match = match.probability(examples.match.features)[examples.match.right]
-    threshold = float(np.quantile(with_match, false_alarms))
-    return ProbabilityModels(hit=hit, match=match, no_match_below=threshold)
+    of_match = probability_of_all(list(kinds.values()), examples.match.features)
+    threshold = float(np.quantile(of_match[examples.match.right], false_alarms))
+    match = kinds.pop("hard")
+    return ProbabilityModels(hit=hit, match=match, no_match_below=threshold, unlike=kinds)

@@ -5,186 +5,26 @@ The features and the penalty are chosen by cross-validation over photos.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from aladin_network.calibration.examples import KINDS, Examples
 from aladin_network.calibration.features import (
     FEATURE_SETS,
-    POOL,
-    CandidateScores,
+    NOVELTY_SETS,
     Feature,
-    Features,
     LogisticModel,
     Term,
-    hit_features,
-    query_features,
+    probability_of_all,
 )
-from aladin_network.calibration.measures import log_loss
+from aladin_network.calibration.measures import NoMatchKind, log_loss
 from aladin_network.errors import InputError
-from aladin_network.scoring.fusion import DirectionFusion
-
-# Number of hits of a query that are judged: the first page.
-PAGE = 10
 
 # Values of scikit-learn's C; the data decide between hardly any penalty and a strong one.
 _INVERSE_PENALTIES = (0.01, 0.1, 1.0)
-
-
-class AskedQuery(NamedTuple):
-    """A query with the candidates that the first stage finds for it.
-
-    Attributes:
-        photo: Number of the photo that is the query, or whose caption is.
-        candidates: The first stage's best candidates by falling cosine, as many as
-            `candidates_kept` returns.
-        right: (candidates,) bool; whether each belongs together with the query.
-        has_match: Whether any item belongs together with it, among the candidates or not.
-    """
-
-    photo: int
-    candidates: CandidateScores
-    right: NDArray[np.bool_]
-    has_match: bool = True
-
-
-def candidates_kept(num_candidates: int, right: int) -> int:
-    """Return how many candidates are needed to judge a query without its right answers.
-
-    Args:
-        num_candidates: Number of candidates that a search passes to its second stage.
-        right: Number of right answers.
-    """
-    return max(num_candidates, POOL) + right
-
-
-@dataclass(frozen=True, kw_only=True)
-class Examples:
-    """Cases of one question with their answers.
-
-    Attributes:
-        features: (n,) values by name.
-        right: (n,) bool, the answer.
-        photos: (n,) int64; cases of one photo are never told apart by a fold.
-        weights: (n,) float64; those of queries with a match have the prior's share of the sum.
-    """
-
-    features: Features
-    right: NDArray[np.bool_]
-    photos: NDArray[np.int64]
-    weights: NDArray[np.float64]
-
-    def take(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Examples:
-        """Return some of the cases."""
-        return Examples(
-            features={name: values[places] for name, values in self.features.items()},
-            right=self.right[places],
-            photos=self.photos[places],
-            weights=self.weights[places],
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageExamples:
-    """The cases of both questions, of one direction and one way of ranking.
-
-    Attributes:
-        hits: Cases of first pages, each asking whether the hit belongs together with the query.
-        first: (hits,) bool, marks each page's first hit.
-        match: Cases of queries, each asking whether a right answer is among the items.
-        thresholds: (queries,) scores of a query's best candidate, by the threshold's name.
-    """
-
-    hits: Examples
-    first: NDArray[np.bool_]
-    match: Examples
-    thresholds: dict[str, NDArray[np.float64]]
-
-
-def make_examples(
-    queries: Iterable[AskedQuery],
-    num_candidates: int,
-    prior: float,
-    fusion: DirectionFusion | None,
-) -> StageExamples:
-    """Use every query twice: with all items, and with its right answers removed.
-
-    A query without a right answer is used once.
-
-    Args:
-        queries: Queries of one direction, at least one.
-        num_candidates: Number of the first stage's candidates that are passed to the second.
-        prior: Share of queries that have a match, between 0 and 1.
-        fusion: Orders the candidates, or None for the first stage's order and its scores alone.
-    """
-    hits: list[Features] = []
-    hits_right: list[NDArray[np.bool_]] = []
-    match: list[Features] = []
-    thresholds: list[dict[str, float]] = []
-    photos: list[int] = []
-    has_match: list[bool] = []
-    for query in queries:
-        for present in (True, False) if query.has_match else (False,):
-            kept = np.flatnonzero(np.full(len(query.right), present) | ~query.right)
-            if not len(kept):
-                continue
-            asked, right = query.candidates.take(kept), query.right[kept]
-            if fusion is None:
-                asked = asked.without_alignment()
-            found, pool = asked.take(slice(num_candidates)), asked.take(slice(POOL))
-            page = _page(found, fusion)
-            hits.append(hit_features(pool, found.take(page)))
-            hits_right.append(right[page])
-            match.append(query_features(pool))
-            thresholds.append(_thresholds(found))
-            photos.append(query.photo)
-            has_match.append(present)
-    lengths = [len(right) for right in hits_right]
-    of_queries = np.array(photos, dtype=np.int64)
-    answered = np.array(has_match, dtype=np.bool_)
-    with_match = max(1, int(answered.sum()))
-    without = max(1, len(answered) - with_match)
-    weights = len(answered) * np.where(answered, prior / with_match, (1 - prior) / without)
-    starts = np.cumsum([0, *lengths[:-1]])
-    first = np.zeros(sum(lengths), dtype=np.bool_)
-    first[starts] = True
-    return StageExamples(
-        hits=Examples(
-            features=_joined(hits),
-            right=np.concatenate(hits_right),
-            photos=np.repeat(of_queries, lengths),
-            weights=np.repeat(weights, lengths),
-        ),
-        first=first,
-        match=Examples(features=_joined(match), right=answered, photos=of_queries, weights=weights),
-        thresholds={name: np.array([each[name] for each in thresholds]) for name in thresholds[0]},
-    )
-
-
-def _page(found: CandidateScores, fusion: DirectionFusion | None) -> NDArray[np.int64]:
-    """Return the positions of the first page's hits, in its order."""
-    if fusion is None or found.align is None:
-        return np.arange(min(PAGE, len(found.rows)), dtype=np.int64)
-    align, match = torch.from_numpy(found.align), torch.from_numpy(found.match)
-    return np.argsort(-fusion.combine(align, match).numpy(), kind="stable")[:PAGE]
-
-
-def _thresholds(found: CandidateScores) -> dict[str, float]:
-    """Return the best score of each kind among the candidates."""
-    best = {"cosine": float(found.match.max())}
-    if found.align is not None:
-        best["alignment"] = float(found.align.max())
-        best["alignment_per_word"] = float((found.align / np.maximum(found.words, 1)).max())
-    return best
-
-
-def _joined(parts: Sequence[Features]) -> Features:
-    names: list[Feature] = list(parts[0])
-    return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
 
 # Number of folds of the cross-validation that chooses a model, and of the outer one that judges.
@@ -194,12 +34,15 @@ CHOOSING_FOLDS, JUDGING_FOLDS = 5, 10
 LEAST_PHOTOS = 2 * JUDGING_FOLDS
 
 
-def fit_logistic(examples: Examples, what: str) -> LogisticModel:
+def fit_logistic(
+    examples: Examples, what: str, feature_sets: Sequence[Sequence[Feature]] = FEATURE_SETS
+) -> LogisticModel:
     """Fit the model with the features and penalty of the best cross-validated log loss.
 
     Args:
         examples: Cases to fit to; features that they lack are not used.
         what: Name of the examples in the error message.
+        feature_sets: Sets of features to choose from, smallest first.
 
     Raises:
         InputError: If there are too few photos, or a fold leaves no right or no wrong case.
@@ -208,7 +51,7 @@ def fit_logistic(examples: Examples, what: str) -> LogisticModel:
     values = np.stack([examples.features[name] for name in names], axis=1)  # (n, features)
     # Without alignment scores, some sets are equal.
     sets: dict[tuple[Feature, ...], None] = dict.fromkeys(
-        tuple(name for name in each if name in names) for each in FEATURE_SETS
+        tuple(name for name in each if name in names) for each in feature_sets
     )
     choices = [
         [_Choice([names.index(name) for name in chosen], penalty) for penalty in _INVERSE_PENALTIES]
@@ -242,12 +85,39 @@ def fit_logistic(examples: Examples, what: str) -> LogisticModel:
     )
 
 
-def out_of_fold(examples: Examples, what: str) -> NDArray[np.float64]:
-    """Judge each photo's cases by a model that was chosen and fitted without them.
+def fit_kinds(examples: Examples, what: str) -> dict[NoMatchKind, LogisticModel]:
+    """Fit a model for each kind of queries without a match, against those with one.
+
+    One model for all kinds would be off: the odds of several kinds together are no product of
+    factors, even if those of each kind are.
+
+    Args:
+        examples: Cases of queries, see `StageExamples`.
+        what: Name of the examples in the error message.
+
+    Returns:
+        By kind, "hard" first.
+
+    Raises:
+        InputError: If fitting is impossible; see `fit_logistic`.
+    """
+    models: dict[NoMatchKind, LogisticModel] = {}
+    for kind in KINDS:
+        if kind == "hard" or examples.has(kind):
+            sets = FEATURE_SETS if kind == "hard" else NOVELTY_SETS
+            models[kind] = fit_logistic(examples.of_kind(kind), f"{what}, {kind}", sets)
+    return models
+
+
+def out_of_fold(
+    examples: Examples, what: str, fit: Callable[[Examples, str], Sequence[LogisticModel]]
+) -> NDArray[np.float64]:
+    """Judge each photo's cases by models that were chosen and fitted without them.
 
     Args:
         examples: Cases to fit to and to judge.
         what: Name of the examples in the error message.
+        fit: Fits the models, whose alternatives are equally likely.
 
     Returns:
         (n,) probabilities.
@@ -257,8 +127,8 @@ def out_of_fold(examples: Examples, what: str) -> NDArray[np.float64]:
     """
     probabilities = np.empty(len(examples.right))
     for train, test in photo_folds(examples, JUDGING_FOLDS, what):
-        model = fit_logistic(examples.take(train), what)
-        probabilities[test] = model.probability(examples.take(test).features)
+        models = fit(examples.take(train), what)
+        probabilities[test] = probability_of_all(models, examples.take(test).features)
     return probabilities
 
 

@@ -6,13 +6,17 @@ All measures are weighted; their intervals are bootstrapped over photos.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aladin_network.types import Direction
+
+# Kinds of queries without a match: those whose right answers were taken out; texts that describe
+# an item but for one word; and texts of foreign subjects.
+NoMatchKind = Literal["hard", "near", "far"]
 
 BINS = 10
 # Largest loss of a single case: a probability of 0 for a right case is not infinitely wrong.
@@ -72,12 +76,15 @@ class NoMatchFigures:
         below: Match probability below which an answer reports that there is no match.
         false_alarms: Share of the queries with a match whose answer nevertheless reports that there
             is none.
-        detected: Share of the queries without a match whose answer reports that there is none.
+        detected: Share of the queries without a match whose answer reports that there is none,
+            every kind counting the same.
+        kinds: The same by kind, if there are several.
     """
 
     below: float
     false_alarms: float
     detected: float
+    kinds: dict[NoMatchKind, float] = field(default_factory=dict[NoMatchKind, float])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +98,10 @@ class ProbabilityFigures:
         no_match: Figures of answers that report no match.
         auroc: AUROC of distinguishing queries with a match from those without, by score:
             "probability", and thresholds on the best "cosine", "alignment" and
-            "alignment_per_word".
+            "alignment_per_word". Every kind of queries without a match counts the same.
         auroc_gain: AUROC of the probability minus that of each threshold.
+        kinds: AUROC of distinguishing queries with a match from those of each kind, by the
+            probability; empty if there is only one kind.
     """
 
     hits: Reliability
@@ -101,6 +110,7 @@ class ProbabilityFigures:
     no_match: NoMatchFigures
     auroc: dict[str, Estimate]
     auroc_gain: dict[str, Estimate]
+    kinds: dict[NoMatchKind, Estimate] = field(default_factory=dict[NoMatchKind, Estimate])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +249,7 @@ def compare_auroc(
     scores: Mapping[str, NDArray[np.float64]],
     right: NDArray[np.bool_],
     photos: NDArray[np.int64],
+    weights: NDArray[np.float64] | None = None,
     resamples: int = 1000,
     seed: int = 0,
 ) -> AurocComparison:
@@ -248,6 +259,7 @@ def compare_auroc(
         scores: (n,) each; the first is compared with the others, in the same draws.
         right: (n,); every photo has right and wrong cases.
         photos: (n,) int64.
+        weights: (n,), number of times that each case counts, or None to count each once.
         resamples: Number of draws of as many photos, with replacement.
         seed: Seed of the bootstrap draws.
     """
@@ -257,7 +269,8 @@ def compare_auroc(
     generator = np.random.default_rng(seed)
 
     def measured(times: NDArray[np.float64]) -> list[float]:
-        return [_auroc_of_levels(level, right, times[photo]) for level in levels]
+        counted = times[photo] if weights is None else times[photo] * weights
+        return [_auroc_of_levels(level, right, counted) for level in levels]
 
     observed = np.array(measured(np.ones(len(known))))
     drawn = np.empty((resamples, len(names)))

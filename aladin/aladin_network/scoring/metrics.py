@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -147,6 +147,10 @@ class Block(NamedTuple):
     texts: Int[Tensor, " block_texts"]
     image_of_text: Int[Tensor, " block_texts"]
 
+    def inside(self, scores: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Cut the block out of some scores of the whole split, (images, texts) each."""
+        return {name: each[self.images, self.texts] for name, each in scores.items()}
+
 
 def fold_blocks(n_images: int, image_of_text: Int[Tensor, " texts"], folds: int) -> list[Block]:
     """Cut a split into contiguous blocks of images with their texts.
@@ -166,6 +170,35 @@ def fold_blocks(n_images: int, image_of_text: Int[Tensor, " texts"], folds: int)
         if texts.numel():
             blocks.append(Block(rows.unsqueeze(1), texts, image_of_text[texts] - rows[0]))
     return blocks
+
+
+def ranks_in_blocks(
+    rank: Callable[[Block], dict[str, Ranks]],
+    n_images: int,
+    image_of_text: Int[Tensor, " texts"],
+    folds: int,
+) -> dict[str, Ranks]:
+    """Rank the queries of each block of a split among the block's own items, see `fold_blocks`.
+
+    Args:
+        rank: Ranks one block's queries by several scores.
+        n_images: Number of images of the split.
+        image_of_text: Row of each text's image.
+        folds: Number of blocks.
+
+    Returns:
+        The ranks of all queries of the split in its own order, by score.
+    """
+    blocks = fold_blocks(n_images, image_of_text, folds)
+    parts = [rank(block) for block in blocks]
+    merged: dict[str, Ranks] = {}
+    for name in parts[0]:
+        of_texts = torch.empty_like(image_of_text)
+        for block, part in zip(blocks, parts, strict=True):
+            of_texts[block.texts] = part[name].text_to_image
+        of_images = torch.cat([part[name].image_to_text for part in parts])
+        merged[name] = Ranks(of_texts, of_images)
+    return merged
 
 
 def mean_metrics(blocks: Sequence[RetrievalMetrics]) -> RetrievalMetrics:

@@ -21,20 +21,19 @@ searched is in the engine. The file has no secrets: a token comes from the envir
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict
 
-from aladin_network.config import STRICT, dump_config, parse_config
+from aladin_index.format.versioned import parse_versioned
+from aladin_network.config import STRICT, dump_config
 from aladin_network.errors import (
     ConfigError,
     IndexCorruptError,
-    IndexMismatchError,
     IndexNotReadyError,
     InputError,
 )
@@ -153,20 +152,13 @@ def location_of(path: Path) -> EngineLocation | None:
     """
     file = path / ENGINE_FILE
     try:
-        data: Any = json.loads(file.read_bytes())
-        version = data["schema_version"]
+        content = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise IndexCorruptError(file, f"cannot be read ({error.strerror})") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise IndexCorruptError(file, "does not give the location of the index") from error
-    if version != SCHEMA_VERSION:
-        raise IndexMismatchError(f"{file}: schema version", SCHEMA_VERSION, version)
-    try:
-        return parse_config(EngineLocation, data, ENGINE_FILE)
-    except ConfigError as error:
-        raise IndexCorruptError(file, str(error)) from error
+    otherwise = "does not give the location of the index"
+    return parse_versioned(EngineLocation, content, file, SCHEMA_VERSION, otherwise)
 
 
 def write_location(path: Path, location: EngineLocation) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
 from aladin_index.format.query_encoding import QueryEncoding
+from aladin_index.format.versioned import parse_versioned
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.config import STRICT, dump_config, parse_config
-from aladin_network.errors import ConfigError, IndexCorruptError, IndexMismatchError
+from aladin_network.config import STRICT, dump_config
+from aladin_network.errors import IndexCorruptError
 from aladin_network.files import FileEntry, write_json
 from aladin_network.scoring.correction import CorrectionConstants
 from aladin_network.scoring.fusion import Fusion
@@ -297,17 +297,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise IndexCorruptError(missing, f"cannot be read ({error.strerror})") from error
     if digest != f"{hashlib.sha256(content).hexdigest()}\n".encode():
         raise IndexCorruptError(path, f"its sha256 is not the one in {DIGEST}")
-    try:
-        data: Any = json.loads(content)
-        version = data["schema_version"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise IndexCorruptError(path, "not a manifest") from error
-    if version != SCHEMA_VERSION:
-        raise IndexMismatchError(f"{path}: schema version", SCHEMA_VERSION, version)
-    try:
-        return parse_config(Manifest, data, MANIFEST)
-    except ConfigError as error:
-        raise IndexCorruptError(path, str(error)) from error
+    return parse_versioned(Manifest, content, path, SCHEMA_VERSION, "not a manifest")
 
 
 def check_lengths(folder: Path, files: dict[str, FileEntry]) -> None:

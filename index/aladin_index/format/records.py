@@ -27,7 +27,8 @@ from aladin_index.format.layout import (
     published_generations,
 )
 from aladin_index.format.manifest import read_manifest
-from aladin_network.config import STRICT, dump_config, parse_config
+from aladin_index.format.versioned import parse_versioned
+from aladin_network.config import STRICT, dump_config
 from aladin_network.errors import (
     AladinError,
     ConfigError,
@@ -174,20 +175,12 @@ def read_evaluations(root: Path, generation: int) -> list[Evaluation]:
     """
     path = evaluations_file(root, generation)
     try:
-        data: Any = json.loads(path.read_bytes())
-        version = data["schema_version"]
+        content = path.read_bytes()
     except FileNotFoundError:
         return []
     except OSError as error:
         raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise IndexCorruptError(path, "no evaluations") from error
-    if version != SCHEMA_VERSION:
-        raise IndexMismatchError(f"{path}: schema version", SCHEMA_VERSION, version)
-    try:
-        file = parse_config(_File, data, EVALUATIONS)
-    except ConfigError as error:
-        raise IndexCorruptError(path, str(error)) from error
+    file = parse_versioned(_File, content, path, SCHEMA_VERSION, "no evaluations")
     return sorted(file.evaluations, key=lambda each: -each.measured_at_s)
 
 

@@ -96,7 +96,8 @@ def judge(
         hit_words = search.word_counts(page.rows)
     hits = CandidateScores(page.rows, page.match, page.align, hit_words)
     typed = len((search.query.text or "").split()) or None
-    judgement = calibration.of(search.direction, typed).judge(candidates, hits)
+    embedding = search.query.encoding.embedding[0]
+    judgement = calibration.of(search.direction, typed).judge(candidates, hits, embedding)
     unreliable_because = calibration.unreliable_because(
         search.direction,
         aligned=candidates.align is not None and hits.align is not None,

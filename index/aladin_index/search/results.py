@@ -159,7 +159,8 @@ class SearchAnswer:
         Field(
             description="Why `probabilities_reliable` is false: other_photos, most photos of the"
             " index are of other data than the calibration was fitted on; weak_calibration, the"
-            ' held-out AUROC of "is there a match at all" is below 0.75; unknown_text_lengths,'
+            ' held-out AUROC of "is there a match at all" is below 0.75 for every kind of'
+            " queries without a match; unknown_text_lengths,"
             " the calibration does not record the lengths of its texts (fit it again);"
             " text_length, the text, or for an image query the texts found, are shorter or longer"
             " than those. Otherwise null."

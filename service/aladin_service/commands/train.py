@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -194,6 +195,34 @@ ControlsOption = Annotated[
         "--controls", help="Add baselines with as many steps as the recipes that take more."
     ),
 ]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option("--baseline", metavar="NAME", help="Recipe to compare with. [default: the first]"),
+]
+DataSetsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        metavar="DATA",
+        help='Data set in place of the recipes\' own, "scenes" for drawn ones; repeatable.',
+    ),
+]
+BlocksOption = Annotated[
+    int,
+    typer.Option(
+        "--folds", min=1, help="Blocks of the split's photos that are ranked apart; 5: COCO's 1K."
+    ),
+]
+
+CorrectOption = Annotated[
+    bool, typer.Option("--correct", help="Fit the hubness correction of each run, and report it.")
+]
+ReportOnlyOption = Annotated[
+    bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
+]
+NoStepTimesOption = Annotated[
+    bool, typer.Option("--no-step-times", help="Do not measure a training step of each recipe.")
+]
 
 
 def compare(
@@ -209,59 +238,67 @@ def compare(
         Path, typer.Option("--out", help="Folder of the comparison; a partial one is continued.")
     ],
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each recipe.")] = 3,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline", metavar="NAME", help="Recipe to compare with. [default: the first]"
-        ),
-    ] = None,
+    baseline: BaselineOption = None,
+    data: DataSetsOption = None,
     split: Annotated[str, typer.Option("--split", help="Split to evaluate on.")] = "val",
+    folds: BlocksOption = 1,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Runs to train in parallel.")] = 1,
     overrides: OverridesOption = None,
     grid: GridOption = None,
     select: SelectOption = "selection",
     controls: ControlsOption = False,
-    correct: Annotated[
-        bool,
-        typer.Option("--correct", help="Fit the hubness correction of each run, and report it."),
-    ] = False,
-    report_only: Annotated[
-        bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
-    ] = False,
-    no_step_times: Annotated[
-        bool, typer.Option("--no-step-times", help="Do not measure a training step of each recipe.")
-    ] = False,
+    correct: CorrectOption = False,
+    report_only: ReportOnlyOption = False,
+    no_step_times: NoStepTimesOption = False,
 ) -> None:
     """Train recipes with several seeds and report the gain of each.
 
     In: RECIPEs and the data sets they name. With --grid, every combination of values is trained
     once for each recipe, and the best on --select with all seeds. Missing runs are trained in the
     folder --out, and interrupted ones continued; a stage that several share is trained once.
+    With several --data, all of this in a folder of --out for each, beside a report of all.
     Out: report.md and report.html in --out, and the path of the former on stdout; with recipes
     that a paper claims something of, the report says what was confirmed, also in claims.json.
     A failed run does not stop the others: it is named in the report and on stderr, and the exit
     code is 1.
     """
     from aladin_training.comparison.compare import compare as compare_plan
+    from aladin_training.comparison.data_sets import (
+        SCENES,
+        compare_on_each,
+        draw_scenes,
+        find_data_sets,
+    )
     from aladin_training.comparison.grid import parse_grid
     from aladin_training.comparison.plan import load_plan
 
     check_folder_writable(out)
-    plan = load_plan(
-        recipes, seeds, out, split, baseline, overrides or [], parse_grid(grid or []), select
-    )
+    changes, grids = overrides or [], parse_grid(grid or [])
+    data_sets = find_data_sets(data or [], out)
+    settings = [[*changes, f"data.source={json.dumps(each.source)}"] for each in data_sets]
+    folders = [out / each.name for each in data_sets] if len(data_sets) > 1 else [out]
+    plans = [
+        load_plan(recipes, seeds, folder, split, baseline, set_, grids, select, folds)
+        for folder, set_ in zip(folders, settings or [changes], strict=True)
+    ]
     with stderr_progress() as progress:
-        result = compare_plan(
-            plan,
-            jobs=jobs,
-            train=not report_only,
-            step_times=not no_step_times,
-            controls=controls,
-            correct=correct,
-            progress=progress,
+        if SCENES in (data or []) and not report_only:
+            draw_scenes(out, progress)
+        report, failures = compare_on_each(
+            plans,
+            out,
+            lambda plan: compare_plan(
+                plan,
+                jobs=jobs,
+                train=not report_only,
+                step_times=not no_step_times,
+                controls=controls,
+                correct=correct,
+                progress=progress,
+            ),
         )
-    typer.echo(str(result.markdown))
-    for label, reason in result.failures.items():
+    typer.echo(str(report))
+    for label, reason in failures.items():
         typer.echo(f"error: {label}: {reason}", err=True)
-    if result.failures:
+    if failures:
         raise typer.Exit(JOB_FAILED)

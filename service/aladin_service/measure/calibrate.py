@@ -37,6 +37,11 @@ from aladin_service.measure.short_queries import (
     encode_short_queries,
     right_by_captions,
 )
+from aladin_service.measure.unmatched_queries import (
+    UnmatchedQueries,
+    ask_unmatched,
+    encode_unmatched_queries,
+)
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
 from aladin_training.data.selection import read_split
@@ -133,14 +138,14 @@ def calibrate_system(
             correction = read_correction(checkpoint_folder, checkpoint.model_id)
         source = source._replace(correction=correction)
         split = source.encode(options.split)
-        asked = _ask(source, split, opened)
+        asked = _ask(source, split, opened, source.encode_unmatched(split))
         short_texts = source.ask_short_texts(split)
         report_on = None
         if options.report_split is not None:
             others = source.encode(options.report_split)
             report_on = ReportQueries(
                 options.report_split,
-                _ask(source, others, opened),
+                _ask(source, others, opened, source.encode_unmatched(others)),
                 source.ask_short_texts(others),
             )
     fitted_on = FittedOn(
@@ -200,6 +205,12 @@ class _Source(NamedTuple):
             self.right_answers,
         )
 
+    def encode_unmatched(self, split: EncodedSplit) -> UnmatchedQueries | None:
+        """Make and encode texts that no photo of a split matches."""
+        right_answers = self.right_answers or right_by_captions
+        model = self.checkpoint.model
+        return encode_unmatched_queries(model, split.records, right_answers, self.progress)
+
     def ask_short_texts(self, split: EncodedSplit) -> AskedShortTexts | None:
         """Search the photos of a split for short texts of its captions."""
         model = self.checkpoint.model
@@ -215,10 +226,12 @@ def _ask(
     source: _Source,
     split: EncodedSplit,
     index: SearchIndex | None,
+    unmatched: UnmatchedQueries | None,
 ) -> Mapping[Direction, AskedDirection]:
     """Run the queries of both directions.
 
-    A side that the index lacks answers nothing; there the split's own items stand in.
+    A side that the index lacks answers nothing; there the split's own items stand in. Texts that
+    nothing matches search photos.
     """
     asked: dict[Direction, AskedDirection] = {}
     if index is not None:
@@ -226,15 +239,21 @@ def _ask(
             number = index.manifest.candidates(target)
             side = index.side(target)
             if target == "images":
-                queries = ask_images(side, split, number, source.progress, source.correction)
+                queries = ask_images(
+                    side, split, number, source.progress, source.correction, unmatched
+                )
                 asked["text_to_image"] = AskedDirection(queries, number)
             else:
                 queries = ask_texts(side, split, number, source.progress, source.correction)
                 asked["image_to_text"] = AskedDirection(queries, number)
     if len(asked) < 2:
         number = BuildSettings().default_candidates
-        among = ask_split(source.checkpoint.model, split, number, source.correction)
+        model, correction = source.checkpoint.model, source.correction
+        among = ask_split(model, split, number, correction)
         for direction in ("text_to_image", "image_to_text"):
             if direction not in asked:
-                asked[direction] = AskedDirection(among(direction), number)
+                queries = among(direction)
+                if direction == "text_to_image" and unmatched is not None:
+                    queries += ask_unmatched(model, split.images, unmatched, number, correction)
+                asked[direction] = AskedDirection(queries, number)
     return asked

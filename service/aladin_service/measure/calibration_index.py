@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.corrected import query_vectors
 from aladin_index.search.backend import Collection, SecondStageQuery
+from aladin_network.calibration.examples import AskedQuery, candidates_kept
 from aladin_network.calibration.features import CandidateScores
-from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
 from aladin_network.scoring.correction import EncodedItems, HubCorrection
 from aladin_network.scoring.scores import EncodedBatch, alignment_scores, matching_scores
 from aladin_network.types import Modality, Progress
 from aladin_service.measure.calibration_split import EncodedSplit, asked_query
+from aladin_service.measure.unmatched_queries import UnmatchedQueries
 
 
 def ask_images(
@@ -24,6 +25,7 @@ def ask_images(
     num_candidates: int,
     progress: Progress,
     correction: HubCorrection | None = None,
+    unmatched: UnmatchedQueries | None = None,
 ) -> list[AskedQuery]:
     """Search an index's images for the photo of every caption.
 
@@ -36,6 +38,7 @@ def ask_images(
         num_candidates: Number of candidates of a search's first stage.
         progress: Progress, advanced caption by caption.
         correction: Hubness correction of the index, or None.
+        unmatched: Further queries, which nothing matches, or None.
     """
     ids = [record.id for record in split.records]
     direction = _Direction(side, "text", split.images, ids, num_candidates, correction)
@@ -44,6 +47,16 @@ def ask_images(
     for text, photo in enumerate(split.photo_of_text.tolist()):
         query = split.texts.rows(slice(text, text + 1))
         asked.append(direction.ask(photo, query, np.flatnonzero(split.right[text])))
+        progress.advance()
+    if unmatched is None:
+        return asked
+    progress.start(len(unmatched.texts), "texts that nothing matches")
+    for row, (photo, kind) in enumerate(
+        zip(unmatched.photos.tolist(), unmatched.kinds, strict=True)
+    ):
+        query = unmatched.encoded.rows(slice(row, row + 1))
+        of_query = direction.ask(photo, query, np.empty(0, dtype=np.int64))
+        asked.append(of_query._replace(has_match=False, kind=kind))
         progress.advance()
     return asked
 
@@ -120,10 +133,13 @@ class _Direction:
         count = candidates_kept(self._num_candidates, len(right))
         rows_of_right = self._rows[right]
         stored = self._stored(query, count)
-        missing = self._missing(query, right[rows_of_right < 0])
-        there = np.concatenate([rows_of_right[rows_of_right >= 0], missing.rows])
-        scores = stored.joined(missing)
-        return asked_query(photo, scores, np.isin(scores.rows, there), self._num_candidates)
+        scores, there = stored, rows_of_right
+        if (rows_of_right < 0).any():
+            missing = self._missing(query, right[rows_of_right < 0])
+            there = np.concatenate([rows_of_right[rows_of_right >= 0], missing.rows])
+            scores = stored.joined(missing)
+        asked = asked_query(photo, scores, np.isin(scores.rows, there), self._num_candidates)
+        return asked._replace(embedding=query.embedding[0].numpy())
 
     def _stored(self, query: EncodedBatch, count: int) -> CandidateScores:
         """Score the candidates that the first stage finds in the index."""

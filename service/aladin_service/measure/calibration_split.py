@@ -12,8 +12,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aladin_network.calibration.examples import AskedQuery, candidates_kept
 from aladin_network.calibration.features import CandidateScores
-from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.correction import EncodedItems, HubCorrection
@@ -154,7 +154,8 @@ def ask_split(
             for text, photo in enumerate(photo_of_text):
                 of_query = np.full(len(photos), words[text])
                 scores = CandidateScores(photos, match[:, text], align[:, text], of_query)
-                yield asked_query(int(photo), scores, split.right[text], num_candidates)
+                asked = asked_query(int(photo), scores, split.right[text], num_candidates)
+                yield asked._replace(embedding=split.texts.embedding[text].numpy())
         else:
             texts = np.arange(len(photo_of_text))
             for photo in photos:

@@ -11,6 +11,8 @@ const percent = (value) => share(value, 0);
 const PREDICTORS = { probability: "Match probability", cosine: "Best cosine",
   alignment: "Best alignment score", alignment_per_word: "Best alignment score per word" };
 
+const WITHOUT_MATCH = { hard: "photo taken out", near: "one word exchanged", far: "foreign subject" };
+
 const REASONS = {
   other_photos: "it was fitted on other data, to which most photos of this index do not belong; fit it "
     + "to this index with aladin calibrate CHECKPOINT DATA --index INDEX",
@@ -88,13 +90,17 @@ function reliability(name, { bins, ece }) {
 function aurocTable(figures, kinds) {
   const rows = kinds.flatMap(([key, name]) => {
     const { aligned } = figures[key];
+    const auroc = Object.entries(aligned.kinds).map(([kind, { value, low, high }]) => ({
+      cells: [`Match probability, ${name}, ${WITHOUT_MATCH[kind] ?? kind}`, value.toFixed(3),
+        `${low.toFixed(3)} to ${high.toFixed(3)}`, null, null],
+    }));
     return Object.entries(aligned.auroc).map(([predictor, { value, low, high }]) => ({
       cells: [`${PREDICTORS[predictor] ?? predictor}, ${name}`, value.toFixed(3),
         `${low.toFixed(3)} to ${high.toFixed(3)}`,
         predictor === "probability" ? aligned.hits.ece.toFixed(3) : null,
         predictor === "probability" ? aligned.match.ece.toFixed(3) : null],
       marked: predictor === "probability",
-    }));
+    })).concat(auroc);
   });
   const head = ["Predictor of a match", "AUROC", "95 % interval", "ECE of hits",
     "ECE of matches"].map((name, place) => (place ? { name, number: true } : name));

@@ -15,6 +15,7 @@ from aladin_network.calibration.measures import (
     CalibrationFigures,
     DirectionFigures,
     Estimate,
+    NoMatchKind,
     ProbabilityFigures,
     Reliability,
 )
@@ -24,6 +25,11 @@ from aladin_service.reports.index_plot import check_plot, save_plot
 
 STAGES = {"aligned": "both stages", "matching": "matching alone"}
 QUESTIONS = {"hits": "hits of page 1", "best_hit": "best hit", "match": "match at all"}
+_KINDS: dict[NoMatchKind, str] = {
+    "hard": "photo taken out",
+    "near": "one word exchanged",
+    "far": "foreign subject",
+}
 _THRESHOLDS = {
     "probability": "match probability",
     "cosine": "best cosine",
@@ -94,10 +100,12 @@ def calibration_lines(report: CalibrateReport, stored_in: Path) -> Iterator[str]
     )
     for direction, of_direction in of_kinds(calibration).items():
         said = of_direction.aligned.no_match
+        shares = ", ".join(f"{_KINDS[kind]} {share:.1%}" for kind, share in said.kinds.items())
         yield (
             f"{direction}: a match probability below {said.below:.3f} says that nothing matches: "
-            f"to {said.detected:.1%} of the queries without a match, and to {said.false_alarms:.1%}"
-            " of those with one"
+            f"to {said.detected:.1%} of the queries without a match"
+            + (f" ({shares})" if shares else "")
+            + f", and to {said.false_alarms:.1%} of those with one"
         )
     for direction, reason in unreliable_kinds(calibration):
         yield f"{direction}: nothing is said of answers, and probabilities are not shown: {reason}"
@@ -147,6 +155,8 @@ def _auroc_table(direction: str, figures: DirectionFigures) -> Table:
     for stage, stage_name in STAGES.items():
         of_stage: ProbabilityFigures = getattr(figures, stage)
         _add_aurocs(table, stage_name, of_stage.auroc, of_stage.auroc_gain)
+        for kind, estimate in of_stage.kinds.items():
+            table.add_row(f"  {_KINDS[kind]}, {stage_name}", _interval(estimate, ""), "")
     return table
 
 

@@ -98,6 +98,11 @@ class NoMatchFigures(_IndexPart):
     below: float = Field(description="Answers with a lower `match_probability` have `no_match`.")
     false_alarms: float = Field(description="Share of queries with a match that get `no_match`.")
     detected: float = Field(description="Share of queries without a match that get `no_match`.")
+    kinds: dict[str, float] = Field(
+        default_factory=dict[str, float],
+        description="The same by the kind of the query: hard, whose right photos were taken out;"
+        " near, a caption with one word exchanged; far, a foreign subject. Empty for one kind.",
+    )
 
 
 class ProbabilityFigures(_IndexPart):
@@ -111,6 +116,11 @@ class ProbabilityFigures(_IndexPart):
     auroc: dict[str, Interval] = Field(
         description="AUROC of separating queries with a match from those without, by"
         " probability, and by a threshold on a score."
+    )
+    kinds: dict[str, Interval] = Field(
+        default_factory=dict[str, Interval],
+        description="AUROC of separating queries with a match from those of each kind without, by"
+        " probability; empty for one kind.",
     )
 
 
@@ -135,7 +145,8 @@ class UnreliableDirections(_IndexPart):
     """Reasons why the answers of a direction are never judged; null if some are judged.
 
     other_photos: most photos of the index are of other data than the calibration was fitted on.
-    weak_calibration: the held-out AUROC of "is there a match at all" is below 0.75.
+    weak_calibration: the held-out AUROC of "is there a match at all" is below 0.75 for every kind
+        of queries without a match.
     unknown_text_lengths: the lengths of the fitted texts are not recorded.
     text_length: there are no short texts among those that the calibration was fitted on.
     """

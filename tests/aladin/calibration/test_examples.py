@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from aladin_network.calibration.examples import PAGE, AskedQuery, candidates_kept, make_examples
 from aladin_network.calibration.features import POOL, CandidateScores, query_features
-from aladin_network.calibration.logistic_fit import PAGE, AskedQuery, candidates_kept, make_examples
 from aladin_network.scoring.fusion import DirectionFusion
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from aladin_network.calibration.features import (
     FEATURE_SETS,
+    NOVELTY_SETS,
     CandidateScores,
     hit_features,
     judged_features,
@@ -96,8 +97,11 @@ def test_in_one_go_the_query_and_its_hits_are_described_the_same(aligned: bool) 
 
 
 def test_every_set_is_made_of_known_features() -> None:
-    known = set(query_features(POOL))
-    assert all(set(names) <= known and len(set(names)) == len(names) for names in FEATURE_SETS)
+    known = set(query_features(POOL, novelty=0.0))
+    assert all(
+        set(names) <= known and len(set(names)) == len(names)
+        for names in (*FEATURE_SETS, *NOVELTY_SETS)
+    )
 
 
 @settings(max_examples=25, deadline=None)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from aladin_network.calibration.calibration import Calibration
+from aladin_network.calibration.calibration import LEAST_AUROC, Calibration
+from aladin_network.calibration.examples import AskedQuery, make_examples
 from aladin_network.calibration.features import POOL
 from aladin_network.calibration.fit import (
     AskedDirection,
@@ -16,7 +19,7 @@ from aladin_network.calibration.fit import (
     fit_calibration,
 )
 from aladin_network.calibration.fitted_on import FittedOn, TextLengths
-from aladin_network.calibration.logistic_fit import AskedQuery, make_examples
+from aladin_network.calibration.measures import NoMatchKind
 from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import InputError
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
@@ -178,3 +181,84 @@ def test_short_texts_get_models_and_figures_of_their_own(
     few = AskedShortTexts(AskedDirection(short.asked.queries[:4], 100), lengths)
     assert fit(few).short_texts is None
     assert "no probabilities for short texts: short texts, hits: expected at least" in caplog.text
+
+
+def of_kinds(draw_queries: DrawQueries, photos: int, seed: int) -> dict[Direction, AskedDirection]:
+    """Queries whose embeddings differ in half of the dimensions; those of far ones in all.
+
+    Near queries have the scores of queries without a right answer.
+    """
+    found = asked(draw_queries, photos, seed)
+    generator = np.random.default_rng(seed)
+
+    def embedded(queries: Sequence[AskedQuery], spread: float) -> list[AskedQuery]:
+        deviations = np.array([1.0] * 4 + [spread] * 4)
+        vectors = (deviations * generator.normal(size=(len(queries), 8))).astype(np.float32)
+        pairs = zip(queries, vectors, strict=True)
+        return [query._replace(embedding=vector) for query, vector in pairs]
+
+    queries = embedded(found["text_to_image"].queries, 0.1)
+    kinds: list[tuple[NoMatchKind, float]] = [("near", 0.1), ("far", 1.0)]
+    for kind, spread in kinds:
+        others = draw_queries(photos, items=12, seed=seed + 5, gain=0.0)
+        queries += [
+            query._replace(has_match=False, kind=kind, right=np.zeros_like(query.right))
+            for query in embedded(others, spread)
+        ]
+    return found | {"text_to_image": AskedDirection(queries, 100)}
+
+
+@pytest.fixture(scope="module")
+def calibration_of_kinds(draw_queries: DrawQueries) -> Calibration:
+    return fit_calibration(
+        of_kinds(draw_queries, 60, 0),
+        Fusion(text_to_image=ORDER, image_to_text=ORDER),
+        "model",
+        fitted_on(60),
+        FALSE_ALARMS,
+        ReportQueries("test", of_kinds(draw_queries, 60, 10)),
+    )
+
+
+def test_each_kind_of_query_without_a_match_has_a_model_and_figures(
+    calibration_of_kinds: Calibration, draw_queries: DrawQueries
+) -> None:
+    models, figures = (
+        calibration_of_kinds.text_to_image,
+        calibration_of_kinds.figures.text_to_image.aligned,
+    )
+    assert list(models.aligned.unlike) == ["near", "far"]
+    assert figures.kinds["far"].value > 0.95 > figures.kinds["near"].value
+    # Every kind counts the same.
+    mean = np.mean([each.value for each in figures.kinds.values()])
+    assert figures.auroc["probability"].value == pytest.approx(mean, abs=1e-9)
+    assert figures.no_match.detected == pytest.approx(np.mean([*figures.no_match.kinds.values()]))
+    of_photos = calibration_of_kinds.figures.image_to_text.aligned
+    assert (of_photos.kinds, of_photos.no_match.kinds) == ({}, {})
+
+    # What a search is told is what was measured.
+    queries = of_kinds(draw_queries, 60, 10)["text_to_image"].queries
+    said = [
+        models.judge(query.candidates, query.candidates, query.embedding).no_match
+        for query in queries
+        if query.kind == "far"
+    ]
+    assert np.mean(said) == pytest.approx(figures.no_match.kinds["far"])
+
+
+def test_density_and_models_of_kinds_are_stored(calibration_of_kinds: Calibration) -> None:
+    stored = json.loads(json.dumps(dump_config(calibration_of_kinds)))
+    assert parse_config(Calibration, stored, "test") == calibration_of_kinds
+
+
+def test_one_kind_that_is_told_well_is_enough(calibration_of_kinds: Calibration) -> None:
+    """A calibration that only knows foreign subjects may say so."""
+    lengths = replace(calibration_of_kinds.fitted_on, text_lengths=TextLengths(low=1, high=9))
+    known = replace(calibration_of_kinds, fitted_on=lengths)
+    figures = known.figures.text_to_image.aligned
+    assert figures.kinds["hard"].value < LEAST_AUROC
+    assert known.unreliable_because("text_to_image", words=5.0) is None
+    weak = {kind: replace(each, value=0.7) for kind, each in figures.kinds.items()}
+    of_text = replace(known.figures.text_to_image, aligned=replace(figures, kinds=weak))
+    known = replace(known, figures=replace(known.figures, text_to_image=of_text))
+    assert known.unreliable_because("text_to_image", words=5.0) == "weak_calibration"

@@ -6,8 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from aladin_network.calibration.features import LogisticModel, Term
+from aladin_network.calibration.features import (
+    Feature,
+    LogisticModel,
+    Term,
+    probability_of_all,
+)
 
 MODEL = LogisticModel(
     intercept=-1.0,
@@ -33,3 +39,15 @@ def test_other_features_are_not_looked_at() -> None:
 def test_extreme_scores_are_certain_and_do_not_overflow() -> None:
     features = {"match": np.array([-1e6, 1e6]), "log_words": np.ones(2)}
     assert MODEL.probability(features).tolist() == [0.0, 1.0]
+
+
+def test_the_odds_against_several_alternatives_are_averaged() -> None:
+    """Odds of 3 and of 1 to 2: one in three and two in one against, on average 7 to 6."""
+    models = [
+        LogisticModel(intercept=intercept, terms=[]) for intercept in (np.log(3), np.log(1 / 2))
+    ]
+    features: dict[Feature, NDArray[np.float64]] = {"match": np.zeros(2)}
+    assert probability_of_all(models, features) == pytest.approx([6 / 13, 6 / 13])
+    assert probability_of_all(models[:1], features) == pytest.approx([3 / 4, 3 / 4])
+    hopeless = [*models, LogisticModel(intercept=-2000.0, terms=[])]
+    assert probability_of_all(hopeless, features).tolist() == [0, 0]

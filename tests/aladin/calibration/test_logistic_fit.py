@@ -14,7 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from aladin_network.calibration.logistic_fit import Examples, fit_logistic, out_of_fold, photo_folds
+from aladin_network.calibration.examples import Examples
+from aladin_network.calibration.features import LogisticModel
+from aladin_network.calibration.logistic_fit import fit_logistic, out_of_fold, photo_folds
 from aladin_network.errors import InputError
 
 
@@ -31,7 +33,12 @@ def drawn(count: int, photos: int, seed: int = 0) -> Examples:
         right=generator.random(count) < law(match, words),
         photos=np.arange(count) % photos,
         weights=np.ones(count),
+        kinds=np.zeros(count, dtype=np.int8),
     )
+
+
+def one_model(examples: Examples, what: str) -> list[LogisticModel]:
+    return [fit_logistic(examples, what)]
 
 
 def test_a_known_law_is_found_again() -> None:
@@ -75,8 +82,9 @@ def test_separable_cases_stay_finite() -> None:
         right=match > 0.5,
         photos=np.random.default_rng(0).permutation(100),
         weights=np.ones(100),
+        kinds=np.zeros(100, dtype=np.int8),
     )
-    probabilities = out_of_fold(examples, "cases")
+    probabilities = out_of_fold(examples, "cases", one_model)
     assert np.isfinite(probabilities).all()
     assert ((probabilities > 0.5) == examples.right).mean() > 0.95
 
@@ -91,6 +99,7 @@ def test_all_cases_of_a_photo_are_in_one_fold(more: list[int]) -> None:
         right=np.arange(len(photos)) < 12,
         photos=photos,
         weights=np.ones(len(photos)),
+        kinds=np.zeros(len(photos), dtype=np.int8),
     )
     tested: list[int] = []
     for train, test in photo_folds(examples, 5, "cases"):
@@ -103,10 +112,10 @@ def test_all_cases_of_a_photo_are_in_one_fold(more: list[int]) -> None:
 def test_a_photo_is_judged_by_models_that_never_saw_it() -> None:
     """Whatever the answers of a photo are, its probabilities stay the same."""
     examples = drawn(200, 40)
-    before = out_of_fold(examples, "cases")
+    before = out_of_fold(examples, "cases", one_model)
     own = examples.photos == 3
     turned = replace(examples, right=np.where(own, ~examples.right, examples.right))
-    after = out_of_fold(turned, "cases")
+    after = out_of_fold(turned, "cases", one_model)
     assert np.array_equal(before[own], after[own])
     assert not np.array_equal(before[~own], after[~own])
 

@@ -18,10 +18,10 @@ from aladin_network.calibration.calibration import (
     read_calibration,
     write_calibration,
 )
+from aladin_network.calibration.examples import AskedQuery, make_examples
 from aladin_network.calibration.features import LogisticModel, Term
 from aladin_network.calibration.fit import compare_with_thresholds, measure
 from aladin_network.calibration.fitted_on import FittedOn
-from aladin_network.calibration.logistic_fit import AskedQuery, make_examples
 from aladin_network.calibration.measures import CalibrationFigures, DirectionFigures
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import CheckpointError

@@ -9,6 +9,7 @@ from torch import Tensor
 from aladin_network.scoring.metrics import (
     Ranks,
     folded_metrics,
+    ranks_in_blocks,
     retrieval_metrics,
     retrieval_ranks,
     summarize,
@@ -118,6 +119,34 @@ def test_permuting_images_with_their_captions_changes_nothing() -> None:
     where[images] = torch.arange(3)
     permuted = retrieval_metrics(scores[images][:, texts], where[IMAGE_OF_TEXT[texts]])
     assert permuted == retrieval_metrics(scores, IMAGE_OF_TEXT)
+
+
+def test_ranks_in_blocks_are_those_of_each_block_in_the_order_of_the_split() -> None:
+    """Two blocks of two photos; the texts of both are mixed. Worked out by hand."""
+    image_of_text = torch.tensor([2, 0, 3, 1])
+    scores = torch.tensor(
+        [
+            [9.0, 0.5, 9.0, 0.6],  # photo 0: text 1 is its own, text 3 is of its block and ahead
+            [9.0, 0.1, 9.0, 0.7],
+            [0.3, 9.0, 0.2, 9.0],
+            [0.4, 9.0, 0.9, 9.0],
+        ]
+    )
+    found = ranks_in_blocks(
+        lambda block: {
+            "one": retrieval_ranks(scores[block.images, block.texts], block.image_of_text)
+        },
+        4,
+        image_of_text,
+        2,
+    )["one"]
+    assert found.text_to_image.tolist() == [1, 0, 0, 0]
+    assert found.image_to_text.tolist() == [1, 0, 0, 0]
+    whole = retrieval_ranks(scores, image_of_text)
+    assert whole.text_to_image.tolist() != found.text_to_image.tolist()
+    # R@1 of the blocks: 100 and 50 in one direction, 50 and 100 in the other.
+    assert summarize(found).rsum == pytest.approx(75 + 75 + 4 * 100)
+    assert folded_metrics(scores, image_of_text, folds=2).rsum == summarize(found).rsum
 
 
 def test_folds_rank_each_block_among_itself() -> None:

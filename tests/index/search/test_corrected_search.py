@@ -269,6 +269,24 @@ def test_exported_embeddings_have_no_biases(
         assert index.images.embeddings.shape[1] == index.images.entry.embedding_dim
 
 
+def test_an_export_that_is_imported_in_its_own_place_corrects_an_index(
+    index_copy: Path, corrected_checkpoint: Path, tmp_path: Path
+) -> None:
+    with open_index(index_copy) as index:
+        assert index.manifest.correction is None
+        writer = ChangesWriter(index_copy, index.manifest.model.id)
+    writer.delete("images", ["photo 5"])
+    writer.close()
+    export_index(index_copy, tmp_path / "exported")
+    import_index(tmp_path / "exported", corrected_checkpoint, index_copy)
+    check(index_copy)
+    verify_index(index_copy)
+    with open_index(index_copy) as index:
+        assert index.manifest.generation == 2
+        assert index.side("images").count == 22
+        assert index.side("images").items.by_id("photo 5") is None
+
+
 def test_a_rebuilt_index_keeps_its_correction(
     index_of: Path, tiny_checkpoint: Path, images: list[ImageItem]
 ) -> None:

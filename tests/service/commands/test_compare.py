@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from aladin_service.cli import app
+from aladin_training.demo.scenes import draw_data_set
 
 DEMO = Path(__file__).parents[3] / "training" / "recipes" / "demo.toml"
 
@@ -82,3 +84,74 @@ def test_impossible_comparisons_are_the_users_mistake(
     assert result.exit_code == 2
     assert says in result.stderr.splitlines()[-1]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def karpathy(data_file: Path) -> Path:
+    """The same photos in the layout of COCO's Karpathy split: two folders, restval, numbers."""
+    root = data_file.parent / "coco"
+    images: list[dict[str, object]] = []
+    for number, line in enumerate(data_file.read_text(encoding="utf-8").splitlines()):
+        record = json.loads(line)
+        subfolder = "train2014" if number < 3 else "val2014"
+        name = f"COCO_{subfolder}_{number:012d}{Path(record['image']).suffix}"
+        (root / "images" / subfolder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(data_file.parent / record["image"], root / "images" / subfolder / name)
+        sentences = [
+            {
+                "raw": text,
+                "tokens": text.lower().split(),
+                "imgid": number,
+                "sentid": 10 * number + n,
+            }
+            for n, text in enumerate(record["captions"])
+        ]
+        images.append(
+            {
+                "filepath": subfolder,
+                "filename": name,
+                "imgid": number,
+                "cocoid": 1000 + number,
+                "split": ("train", "train", "train", "restval", "val", "val")[number],
+                "sentids": [each["sentid"] for each in sentences],
+                "sentences": sentences,
+            }
+        )
+    file = root / "dataset_coco.json"
+    file.write_text(json.dumps({"images": images, "dataset": "coco"}), encoding="utf-8")
+    return file
+
+
+def test_two_data_sets_are_compared_side_by_side(
+    recipes: Path, karpathy: Path, tmp_path: Path
+) -> None:
+    """The drawn scenes are there already; of two photos in two blocks, each is found: 600."""
+    out = tmp_path / "out"
+    draw_data_set(
+        out / "scenes" / "data", scenes=8, val_scenes=2, test_scenes=2, captions=2, size_px=32
+    )
+    data = ["--data", str(karpathy), "--data", "scenes"]
+    result = run(recipes, out, *data, "--folds", "2", "--no-step-times")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.strip() == str(out / "report.md")
+    joint = (out / "report.md").read_text(encoding="utf-8")
+    assert "# 2 recipes compared on 2 data sets" in joint
+    same = r"+0.0 (+0.0 to +0.0)"
+    assert f"| quick | {same} | {same} |" in joint
+    for name in ("dataset\\_coco", "scenes"):
+        report = (out / name.replace("\\", "") / "report.md").read_text(encoding="utf-8")
+        assert "in 2 blocks" in report
+        assert "| **plain** | **matching** | **600.0** |" in report
+        assert name in joint
+
+
+def test_data_sets_have_names_of_their_own(recipes: Path, tmp_path: Path) -> None:
+    result = run(recipes, tmp_path / "out", "--data", "a/captions.jsonl", "--data", "b/a.json")
+    assert result.exit_code == 2
+    assert "both named 'a'" in result.stderr.splitlines()[-1]
+
+
+def test_corrected_scores_are_not_ranked_in_blocks(recipes: Path, tmp_path: Path) -> None:
+    result = run(recipes, tmp_path / "out", "--correct", "--folds", "2")
+    assert result.exit_code == 2
+    assert "not evaluated in blocks" in result.stderr.splitlines()[-1]

@@ -147,8 +147,9 @@ async def test_the_index_tells_what_its_probabilities_are_worth(
         assert told["figures"][direction]["aligned"] == {
             "hits": {"ece": 0.02},
             "match": {"ece": 0.02},
-            "no_match": {"below": 0.25, "false_alarms": 0.05, "detected": 0.4},
+            "no_match": {"below": 0.25, "false_alarms": 0.05, "detected": 0.4, "kinds": {}},
             "auroc": {"probability": {"value": 0.9, "low": 0.85, "high": 0.95}},
+            "kinds": {},
         }
 
 

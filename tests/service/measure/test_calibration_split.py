@@ -10,7 +10,7 @@ import pytest
 from aladin_index.build.builder import build_index
 from aladin_index.generations.reader import open_index
 from aladin_index.settings import BuildSettings
-from aladin_network.calibration.logistic_fit import AskedQuery
+from aladin_network.calibration.examples import AskedQuery
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
@@ -70,7 +70,7 @@ def test_what_stands_behind_the_candidates_is_not_kept(
     split: EncodedSplit, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A search of two candidates is left with two when both captions are taken out."""
-    monkeypatch.setattr("aladin_network.calibration.logistic_fit.POOL", 1)
+    monkeypatch.setattr("aladin_network.calibration.examples.POOL", 1)
     asked = ask_split(checkpoint.model, split, 2)("image_to_text")
     assert {len(query.right) for query in asked} == {4}
 

@@ -167,5 +167,5 @@ def test_corrections_are_fitted_once_and_reported(
         assert (run.folder / "checkpoint" / CORRECTION).exists()
     report = (compared.out / "report.md").read_text()
     assert "## Hubness correction" in report
-    monkeypatch.setattr("aladin_training.comparison.evaluation.fit_to_records", None)
+    monkeypatch.setattr("aladin_training.comparison.evaluate.fit_to_records", None)
     assert compare(compared, step_times=False, correct=True).failures == {}

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.types import NullProgress
 from aladin_training.comparison.claims import read_claims
-from aladin_training.comparison.evaluation import evaluate_run
+from aladin_training.comparison.evaluate import evaluate_run
 from aladin_training.comparison.grid import parse_grid
 from aladin_training.comparison.plan import (
     ComparisonPlan,

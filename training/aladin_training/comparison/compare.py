@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from aladin_network.errors import AladinError
+from aladin_network.errors import AladinError, ConfigError
 from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.types import NullProgress, Progress
 from aladin_training.comparison.budget import (
@@ -18,9 +18,9 @@ from aladin_training.comparison.budget import (
     training_sizes,
     with_controls,
 )
+from aladin_training.comparison.evaluate import evaluate_run
 from aladin_training.comparison.evaluation import (
     RunEvaluation,
-    evaluate_run,
     finished_evaluation,
     is_trained,
     load_evaluation,
@@ -42,7 +42,7 @@ from aladin_training.comparison.step_time import (
     measure_step_times,
     save_step_times,
 )
-from aladin_training.comparison.summary import summarize_plan
+from aladin_training.comparison.summary import Comparison, summarize_plan
 from aladin_training.stages.run import run_recipe
 from aladin_training.stages.sources import stage_history
 
@@ -56,11 +56,13 @@ class ComparisonResult(NamedTuple):
         markdown: Report as Markdown.
         html: The same report as one HTML file.
         failures: Reason of each failure, by label of the run.
+        comparison: The numbers of the report.
     """
 
     markdown: Path
     html: Path
     failures: dict[str, str]
+    comparison: Comparison
 
 
 def compare(
@@ -83,7 +85,12 @@ def compare(
         controls: Add baselines with the steps of the recipes that take more, see `with_controls`.
         correct: Fit the hubness correction of each run and report what it gains.
         progress: Receives the steps of all runs.
+
+    Raises:
+        ConfigError: If corrected scores are requested of blocks of a split.
     """
+    if correct and plan.folds > 1:
+        raise ConfigError("corrected scores are not evaluated in blocks: folds with correct")
     failures: dict[str, str] = {}
     choices: list[Choice] = []
     sizes = training_sizes(plan.recipes, progress or NullProgress()) if train or controls else {}
@@ -107,8 +114,8 @@ def compare(
         failures |= perform_all(
             plan.runs(), plan.split, plan.shared_stages, jobs, progress, correct=correct
         )
-    markdown, html = write_report(summarize_plan(plan, failures, times, choices))
-    return ComparisonResult(markdown, html, failures)
+    comparison = summarize_plan(plan, failures, times, choices)
+    return ComparisonResult(*write_report(comparison), failures, comparison)
 
 
 def _log_cost(
@@ -207,7 +214,7 @@ def perform(split: str, shared: Path, correct: bool, run: PlannedRun, progress: 
     """
     if not is_trained(run):
         run_recipe(run.recipe, run.folder, resume=True, progress=progress, shared=shared)
-    if not is_evaluated(load_evaluation(run.folder, split), correct=correct):
+    if not is_evaluated(load_evaluation(run.folder, split, run.folds), correct=correct):
         save_evaluation(run.folder, evaluate_run(run, split, progress, correct=correct))
 
 
@@ -287,7 +294,7 @@ class _Tracker:
 
 
 def _result(run: PlannedRun, split: str) -> str:
-    evaluation = load_evaluation(run.folder, split)
+    evaluation = load_evaluation(run.folder, split, run.folds)
     assert evaluation is not None
     score = run.recipe.own_score
     return f"{score} rsum {evaluation.metrics()[score].rsum:.1f}"

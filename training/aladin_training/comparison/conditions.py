@@ -43,6 +43,8 @@ def _split(comparison: Comparison) -> str:
         texts = runs[0].evaluation.image_of_text
         sizes = f" ({len(texts.unique()):,} photos, {len(texts):,} captions)"
     text = f"Split: {plan.split}{sizes}."
+    if plan.folds > 1:
+        text += f" Its photos in {plan.folds} blocks, in their order, each ranked among itself."
     chosen = [recipe.name for recipe in plan.recipes if _chosen_on(recipe.data) == plan.split]
     if chosen:
         everyone = len(chosen) == len(plan.recipes)

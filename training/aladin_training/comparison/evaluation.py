@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,33 +15,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from aladin_network.checkpoint import load_checkpoint, read_tensors, write_tensors
+from aladin_network.checkpoint import read_tensors, write_tensors
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.files import atomic_file, write_json
-from aladin_network.scoring.correction import CORRECTION, read_correction
-from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.metrics import (
     Ranks,
     RetrievalMetrics,
-    retrieval_ranks,
     summarize,
 )
-from aladin_network.scoring.separation import summarize_cross_ranks
-from aladin_network.scoring.two_stages import two_stage_ranks
-from aladin_network.types import Progress
-from aladin_training.batches.dataset import PairDataset
-from aladin_training.batches.items import PLAIN
 from aladin_training.comparison.plan import PlannedRun
-from aladin_training.correction import correction_records, fit_to_records
-from aladin_training.data import Record
-from aladin_training.data.selection import read_split
-from aladin_training.evaluation import (
-    ExhaustiveEvaluation,
-    evaluate_encodings,
-    mean_scores,
-    score_encodings,
-)
-from aladin_training.stage_files import branch_checkpoints
 from aladin_training.stages.run import is_run_of
 
 BINS = 80
@@ -118,6 +99,8 @@ class RunEvaluation:
         cross_rank: Median of AOQ's cross-retrieval rank over positive pairs, by score name.
         histograms: Distribution of scores, by score name.
         image_of_text: Row of each text's image, (texts,) int64.
+        folds: Number of contiguous blocks of photos, each ranked among itself (COCO's "1K" has 5);
+            1 is the whole split. Distributions, MD and cross ranks are always those of the whole.
     """
 
     model_id: str
@@ -127,108 +110,11 @@ class RunEvaluation:
     cross_rank: dict[str, float]
     histograms: dict[str, ScoreHistogram]
     image_of_text: Tensor
+    folds: int = 1
 
     def metrics(self) -> dict[str, RetrievalMetrics]:
         """Summarise the ranks by score name."""
         return {name: summarize(ranks) for name, ranks in self.ranks.items()}
-
-
-def evaluate_run(
-    run: PlannedRun, split: str, progress: Progress, *, correct: bool = False
-) -> RunEvaluation:
-    """Evaluate a finished run in float32, as it would be served.
-
-    A hubness correction that the checkpoint has is evaluated beside the plain scores.
-
-    Args:
-        run: Run with a checkpoint.
-        split: Split of the recipe's data.
-        progress: Receives photos and captions.
-        correct: Whether to fit the correction of a checkpoint whose alignment was trained, unless
-            it has one, and to store it there.
-
-    Raises:
-        CheckpointError: If the checkpoint cannot be read.
-        DataError: If the split has no photo, or none that can be decoded.
-        InputError: If there are too few training photos for a correction.
-    """
-    folder, data = run.folder / "checkpoint", run.recipe.data
-    checkpoint = load_checkpoint(folder)
-    source, recipe = Path(data.source).expanduser(), checkpoint.provenance.recipe
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = checkpoint.model.to(device)
-
-    def prepared(records: Sequence[Record]) -> PairDataset:
-        return PairDataset.prepare(
-            records,
-            model,
-            Path(data.cache).expanduser(),
-            views=[PLAIN],
-            precision=run.recipe.precision,
-            progress=progress,
-        )
-
-    correction = read_correction(folder, checkpoint.model_id)
-    if correct and correction is None and checkpoint.alignment_trained:
-        records = correction_records(source, data.train_split, recipe)
-        correction = fit_to_records(
-            checkpoint, source, records, lambda some: prepared(some).encode(model)
-        ).correction
-        correction.save(folder / CORRECTION)
-    dataset = prepared(read_split(source, split, recipe))
-    images, texts = dataset.encode(model)
-    image_of_text = dataset.image_of_text.to(device)
-    evaluation = evaluate_encodings(
-        model, checkpoint.fusion, images, texts, image_of_text, correction
-    )
-    condensed = _condense(evaluation, checkpoint.model_id, split)
-    branches = [load_checkpoint(each, device).model for each in _branches(run)]
-    if branches:
-        others = [score_encodings(each, *dataset.encode(each)) for each in branches]
-        scores = mean_scores([evaluation.scores, *others])[run.recipe.own_score]
-        ranks = retrieval_ranks(scores, image_of_text)
-        condensed.ranks["ensemble"] = Ranks(*(of_queries.cpu() for of_queries in ranks))
-    return condensed
-
-
-def _branches(run: PlannedRun) -> list[Path]:
-    """Return the checkpoints of a run's other branches: its offline or its online anchors."""
-    stage, stages = run.recipe.final_stage, run.folder / "stages"
-    if stage.anchors is None or stage.anchors.scenario == "momentum":
-        return []
-    if stage.anchors.scenario == "online":
-        return branch_checkpoints(stages / stage.name)
-    own = [stages / name / "checkpoint" for name in stage.anchors.stages]
-    return [*own, *(Path(folder).expanduser() for folder in stage.anchors.checkpoints)]
-
-
-def _condense(evaluation: ExhaustiveEvaluation, model_id: str, split: str) -> RunEvaluation:
-    image_of_text = evaluation.image_of_text.cpu()
-    by_alignment = two_stage_ranks(
-        evaluation.matching_scores,
-        evaluation.alignment_scores,
-        Fusion(),  # of weight 1
-        evaluation.image_of_text,
-    )
-    ranks_by_score = evaluation.ranks | {"two_stage_alignment": by_alignment}
-    return RunEvaluation(
-        model_id=model_id,
-        split=split,
-        ranks={
-            name: Ranks(*(of_queries.cpu() for of_queries in ranks))
-            for name, ranks in ranks_by_score.items()
-        },
-        mean_difference=dict(evaluation.mean_difference),
-        cross_rank={
-            name: summarize_cross_ranks(ranks).median
-            for name, ranks in evaluation.cross_ranks.items()
-        },
-        histograms={
-            name: score_histogram(scores, image_of_text)
-            for name, scores in evaluation.scores.items()
-        },
-        image_of_text=image_of_text,
-    )
 
 
 def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
@@ -256,6 +142,7 @@ def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
         "schema_version": SCHEMA_VERSION,
         "model_id": evaluation.model_id,
         "split": evaluation.split,
+        "folds": evaluation.folds,
         "metrics": {
             name: {direction: getattr(each, direction)._asdict() for direction in _DIRECTIONS}
             | {"rsum": each.rsum}
@@ -270,16 +157,17 @@ def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
     write_json(folder / _NUMBERS, numbers)
 
 
-def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
+def load_evaluation(folder: Path, split: str, folds: int = 1) -> RunEvaluation | None:
     """Read the evaluation of a run's present checkpoint.
 
     Args:
         folder: Folder of the run.
         split: Split that was evaluated.
+        folds: Number of blocks that were ranked apart.
 
     Returns:
-        The evaluation, or None if there is none of these weights, this split and this schema
-        version.
+        The evaluation, or None if there is none of these weights, this split in so many blocks and
+        this schema version.
     """
     try:
         numbers: dict[str, Any] = json.loads((folder / _NUMBERS).read_text(encoding="utf-8"))
@@ -287,7 +175,8 @@ def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
         return None
     model_id = read_model_id(folder / "checkpoint")
     wanted = {"schema_version": SCHEMA_VERSION, "model_id": model_id, "split": split}
-    if {key: numbers.get(key) for key in wanted} != wanted:
+    # Files without the key are of whole splits.
+    if {key: numbers.get(key) for key in wanted} != wanted or numbers.get("folds", 1) != folds:
         return None
     arrays = read_tensors(folder / _ARRAYS)
     return RunEvaluation(
@@ -310,6 +199,7 @@ def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
             for name, (low, high) in numbers["histogram_range"].items()
         },
         image_of_text=arrays["image_of_text"],
+        folds=folds,
     )
 
 
@@ -321,4 +211,4 @@ def is_trained(run: PlannedRun) -> bool:
 
 def finished_evaluation(run: PlannedRun, split: str) -> RunEvaluation | None:
     """Return the evaluation of a run, or None if it is not trained or not evaluated yet."""
-    return load_evaluation(run.folder, split) if is_trained(run) else None
+    return load_evaluation(run.folder, split, run.folds) if is_trained(run) else None

@@ -22,10 +22,12 @@ class PlannedRun:
     Attributes:
         recipe: Recipe with the seed of this run.
         folder: Folder of the run.
+        folds: Number of blocks of the split that are ranked apart.
     """
 
     recipe: Recipe
     folder: Path
+    folds: int = 1
 
     @property
     def label(self) -> str:
@@ -48,6 +50,7 @@ class ComparisonPlan:
         select: Split to choose settings on; None without grids.
         left_out: Names of the recipes that lack a setting of `overrides` or the grid, by setting.
         controls: Names of those recipes that are the baseline with more steps.
+        folds: Number of contiguous blocks of a split's photos, each ranked among itself.
     """
 
     recipes: tuple[Recipe, ...]
@@ -59,6 +62,7 @@ class ComparisonPlan:
     select: str | None = None
     left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
     controls: tuple[str, ...] = ()
+    folds: int = 1
 
     def __post_init__(self) -> None:
         """Check the names.
@@ -92,7 +96,7 @@ class ComparisonPlan:
     def run(self, recipe: Recipe, seed: int) -> PlannedRun:
         """Return the run of a recipe with a seed."""
         folder = self.out / "runs" / recipe.name / f"seed-{seed}"
-        return PlannedRun(dataclasses.replace(recipe, seed=seed), folder)
+        return PlannedRun(dataclasses.replace(recipe, seed=seed), folder, self.folds)
 
     @property
     def shared_stages(self) -> Path:
@@ -164,6 +168,7 @@ def load_plan(
     overrides: Sequence[str] = (),
     grid: Grid | None = None,
     select: str | None = None,
+    folds: int = 1,
 ) -> ComparisonPlan:
     """Read the recipes of a comparison.
 
@@ -177,6 +182,7 @@ def load_plan(
             the key.
         grid: Values to choose from; each key applies to the recipes that have it.
         select: Split to choose them on.
+        folds: Number of blocks of a split that are ranked apart.
 
     Raises:
         ConfigError: If a recipe cannot be read, no recipe has a key, or the recipes do not make a
@@ -212,6 +218,7 @@ def load_plan(
         tuple(grids),
         select if grids else None,
         {setting: tuple(names) for setting, names in lacking.names.items()},
+        folds=folds,
     )
 
 

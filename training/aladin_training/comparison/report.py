@@ -166,6 +166,16 @@ def write_report(comparison: Comparison) -> tuple[Path, Path]:
         conditions=conditions(comparison),
         sections=[*_tables(comparison, judged), *_pictures(comparison, out / "figures")],
     )
+    return write_files(report, out)
+
+
+def write_files(report: Report, out: Path) -> tuple[Path, Path]:
+    """Write a report as ``report.md`` and ``report.html``, and return both files.
+
+    Args:
+        report: Content.
+        out: Existing folder.
+    """
     markdown, html = out / "report.md", out / "report.html"
     for file in (markdown, html):
         with atomic_file(file) as partial:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aladin_network.scoring.bootstrap import Interval
+from aladin_network.scoring.bootstrap import Interval, SimultaneousInterval
 from aladin_training.comparison.claims import JudgedClaim
 from aladin_training.comparison.summary import Comparison, RecipeSummary, mean_and_std
 
@@ -106,12 +106,48 @@ def claims_table(judged: Sequence[JudgedClaim]) -> Table:
                 _side(claim.better, claim.score),
                 _side(than, claim.than_score),
                 str(each.seeds),
-                _difference(None if each.found is None else each.found.interval),
+                _together(each.found),
                 each.describe(),
             ]
         )
     header = ["claim", "better", "than", "seeds", "simultaneous interval", "verdict"]
     return Table(header=header, rows=rows)
+
+
+def differences_on_each(comparisons: Mapping[str, Comparison]) -> Table:
+    """Each difference to the baseline, on each of several data sets by name."""
+    found = {
+        name: {each.recipe.name: each.together for each in comparison.summaries}
+        for name, comparison in comparisons.items()
+    }
+    recipes = dict.fromkeys(recipe for each in found.values() for recipe in each)
+    baselines = {each.plan.baseline for each in comparisons.values()}
+    rows = [
+        [recipe, *(_together(each.get(recipe)) for each in found.values())]
+        for recipe in recipes
+        if recipe not in baselines
+    ]
+    return Table(header=["recipe", *found], rows=rows)
+
+
+def claims_on_each(judged: Mapping[str, Sequence[JudgedClaim]]) -> Table:
+    """The verdict on each claim, on each of several data sets by name."""
+    found = {name: {each.claim: each.describe() for each in on} for name, on in judged.items()}
+    claims = dict.fromkeys(claim for each in found.values() for claim in each)
+    rows = [
+        [
+            f"{claim.paper}, {claim.source}: {claim.text}",
+            _side(claim.better, claim.score),
+            _side(claim.than, claim.than_score),
+            *(each.get(claim, _NO_VALUE) for each in found.values()),
+        ]
+        for claim in claims
+    ]
+    return Table(header=["claim", "better", "than", *found], rows=rows)
+
+
+def _together(found: SimultaneousInterval | None) -> str:
+    return _difference(None if found is None else found.interval)
 
 
 def _side(recipe: str, score: str | None) -> str:

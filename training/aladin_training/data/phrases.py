@@ -82,6 +82,11 @@ class Phrase(NamedTuple):
     words: tuple[str, ...]
 
     @property
+    def noun(self) -> str:
+        """The noun in lower case, plural as singular."""
+        return _singular(self.words[-1].lower())
+
+    @property
     def meaning(self) -> frozenset[str]:
         """The words in lower case, plural nouns as singular ones."""
         return frozenset(_singular(word.lower()) for word in self.words)

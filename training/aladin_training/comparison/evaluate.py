@@ -1,0 +1,157 @@
+"""Evaluates a finished run of a comparison: every score of its network, and of its branches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.scoring.correction import CORRECTION, read_correction
+from aladin_network.scoring.fusion import Fusion
+from aladin_network.scoring.metrics import (
+    Ranks,
+    ranks_in_blocks,
+    retrieval_ranks,
+)
+from aladin_network.scoring.separation import summarize_cross_ranks
+from aladin_network.scoring.two_stages import two_stage_ranks
+from aladin_network.types import Progress
+from aladin_training.batches.dataset import PairDataset
+from aladin_training.batches.items import PLAIN
+from aladin_training.comparison.evaluation import RunEvaluation, score_histogram
+from aladin_training.comparison.plan import PlannedRun
+from aladin_training.correction import correction_records, fit_to_records
+from aladin_training.data import Record
+from aladin_training.data.selection import read_split
+from aladin_training.evaluation import (
+    ExhaustiveEvaluation,
+    evaluate_encodings,
+    mean_scores,
+    rank_scores,
+    score_encodings,
+)
+from aladin_training.stage_files import branch_checkpoints
+
+
+def evaluate_run(
+    run: PlannedRun, split: str, progress: Progress, *, correct: bool = False
+) -> RunEvaluation:
+    """Evaluate a finished run in float32, as it would be served.
+
+    A hubness correction that the checkpoint has is evaluated beside the plain scores.
+
+    Args:
+        run: Run with a checkpoint.
+        split: Split of the recipe's data.
+        progress: Receives photos and captions.
+        correct: Whether to fit the correction of a checkpoint whose alignment was trained, unless
+            it has one, and to store it there.
+
+    Raises:
+        CheckpointError: If the checkpoint cannot be read.
+        DataError: If the split has no photo, or none that can be decoded.
+        InputError: If there are too few training photos for a correction.
+    """
+    folder, data = run.folder / "checkpoint", run.recipe.data
+    checkpoint = load_checkpoint(folder)
+    source, recipe = Path(data.source).expanduser(), checkpoint.provenance.recipe
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = checkpoint.model.to(device)
+
+    def prepared(records: Sequence[Record]) -> PairDataset:
+        return PairDataset.prepare(
+            records,
+            model,
+            Path(data.cache).expanduser(),
+            views=[PLAIN],
+            precision=run.recipe.precision,
+            progress=progress,
+        )
+
+    correction = read_correction(folder, checkpoint.model_id)
+    if correct and correction is None and checkpoint.alignment_trained:
+        records = correction_records(source, data.train_split, recipe)
+        correction = fit_to_records(
+            checkpoint, source, records, lambda some: prepared(some).encode(model)
+        ).correction
+        correction.save(folder / CORRECTION)
+    dataset = prepared(read_split(source, split, recipe))
+    images, texts = dataset.encode(model)
+    image_of_text = dataset.image_of_text.to(device)
+    evaluation = evaluate_encodings(
+        model, checkpoint.fusion, images, texts, image_of_text, correction
+    )
+    condensed = _condense(evaluation, checkpoint.model_id, split, run.folds)
+    branches = [load_checkpoint(each, device).model for each in _branches(run)]
+    if branches:
+        others = [score_encodings(each, *dataset.encode(each)) for each in branches]
+        scores = mean_scores([evaluation.scores, *others])[run.recipe.own_score]
+        found = ranks_in_blocks(
+            lambda block: {
+                "ensemble": retrieval_ranks(scores[block.images, block.texts], block.image_of_text)
+            },
+            len(scores),
+            image_of_text,
+            run.folds,
+        )
+        condensed.ranks.update(_on_processor(found))
+    return condensed
+
+
+def _branches(run: PlannedRun) -> list[Path]:
+    """Return the checkpoints of a run's other branches: its offline or its online anchors."""
+    stage, stages = run.recipe.final_stage, run.folder / "stages"
+    if stage.anchors is None or stage.anchors.scenario == "momentum":
+        return []
+    if stage.anchors.scenario == "online":
+        return branch_checkpoints(stages / stage.name)
+    own = [stages / name / "checkpoint" for name in stage.anchors.stages]
+    return [*own, *(Path(folder).expanduser() for folder in stage.anchors.checkpoints)]
+
+
+def _condense(
+    evaluation: ExhaustiveEvaluation, model_id: str, split: str, folds: int
+) -> RunEvaluation:
+    image_of_text = evaluation.image_of_text.cpu()
+    scores, rows = evaluation.scores, evaluation.image_of_text
+    ranks_by_score = evaluation.ranks | _by_alignment(scores, rows)
+    if folds > 1:
+        ranks_by_score = ranks_in_blocks(
+            lambda block: (
+                rank_scores(block.inside(scores), evaluation.fusion, block.image_of_text)
+                | _by_alignment(block.inside(scores), block.image_of_text)
+            ),
+            len(evaluation.matching_scores),
+            rows,
+            folds,
+        )
+    return RunEvaluation(
+        model_id=model_id,
+        split=split,
+        ranks=_on_processor(ranks_by_score),
+        mean_difference=dict(evaluation.mean_difference),
+        cross_rank={
+            name: summarize_cross_ranks(ranks).median
+            for name, ranks in evaluation.cross_ranks.items()
+        },
+        histograms={
+            name: score_histogram(scores, image_of_text)
+            for name, scores in evaluation.scores.items()
+        },
+        image_of_text=image_of_text,
+        folds=folds,
+    )
+
+
+def _by_alignment(scores: dict[str, Tensor], image_of_text: Tensor) -> dict[str, Ranks]:
+    """Rank by the papers' two stages: candidates by the matching, in the alignment's order."""
+    matching, alignment = scores["matching"], scores["alignment"]
+    ranks = two_stage_ranks(matching, alignment, Fusion(), image_of_text)  # of weight 1
+    return {"two_stage_alignment": ranks}
+
+
+def _on_processor(ranks: dict[str, Ranks]) -> dict[str, Ranks]:
+    return {name: Ranks(*(of_queries.cpu() for of_queries in each)) for name, each in ranks.items()}
