@@ -8,11 +8,11 @@ is built by one process and searched by another, so that the peak resident memor
 measured. Searches are for photos by encoded texts, one at a time and on one thread unless noted,
 and by alignment alone. The captions asked for are not those in the index. With --fit, the first
 stage is fitted to the alignment and tuned with the captions of the index, as by `aladin index fit
---dim DIM` and `aladin index tune`. With --keep, an index that is there already is searched as it
-is.
+--dim DIM` and `aladin index tune`. With --keep, what an earlier run has built or fitted is not made
+again, so that a run that was interrupted, or is repeated, goes on with the next step.
 
-rss_bytes                      the larger of build_rss_bytes and search_rss_bytes, including the
-                               pages of mapped files
+rss_bytes                      the largest of build_rss_bytes, fit_rss_bytes and search_rss_bytes,
+                               including the pages of mapped files
 open_ms                        time to open the index, with its network
 p50_ms, p95_ms                 time to retrieve and re-rank 100 candidates and to look up the hits,
                                with all pages in memory
@@ -22,7 +22,9 @@ fidelity                       share of the top 10 by exhaustive alignment among
                                number of candidates, on the other queries
 stages_p50_ms                  time of both stages in whole searches with that number
 fit_s, tune_s                  time to fit the first stage, and to tune the search
-tuned_candidates               number of candidates that tuning chose
+tuned_candidates               number of candidates that tuning chose, with its fidelity for the
+                               captions of the index
+tuned_search                   lists searched, and vectors compared for each candidate
 retrieve_over_faiss            time of the first stage, divided by that of FAISS with the same
                                parameters, including its exact comparison (IndexRefineFlat)
 retrieve_over_faiss_unrefined  the same without FAISS's exact comparison
@@ -41,8 +43,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from aladin_index.generations.reader import open_index
 from aladin_index.measure.fit_first_stage import fit_first_stage
-from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.measure.tune import tune_index
+from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.settings import BuildSettings
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from benchmarks.lib.measuring import quiet_time, use_one_thread
@@ -120,9 +124,11 @@ def measure(
         if not (root / "CURRENT").exists():
             figures |= in_fresh_process(build, root, items, tokens, ann, source)
         if fit is not None:
-            figures |= in_fresh_process(fit_and_tune, root, fit)
+            figures |= in_fresh_process(fit_and_tune, root, fit, effort)
         figures |= in_fresh_process(search, root, items, effort, source)
-    figures["rss_bytes"] = max(figures.get("build_rss_bytes", 0), figures["search_rss_bytes"])
+    figures["rss_bytes"] = max(
+        value for name, value in figures.items() if name.endswith("_rss_bytes")
+    )
     return figures
 
 
@@ -142,19 +148,29 @@ def build(
     }
 
 
-def fit_and_tune(root: Path, dim: int) -> dict[str, Any]:
+def fit_and_tune(root: Path, dim: int, effort: Effort) -> dict[str, Any]:
     """Fit the first stage to the alignment, and choose the candidates; one thread."""
     use_one_thread()
-    with quiet_time() as fitting:
-        fit_first_stage(root, dim)
+    figures: dict[str, Any] = {}
+    with open_index(root) as index:
+        photos = index.manifest.images
+        is_fitted = photos is not None and photos.learned is not None
+    if not is_fitted:
+        with quiet_time() as fitting:
+            fit_first_stage(root, dim)
+        figures["fit_s"] = fitting.seconds
     with quiet_time() as tuning:
-        tuned = tune_index(root, TuneOptions()).sides["images"].tuning
-    assert tuned is not None  # the index has texts to ask with
-    return {
-        "fit_s": fitting.seconds,
+        report = tune_index(root, TuneOptions(num_queries=effort.recall_queries))
+    photos = report.sides["images"]
+    assert photos.tuning is not None  # the index has texts to ask with
+    assert photos.learned is not None
+    ann = photos.learned.ann
+    return figures | {
         "tune_s": tuning.seconds,
-        "tuned_candidates": tuned.candidates,
-        "tuned_fidelity": tuned.fidelity,
+        "tuned_candidates": photos.tuning.candidates,
+        "tuned_fidelity": photos.tuning.fidelity,
+        "tuned_search": {"width": ann.search_width, "oversample": ann.oversample},
+        "fit_rss_bytes": peak_rss_bytes(),
     }
 
 
@@ -179,7 +195,11 @@ def print_table(figures: dict[str, Any]) -> None:
         if name.endswith("_bytes"):
             print(f"{name:<32}{value / 2**20:,.0f} MiB")
         elif isinstance(value, dict):
-            print(f"{name:<32}" + ", ".join(f"{key}: {each:.4g}" for key, each in value.items()))
+            parts = (
+                f"{key}: {each if each is None else format(each, '.4g')}"
+                for key, each in value.items()
+            )
+            print(f"{name:<32}" + ", ".join(parts))
         elif isinstance(value, float):
             print(f"{name:<32}{value:.4g}")
         else:

@@ -31,7 +31,8 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import publish_generation, write_generation
-from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.measure.tune import tune_index
+from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings

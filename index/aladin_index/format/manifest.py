@@ -128,6 +128,23 @@ class FidelityPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SettingsPoint:
+    """Settings of both stages that keep a fidelity, and their time.
+
+    Attributes:
+        search_width: Value of efSearch or nprobe, or None if every item is compared.
+        oversample: Number of items requested from the ANN index for each candidate.
+        candidates: Smallest number of candidates that reaches the fidelity wanted so.
+        search_ms: Median time of retrieving and re-ranking, on the machine of the measurement.
+    """
+
+    search_width: int | None
+    oversample: float
+    candidates: int
+    search_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tuning:
     """Number of candidates that `aladin index tune` chose for a collection.
 
@@ -138,6 +155,8 @@ class Tuning:
         at: Number of top hits that are compared.
         queries: Number of queries that the fidelity was measured with.
         curve: All measured numbers of candidates, ascending.
+        settings: Settings that were compared by their time, if candidates and ANN search were
+            chosen together.
     """
 
     candidates: int
@@ -146,6 +165,7 @@ class Tuning:
     at: int
     queries: int
     curve: list[FidelityPoint]
+    settings: list[SettingsPoint] = field(default_factory=list[SettingsPoint])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from aladin_network.types import Way
 
 # A way is chosen that is at least this much faster on the whole, the geometric mean of how much
 # faster a query is on its own and in a batch, and in neither slower than by this factor.
-LEAST_SPEEDUP = 1.2
+LEAST_SPEEDUP = 1.3
 _MOST_SLOWDOWN = 1.1
 
 

@@ -25,8 +25,8 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import OTHER_TARGET_OF, Modality, NullProgress, Progress, Target, Way
 
-# Queries that are encoded together, as many as by a service under load.
-_BATCH = 16
+# Most queries that are encoded together, as by a service under load.
+_MOST_TOGETHER = 16
 # A photo as the network takes it is some megabytes.
 MOST_PHOTOS = 50
 
@@ -186,16 +186,21 @@ def _encode_photos(network: Network, photos: Inputs) -> Encoding:
 
 
 def _batch_ms(networks: Mapping[Way, Network], texts: Inputs) -> dict[Way, float]:
-    """Return the median time of a text in a batch; a few texts are repeated to make one."""
-    many = list(texts) * -(-_BATCH // len(texts))
-    batches = [many[start : start + _BATCH] for start in range(0, len(many), _BATCH)]
-    times_ms: dict[Way, list[float]] = {way: [] for way in networks}
-    for batch in batches:
+    """Return the mean time of a text in batches of all sizes, as a service meets them.
+
+    What a runtime prepares for each new shape of a batch counts.
+    """
+    sizes = np.random.default_rng(0).integers(1, _MOST_TOGETHER, len(texts), endpoint=True)
+    taken_s = dict.fromkeys(networks, 0.0)
+    count, start = 0, 0
+    for size in sizes:
+        batch = [str(texts[(start + place) % len(texts)]) for place in range(size)]
+        start, count = start + int(size), count + len(batch)
         for way, network in networks.items():
-            _encode_texts(network, batch)  # its shape may be new, which takes OpenVINO time
-            taken_s = _timed(_encode_texts, network, batch)[1]
-            times_ms[way].append(1000 * taken_s / len(batch))
-    return {way: statistics.median(each) for way, each in times_ms.items()}
+            taken_s[way] += _timed(_encode_texts, network, batch)[1]
+        if start >= 2 * len(texts):
+            break
+    return {way: 1000 * each / count for way, each in taken_s.items()}
 
 
 def _timed(

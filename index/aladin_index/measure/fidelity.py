@@ -8,7 +8,6 @@ number of candidates needed to keep it.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.corrected import without_biases
-from aladin_index.ann.first_stage import largest, retrieve
+from aladin_index.ann.first_stage import found_by, largest, retrieve
 from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.rerank import rank_in_blocks
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
@@ -95,7 +94,7 @@ def exhaustive_tops(
     fusion: DirectionFusion,
     at: int,
     progress: Progress | None = None,
-    found_by: Sequence[NDArray[np.float32]] | None = None,
+    vectors: Sequence[NDArray[np.float32]] | None = None,
 ) -> ExhaustiveTops:
     """Score every item for every query.
 
@@ -106,7 +105,7 @@ def exhaustive_tops(
         at: Number of best items, at most the number of existing items.
         progress: Progress, advanced item by item, once for each group of queries that fits in
             memory.
-        found_by: Vectors of the items, (items, dim), and of the queries, (queries, dim), whose
+        vectors: Vectors of the items, (items, dim), and of the queries, (queries, dim), whose
             inner products order the candidates; None for the embeddings.
     """
     count = side.entry.count
@@ -126,7 +125,7 @@ def exhaustive_tops(
             fused = fusion.combine(aligned, match)
             top = largest(fused, at)
             rows.append(top)
-            order = match if found_by is None else found_by[0] @ found_by[1][place]
+            order = match if vectors is None else vectors[0] @ vectors[1][place]
             places.append(_places(order, top))
     return ExhaustiveTops(np.stack(rows), np.stack(places))
 
@@ -158,6 +157,8 @@ def fidelity_of(
     queries: TuneQueries,
     tops: ExhaustiveTops,
     candidates: int,
+    *,
+    completed: bool = True,
 ) -> float:
     """Measure the mean share of the top items that the first stage finds.
 
@@ -167,36 +168,63 @@ def fidelity_of(
         queries: Queries to search for.
         tops: Top items of these queries.
         candidates: Number of candidates to retrieve.
+        completed: Whether a search that finds too few compares every item, as a served one does.
     """
     if candidates >= side.entry.count:
         return 1.0
     kept = 0
     for embedding, top in zip(queries.embeddings, tops.rows, strict=True):
-        found, _ = retrieve(ann, side.embeddings, embedding, candidates)
+        if completed:
+            found, _ = retrieve(ann, side.embeddings, embedding, candidates)
+        else:
+            found, _ = found_by(ann, side.embeddings, embedding[None], candidates)[0]
         kept += np.count_nonzero(np.isin(top, found))
     return kept / tops.rows.size
 
 
+class TimedSearch(NamedTuple):
+    """Settings of both stages.
+
+    Attributes:
+        ann: ANN index with its search settings.
+        candidates: Number of candidates.
+    """
+
+    ann: AnnIndex
+    candidates: int
+
+
 def two_stage_ms(
     side: StoredCollection,
-    ann: AnnIndex,
     queries: TuneQueries,
     fusion: DirectionFusion,
-    candidates: int,
-) -> float:
-    """Return the median time of retrieval and re-ranking for some of the queries."""
-    times_ms: list[float] = []
+    searches: Sequence[TimedSearch],
+) -> list[float]:
+    """Return the median times of retrieval and re-ranking for some of the queries.
+
+    The searches take turns, each with another query: what slows the machine down concerns all of
+    them, and none finds what the one before it has left in the caches.
+
+    Args:
+        side: Collection to search.
+        queries: Queries to search for.
+        fusion: Fusion that determines the order.
+        searches: Settings to measure.
+    """
+    count = min(len(queries.tokens), _TIMED_QUERIES)
+    times_ms = np.empty((len(searches), count))
     threads = compute_threads()
     set_compute_threads(1)  # as the service does: a query is one thread's work
     try:
-        for embedding, tokens in zip(
-            queries.embeddings[:_TIMED_QUERIES], queries.tokens[:_TIMED_QUERIES], strict=True
-        ):
-            started = time.perf_counter()
-            rows, match = retrieve(ann, side.embeddings, embedding, candidates)
-            align = alignment_with_candidates(tokens, queries.modality, side.tokens, rows)
-            rank_in_blocks(rows, match, 1, align, fusion, fusion.weight, len(rows))
-            times_ms.append(1000 * (time.perf_counter() - started))
+        for turn in range(count):
+            for place, (ann, candidates) in enumerate(searches):
+                query = (turn + place * count // len(searches)) % count
+                started = time.perf_counter()
+                rows, match = retrieve(ann, side.embeddings, queries.embeddings[query], candidates)
+                tokens = queries.tokens[query]
+                align = alignment_with_candidates(tokens, queries.modality, side.tokens, rows)
+                rank_in_blocks(rows, match, 1, align, fusion, fusion.weight, len(rows))
+                times_ms[place, turn] = 1000 * (time.perf_counter() - started)
     finally:
         set_compute_threads(threads)
-    return statistics.median(times_ms)
+    return np.median(times_ms, axis=1).tolist()

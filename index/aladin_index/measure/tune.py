@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,13 +14,20 @@ from aladin_index.ann.corrected import query_vectors
 from aladin_index.ann.search_width import choose_search_width
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import MODEL
-from aladin_index.format.manifest import AnnEntry, CollectionEntry, FidelityPoint, Tuning
+from aladin_index.format.manifest import (
+    AnnEntry,
+    CollectionEntry,
+    FidelityPoint,
+    SettingsPoint,
+    Tuning,
+)
 from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.encoding import EncodingMeasurement, Inputs
 from aladin_index.measure.fidelity import (
     ExhaustiveTops,
+    TimedSearch,
     TuneQueries,
     exhaustive_tops,
     fewest_candidates,
@@ -28,13 +35,21 @@ from aladin_index.measure.fidelity import (
     stored_queries,
     two_stage_ms,
 )
+from aladin_index.measure.search_settings import (
+    ann_entry,
+    compare_settings,
+    fastest,
+    fewest_enough,
+)
+from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.live_collection import StoredCollection
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.errors import ConfigError
 from aladin_network.inference import Network
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Direction, Modality, NullProgress, Progress, Target
 
+# Share of the nearest items to find where none is given.
+_ANN_RECALL = 0.99
 # Numbers of candidates on the curve, below the largest allowed one.
 _CURVE = (10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750)
 # The number of candidates depends on the first stage's search settings, and these on the number of
@@ -44,50 +59,6 @@ _CROSSING: dict[Target, tuple[Target, Modality, Direction]] = {
     "images": ("texts", "text", "text_to_image"),
     "texts": ("images", "image", "image_to_text"),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class TuneOptions:
-    """Requested quality and limits of a tuning.
-
-    Attributes:
-        ann_recall: Share of the exact nearest items that the first stage must find.
-        fidelity: Share of the exhaustive order's top hits to be kept.
-        at: Number of top hits that are compared.
-        num_queries: Number of queries per collection, taken from the index.
-        max_candidates: Largest number of candidates of a search.
-        agreement: Share of the top hits that another way to encode queries has to keep.
-        device: Device on which the network encodes the queries. Searches are measured on the CPU,
-            since the search width and the candidates are stored for it.
-    """
-
-    ann_recall: float = 0.99
-    fidelity: float = 0.99
-    at: int = 10
-    num_queries: int = 200
-    max_candidates: int = 1000
-    agreement: float = 0.97
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        """Reject impossible values.
-
-        Raises:
-            ConfigError: If a share is outside (0, 1], or a number is below 1 or above the number of
-                candidates.
-        """
-        for name in ("ann_recall", "fidelity", "agreement"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ConfigError(
-                    f"{name}: expected more than 0 and at most 1, got {getattr(self, name)}"
-                )
-        for name in ("at", "num_queries", "max_candidates"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: expected at least 1, got {getattr(self, name)}")
-        if self.at > self.max_candidates:
-            raise ConfigError(
-                f"at: expected at most max_candidates, {self.max_candidates}, got {self.at}"
-            )
 
 
 class TuneReport(NamedTuple):
@@ -218,13 +189,25 @@ class _SideTuner:
             self._check_recall(ann)
             return self._with_ann(ann)
         at = min(self._options.at, entry.count)
-        found_by = None
+        vectors = None
         if self._learned is not None:
-            found_by = self._searched.embeddings, asked.embeddings
-        tops = exhaustive_tops(self._side, queries, self._fusion, at, self._progress, found_by)
-        ann, candidates = self._find(asked, tops)
-        self._check_recall(ann)
-        return replace(self._with_ann(ann), tuning=self._measure(asked, tops, ann, candidates))
+            vectors = self._searched.embeddings, asked.embeddings
+        tops = exhaustive_tops(self._side, queries, self._fusion, at, self._progress, vectors)
+        settings: list[SettingsPoint] = []
+        if self._learned is not None and self._options.ann_recall is None:
+            wanted, most = self._options.fidelity, self._most
+            settings = compare_settings(
+                self._searched, asked, tops, self._fusion, wanted, most, self._progress
+            )
+        if settings:
+            chosen = fastest(settings)
+            ann = ann_entry(self._stored_ann(), self._searched, asked, chosen)
+            candidates = chosen.candidates
+        else:  # also where no setting keeps enough: the widest search then keeps the most
+            ann, candidates = self._find(asked, tops)
+            self._check_recall(ann)
+        tuning = self._measure(asked, tops, ann, candidates)
+        return replace(self._with_ann(ann), tuning=replace(tuning, settings=settings))
 
     def _with_ann(self, ann: AnnEntry) -> CollectionEntry:
         entry = self._side.entry
@@ -256,17 +239,7 @@ class _SideTuner:
             found = fidelity_of(self._searched, self._searching(ann), queries, tops, candidates)
             return found >= self._options.fidelity
 
-        if enough(least):
-            return least
-        low, high = least, min(2 * least, self._most)
-        while not enough(high):
-            if high == self._most:
-                return self._most
-            low, high = high, min(2 * high, self._most)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        return high
+        return fewest_enough(least, self._most, enough) or self._most
 
     def _measure(
         self, queries: TuneQueries, tops: ExhaustiveTops, ann: AnnEntry, candidates: int
@@ -274,12 +247,12 @@ class _SideTuner:
         options = self._options
         at = tops.rows.shape[1]
         numbers = {each for each in _CURVE if at <= each <= self._most} | {candidates, self._most}
-        searching = self._searching(ann)
+        searches = [TimedSearch(self._searching(ann), number) for number in sorted(numbers)]
         self._progress.start(len(numbers), "numbers of candidates")
+        times_ms = two_stage_ms(self._searched, queries, self._fusion, searches)
         curve: list[FidelityPoint] = []
-        for number in sorted(numbers):
+        for (searching, number), took_ms in zip(searches, times_ms, strict=True):
             kept = fidelity_of(self._searched, searching, queries, tops, number)
-            took_ms = two_stage_ms(self._searched, searching, queries, self._fusion, number)
             curve.append(FidelityPoint(candidates=number, fidelity=kept, search_ms=took_ms))
             self._progress.advance()
         chosen = next(point for point in curve if point.candidates == candidates)
@@ -301,7 +274,7 @@ class _SideTuner:
 
     def _calibrate(self, queries: TuneQueries, recall_at: int) -> AnnEntry:
         """Choose the ANN search settings for `recall_at` candidates."""
-        wanted = self._options.ann_recall
+        wanted = self._options.ann_recall or _ANN_RECALL
         # Settings that reach this recall for few candidates may miss it for more: never measure
         # with fewer.
         chosen, curve = choose_search_width(
@@ -313,10 +286,8 @@ class _SideTuner:
             timed=True,
             progress=self._progress,
         )
-        entry = self._side.entry
-        stored = entry.ann if self._learned is None or entry.learned is None else entry.learned.ann
         return replace(
-            stored,
+            self._stored_ann(),
             search_width=chosen.search_width,
             oversample=chosen.oversample,
             recall=chosen.recall,
@@ -325,6 +296,10 @@ class _SideTuner:
             recall_wanted=wanted,
             curve=curve,
         )
+
+    def _stored_ann(self) -> AnnEntry:
+        entry = self._side.entry
+        return entry.ann if self._learned is None or entry.learned is None else entry.learned.ann
 
     def _searching(self, ann: AnnEntry) -> AnnIndex:
         return AnnIndex(self._searched.ann.faiss_index, ann.search_width, ann.oversample)

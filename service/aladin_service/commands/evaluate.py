@@ -242,11 +242,13 @@ def calibrate(
     In: CHECKPOINT, and the photos and captions of DATA. Every caption is a query for its photo,
     and every photo for its captions: once among all items and once without the right answers. So
     are nouns and noun phrases of the captions, for all photos whose captions say as much.
+    Captions with one word exchanged and texts of foreign subjects are queries that nothing matches.
     Out: probabilities, fitted to the scores of these results and stored with the checkpoint, or
     with --index in a new generation of the index, live at once. An index built later copies the
     calibration of its checkpoint. On stdout: expected calibration error, Brier score and log loss
     of the hits of the first page, of the best hit and of "is there a match at all", and the AUROC
-    of the latter beside plain thresholds on the scores, each with its 95 % interval; all of them
+    of the latter, also by kind of the queries without a match, beside plain thresholds on the
+    scores, each with its 95 % interval; all of them
     on photos that the judging models were not fitted to.
     """
     from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system

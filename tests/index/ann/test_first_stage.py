@@ -61,7 +61,7 @@ def test_vectors_are_read_ahead_at_first_and_while_they_come_from_a_disk(
         assert array is VECTORS and stops == [start + 1 for start in starts]
         asked.append(starts)
 
-    monkeypatch.setattr("aladin_index.ann.first_stage.read_ahead", ask)
+    monkeypatch.setattr("aladin_index.format.npy.read_ahead", ask)
     monkeypatch.setattr("aladin_index.ann.first_stage.blocks_read", lambda: next(blocks))
     ann = AnnIndex(build_ann("IVF8,PQ16x4fs", VECTORS, NullProgress()), 8, 2.0)
     found = [retrieve(ann, VECTORS, QUERIES[0], 30)[0] for _ in range(3)]

@@ -13,7 +13,8 @@ from aladin_index.generations.history import pending_changes
 from aladin_index.generations.published import publish_entries, rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.measure.tune import tune_index
+from aladin_index.measure.tune_options import TuneOptions
 from aladin_network.calibration.calibration import Calibration
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.learned.weights import Weights
 from aladin_index.measure.fit_first_stage import fit_first_stage
-from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.measure.tune import tune_index
+from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.backend import SecondStageQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
@@ -169,6 +171,15 @@ def test_tuning_counts_the_candidates_of_the_fitted_stage(
     tuning = report.sides["images"].tuning
     assert tuning.candidates < 40
     assert tuning.fidelity >= 0.9
+    learned = report.sides["images"].learned.ann
+    # Both stages decide: of the settings that keep enough, the fastest one.
+    chosen = min(tuning.settings, key=lambda point: point.search_ms)
+    assert chosen.candidates == tuning.candidates
+    assert (chosen.search_width, chosen.oversample) == (learned.search_width, learned.oversample)
+    given = tune_index(copied, replace(options, ann_recall=0.95)).sides["images"]
+    assert given.tuning.settings == []
+    assert given.learned.ann.recall_wanted == 0.95
+    assert report.sides["texts"].tuning.settings == []
     rollback_index(copied, to=1)
     assert tune_index(copied, options).sides["images"].tuning.candidates > 80
     with open_index(copied, generation=report.generation, checkpoint=checkpoint) as index:

@@ -19,7 +19,8 @@ from aladin_index.measure.fidelity import (
     queries_of_encoding,
     stored_queries,
 )
-from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.measure.tune import tune_index
+from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint

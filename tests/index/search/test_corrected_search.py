@@ -20,7 +20,8 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.merge import merge_indexes
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import verify_index
-from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.measure.tune import tune_index
+from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher

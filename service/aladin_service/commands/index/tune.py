@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from aladin_network.types import DeviceName
-from aladin_service.commands.index.build_options import RecallOption
 from aladin_service.commands.options import (
     IndexArgument,
     JsonOption,
@@ -22,6 +21,15 @@ from aladin_service.commands.options import (
 )
 from aladin_service.commands.progress import stderr_progress
 
+RecallOption = Annotated[
+    float | None,
+    typer.Option(
+        "--ann-recall",
+        help="Share of the exact nearest items that the first stage has to find. [default: 0.99; "
+        "of a fitted first stage as much as the fidelity takes]",
+        show_default=False,
+    ),
+]
 FidelityOption = Annotated[
     float,
     typer.Option("--fidelity", help="Share of the top hits of an exhaustive second stage to keep."),
@@ -66,7 +74,7 @@ QueryDeviceOption = Annotated[
 
 def tune(
     index: IndexArgument,
-    ann_recall: RecallOption = 0.99,
+    ann_recall: RecallOption = None,
     fidelity: FidelityOption = 0.99,
     queries: QueriesOption = None,
     at: AtOption = 10,
@@ -84,13 +92,16 @@ def tune(
     In: INDEX. Out: a new generation, live at once, which shares the files of the previous one and
     stores the best search settings: the width and oversampling of the first stage that find
     --ann-recall of the exact nearest items in the least time, and the fewest candidates with which
-    two-stage search keeps --fidelity of the top hits of scoring every item; and, for services, the
-    fastest runtime and precision that encode queries and keep --agreement of the top hits. The
-    measurements are printed on stdout. Goals that cannot be reached are reported on stderr, and the
-    best settings found are stored.
+    two-stage search keeps --fidelity of the top hits of scoring every item (of a first stage that
+    is fitted to the alignment, and without --ann-recall, all three together, those that keep
+    --fidelity in the least time of both stages); and, for services, the fastest runtime and
+    precision that encode queries and keep --agreement of the top hits. The measurements are
+    printed on stdout. Goals that cannot be reached are reported on stderr, and the best settings
+    found are stored.
     """
     from aladin_index.generations.info import describe
-    from aladin_index.measure.tune import TuneOptions, tune_index
+    from aladin_index.measure.tune import tune_index
+    from aladin_index.measure.tune_options import TuneOptions
     from aladin_service.measure.tune_queries import queries_of
     from aladin_service.reports.index_plot import (
         check_plot,

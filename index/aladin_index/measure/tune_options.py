@@ -1,0 +1,52 @@
+"""What a tuning is asked to reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aladin_network.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions:
+    """Requested quality and limits of a tuning.
+
+    Attributes:
+        ann_recall: Share of the exact nearest items that the first stage must find. None stands for
+            0.99 of embeddings, by which searches without re-ranking order, and for as much as the
+            fidelity takes of a first stage that is fitted to the alignment.
+        fidelity: Share of the exhaustive order's top hits to be kept.
+        at: Number of top hits that are compared.
+        num_queries: Number of queries per collection, taken from the index.
+        max_candidates: Largest number of candidates of a search.
+        agreement: Share of the top hits that another way to encode queries has to keep.
+        device: Device on which the network encodes the queries. Searches are measured on the CPU,
+            since the search width and the candidates are stored for it.
+    """
+
+    ann_recall: float | None = None
+    fidelity: float = 0.99
+    at: int = 10
+    num_queries: int = 200
+    max_candidates: int = 1000
+    agreement: float = 0.97
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        """Reject impossible values.
+
+        Raises:
+            ConfigError: If a share is outside (0, 1], or a number is below 1 or above the number of
+                candidates.
+        """
+        for name in ("ann_recall", "fidelity", "agreement"):
+            share = getattr(self, name)
+            if share is not None and not 0 < share <= 1:
+                raise ConfigError(f"{name}: expected more than 0 and at most 1, got {share}")
+        for name in ("at", "num_queries", "max_candidates"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        if self.at > self.max_candidates:
+            raise ConfigError(
+                f"at: expected at most max_candidates, {self.max_candidates}, got {self.at}"
+            )
