@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aladin_network.errors import InputError
 from aladin_network.types import Target
-from aladin_service.search.job import ItemQuery, PhotoQuery, Query, TextQuery
+from aladin_service.search.job import ItemQuery, PhotoQuery, PlainQuery, TextQuery
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def query_of(
     text: str | None, image: str | PathLike[str] | bytes | Image | None, item_id: str | None
-) -> tuple[Query, str]:
+) -> tuple[PlainQuery, str]:
     """Return the query, and its description for people.
 
     Args:

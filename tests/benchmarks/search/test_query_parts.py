@@ -1,0 +1,73 @@
+"""The benchmark of queries of several parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aladin_network.photos.files import PhotoFile
+from aladin_service.search.job import PartsQuery, TextQuery
+from aladin_training.data.records import Record
+from benchmarks.search.query_parts import Measured, NotQuery, Photo, draw_queries
+
+BALL, GRASS = "a dog plays with a ball", "a dog sleeps on the grass"
+CAPTIONS = {
+    f"{kind} {n}": (text, text)
+    for kind, text in (("ball", BALL), ("grass", GRASS))
+    for n in range(12)
+}
+PHOTOS = {item_id: Photo.of(captions) for item_id, captions in CAPTIONS.items()}
+
+
+def test_a_photo_has_what_two_captions_name_and_lacks_what_none_mentions() -> None:
+    photo = Photo.of(["two dogs with a ball", "a dog runs", "a red frisbee"])
+    assert photo.named["dog"] == 2
+    assert photo.named["ball"] == 1
+    assert photo.named["cat"] == 0
+    assert {"dog", "ball", "frisbee", "red"} <= photo.mentioned
+    assert "cat" not in photo.mentioned
+
+
+def test_the_unwanted_noun_divides_the_photos_that_have_the_rest() -> None:
+    records = [
+        Record(id=item_id, photo=PhotoFile(Path(item_id)), uri=item_id, captions=captions)
+        for item_id, captions in CAPTIONS.items()
+    ]
+    drawn = draw_queries(records, PHOTOS, 3, seed=0)
+    assert drawn == draw_queries(records, PHOTOS, 3, seed=0)
+    assert drawn
+    for query in drawn:
+        # Only "dog" is in both kinds of captions, so only it can be divided.
+        assert "dog" in query.text
+        assert query.has_a == CAPTIONS.keys()
+        assert query.without in {"ball", "grass"}
+
+
+class Answered(Measured):
+    """Searches with known hits: one list for a text, one for a query of parts."""
+
+    def __init__(self, text: list[str], parts: list[str]) -> None:
+        self._text, self._parts = text, parts
+
+    def hits(self, query: TextQuery | PartsQuery, k: int = 5) -> list[str]:
+        """Return the first of the known hits."""
+        return (self._text if isinstance(query, TextQuery) else self._parts)[:k]
+
+
+def test_figures_of_known_hits() -> None:
+    balls, grass = list(PHOTOS)[:12], list(PHOTOS)[12:]
+    query = NotQuery("a dog", "ball", frozenset([*balls, *grass]))
+    measured = Answered([*balls[:1], *grass[:2], *balls[1:]], [*grass[:4], *balls])
+    # Of five hits two lack the ball; one with the ball is above the first of them.
+    assert measured.without(query, excludes=False, photos=PHOTOS) == [0.4, 1, False, False]
+    assert measured.without(query, excludes=True, photos=PHOTOS) == [0.8, 1, False, True]
+
+
+def test_hits_after_feedback_are_counted_beyond_those_seen() -> None:
+    wrong = [f"w{n}" for n in range(18)]
+    seen = ["r0", "r1", "r2", "r3", *wrong[:16]]
+    right = frozenset(f"r{n}" for n in range(9))
+    after = ["r4", *(f"v{n}" for n in range(19))]
+    marked = [*seen, "r5", "r6", "r7", "v0"]
+    assert Answered([*seen, *after], marked).feedback("a dog", right) == (1, 3)
+    # Fewer than three right ones among the first twenty cannot be marked.
+    assert Answered(["r0", "r1", *wrong, *after], marked).feedback("a dog", right) is None
