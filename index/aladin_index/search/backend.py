@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from aladin_index.format.manifest import CollectionEntry, Manifest
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
+from aladin_index.search.results import Role
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
@@ -54,11 +55,6 @@ class EncodedQuery(NamedTuple):
     encode_ms: float = 0.0
     cached: bool = False
     batch: int = 1
-
-
-# What a part of a query says of the hits: that they have it, that they do not, or that they are
-# like an item, or unlike one.
-Role = Literal["all", "not", "like", "unlike"]
 
 
 class EncodedPart(NamedTuple):

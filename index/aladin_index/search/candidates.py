@@ -17,12 +17,12 @@ from aladin_index.search.backend import (
     EncodedQuery,
     FirstStageQuery,
     Ordered,
-    Role,
     SearchBackend,
     SecondStageQuery,
 )
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.results import Role
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import AladinError, InputError, ShapeError
 from aladin_network.scoring.fusion import DirectionFusion

@@ -24,10 +24,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from aladin_index.search.backend import Collection, EncodedParts, EncodedQuery, Role
+from aladin_index.search.backend import Collection, EncodedParts, EncodedQuery
 from aladin_index.search.candidates import Found, ValidPart, ValidSearch
 from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
 from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.results import Role
 from aladin_network.errors import EngineUnavailableError, InputError
 from aladin_network.scoring.encoding import Encoding
 

@@ -17,6 +17,11 @@ from pydantic import Field, TypeAdapter
 Box = tuple[float, float, float, float]
 
 
+# What a part of a query says of the hits: that they have it, that they do not, or that they are
+# like an item, or unlike one.
+Role = Literal["all", "not", "like", "unlike"]
+
+
 @dataclass(slots=True, kw_only=True)
 class Stage:
     """Rank and score of a hit in one stage.
@@ -130,9 +135,7 @@ class SearchHit:
 class AnswerPart:
     """A part of the query; a photo has neither a text nor an id."""
 
-    role: Annotated[
-        Literal["all", "not", "like", "unlike"], Field(description="Field that the part came in.")
-    ]
+    role: Annotated[Role, Field(description="Field that the part came in.")]
     weight: Annotated[
         float,
         Field(description="Factor of the part's score; negative if it counts against a hit."),

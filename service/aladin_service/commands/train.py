@@ -256,7 +256,7 @@ def compare(
     In: RECIPEs and the data sets they name. With --grid, every combination of values is trained
     once for each recipe, and the best on --select with all seeds. Missing runs are trained in the
     folder --out, and interrupted ones continued; a stage that several share is trained once.
-    With several --data, all of this in a folder of --out for each, beside a report of all.
+    With several --data, each has a folder of its own in --out, beside a report of all.
     Out: report.md and report.html in --out, and the path of the former on stdout; with recipes
     that a paper claims something of, the report says what was confirmed, also in claims.json.
     A failed run does not stop the others: it is named in the report and on stderr, and the exit

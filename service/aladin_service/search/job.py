@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
-from aladin_index.search.backend import Role
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.results import TookMs
+from aladin_index.search.results import Role, TookMs
 from aladin_network.types import Modality, Target
 
 if TYPE_CHECKING:

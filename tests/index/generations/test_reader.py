@@ -1,6 +1,7 @@
 import contextlib
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,8 @@ def test_readers_see_the_old_generation_or_the_new_one(
     threads = [threading.Thread(target=read) for _ in range(3)]
     for thread in threads:
         thread.start()
+    while 1 not in seen and not faults:
+        time.sleep(0.01)
     for generation in range(2, 6):
         settings = BuildSettings(ann="exact")
         build_index(tiny_checkpoint, out, images[: sizes[generation]], None, settings)

@@ -237,6 +237,10 @@ async def test_the_surface_is_documented(service: Service) -> None:
             "sort",
             "image_url",
             "regions",
+            "all",
+            "not",
+            "like",
+            "unlike",
         }
 
 

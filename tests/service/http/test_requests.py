@@ -154,10 +154,11 @@ def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
     [
         (
             {"text": "a", "image": "AAAA"},
-            "exactly one of text, image, id, image_url, regions, got text and image",
+            "exactly one of text, image, id, image_url, regions, or the parts of a query, got text"
+            " and image",
         ),
         ({"text": "a", "id": "b"}, "got text and id"),
-        ({}, "exactly one of text, image, id, image_url, regions, got none"),
+        ({}, "image_url, regions, or the parts of a query, got none"),
         ({"text": None}, "got none"),
         ({"text": "a", "colour": "red"}, "colour: unknown field"),
         ({"text": 7}, "text: Input should be a valid string"),
