@@ -93,10 +93,8 @@ class OpenVinoGraph:
 
     def __init__(self, path: Path, threads: int, precision: Precision) -> None:
         """Load and compile a graph; see `open_graph`."""
-        import openvino
-
         streams = max(1, (os.cpu_count() or 1) // threads)
-        self._compiled: Any = openvino.Core().compile_model(
+        self._compiled: Any = _openvino().compile_model(
             path,
             "CPU",
             {
@@ -117,6 +115,19 @@ class OpenVinoGraph:
         found = request.infer(dict(inputs), share_inputs=True, share_outputs=True)
         # Copied: the next call of this thread overwrites them.
         return [np.array(found[name]) for name in OUTPUTS]
+
+
+@cache
+def _openvino() -> Any:
+    """Return OpenVINO, which stays in memory until the process ends.
+
+    It gives the thread that loads it a stack for signal handlers. Of several instances, the one
+    that ends last may restore the stack of one that has ended before: the next signal with a
+    handler would then end the process.
+    """
+    import openvino
+
+    return openvino.Core()
 
 
 _HINTS: Mapping[Precision, str] = {"float32": "f32", "bfloat16": "bf16"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -246,3 +248,23 @@ def test_damage_is_found(damaged: Path) -> None:
     manifest_path.write_text(json.dumps(content | {"schema_version": 9}))
     with pytest.raises(CheckpointError, match="schema version 9, expected 1"):
         load_for_inference(damaged)
+
+
+def test_signals_are_handled_after_openvino_has_let_go_of_its_graphs(
+    exported_checkpoint: Path,
+) -> None:
+    graph = graph_path(exported_checkpoint, "text")
+    script = f"""
+import gc, signal
+from pathlib import Path
+from aladin_network.graphs.runtimes import OpenVinoGraph
+first, second = (OpenVinoGraph(Path({str(graph)!r}), 1, "float32") for _ in range(2))
+del first
+gc.collect()
+del second
+gc.collect()
+signal.signal(signal.SIGTERM, lambda *_: print("handled"))
+signal.raise_signal(signal.SIGTERM)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
