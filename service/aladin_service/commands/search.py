@@ -114,6 +114,16 @@ MinProbabilityOption = Annotated[
         "last line reports it.",
     ),
 ]
+LexicalOption = Annotated[
+    float | None,
+    typer.Option(
+        "--lexical",
+        min=0,
+        max=1,
+        help="Also find items whose own text, file name or metadata has rare words of TEXT; with "
+        "1, an item that alone has a word passes all items that have none.",
+    ),
+]
 SortOption = Annotated[
     str | None,
     typer.Option(
@@ -174,6 +184,7 @@ def search(
     rerank: RerankOption = True,
     fusion: FusionOption = None,
     min_probability: MinProbabilityOption = None,
+    lexical: LexicalOption = None,
     filter_json: FilterOption = "{}",
     sort: SortOption = None,
     explain: ExplainOption = False,
@@ -219,6 +230,7 @@ def search(
         filter=wanted_metadata,
         timeout_ms=timeout_ms,
         min_probability=min_probability,
+        lexical=lexical,
         sort=sort,
     )
     if url is not None:
