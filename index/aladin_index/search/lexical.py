@@ -3,8 +3,9 @@
 A word counts by how rare it is: 1 if one item alone has it, less for more items, and nothing beyond
 one in a hundred, since both stages find what is frequent. Items that have counting words join the
 candidates and are scored by both stages. What the words add to a score is `lexical`, times the sum
-of what they count, times the distance of the best score of these items to the worst: with 1, an
-item that alone has a word passes all items without one, whatever the scores of the model are.
+of what they count, times twice the distance of the best score of these items to the worst: with 1,
+an item that alone has a word passes all items that have none or one that counts up to a half,
+whatever the scores of the model are.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def find_words(collection: Collection, text: str) -> FoundWords | None:
         if not 0 < len(rows) <= max(_RARE_SHARE * count, _RARE_ITEMS):
             continue
         rare.append(word)
-        weight = math.log((1 + count) / min(len(rows), count)) / math.log(1 + count)
+        # The square tells a name from a word that is merely uncommon.
+        weight = (math.log((1 + count) / min(len(rows), count)) / math.log(1 + count)) ** 2
         for row in rows:
             if selection is None or row in selection.bitmap:
                 sums[row] = sums.get(row, 0.0) + weight
@@ -171,7 +173,7 @@ def _bonus(
     each = np.array([weights.get(row, 0.0) for row in rows.tolist()], dtype=np.float32)
     width = float(scores.max() - scores.min()) if len(scores) else 0.0
     # Items of equal scores are also told apart by their words.
-    return each * np.float32((weight or 0.0) * (width * 1.001 + 1e-3))
+    return each * np.float32((weight or 0.0) * (2 * width + 1e-3))
 
 
 def _ranks(scores: NDArray[np.float32]) -> NDArray[np.int64]:
