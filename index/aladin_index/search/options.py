@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from aladin_index.items.filters import Kind, field_scalars
 from aladin_index.search.results import SearchHit
+from aladin_network.calibration.sets import LEAST_CONFIDENCE, MOST_CONFIDENCE
 from aladin_network.errors import InputError
 
 MAX_K = 1000
@@ -136,6 +137,18 @@ class SearchOptions:
         ),
     ] = None
 
+    confidence: Annotated[
+        float | None,
+        Ge(LEAST_CONFIDENCE),
+        Le(MOST_CONFIDENCE),
+        Field(
+            description="Share of queries in which the answer is to hold a right item: only hits of"
+            " the prediction set are returned, fewer for a clear query. It is cut from the first"
+            " stage's best 100; `offset` and `k` count before, and `set.truncated` says whether the"
+            " page lacks items of it. The index has to be calibrated for it, and"
+            " `min_probability` must not be given."
+        ),
+    ] = None
     sort: Annotated[
         str | None,
         Field(
@@ -183,10 +196,12 @@ class SearchOptions:
         """Check the bounds, except those that apply to HTTP requests only.
 
         Raises:
-            InputError: If an option is out of its bounds.
+            InputError: If an option is out of its bounds, or two exclude each other.
         """
         if self.sort is not None and not self.sort_field:
             raise InputError(f"sort: expected the name of a field, got {self.sort!r}")
+        if self.confidence is not None and self.min_probability is not None:
+            raise InputError("confidence, min_probability: expected at most one of them, got both")
         for bound in _BOUNDS:
             value = getattr(self, bound.name)
             if value is None or value in bound.words:
@@ -207,6 +222,7 @@ class SearchOptionFields(TypedDict, total=False):
     filter: dict[str, Any]
     timeout_ms: float
     min_probability: float
+    confidence: float
     sort: str
 
 

@@ -114,6 +114,16 @@ MinProbabilityOption = Annotated[
         "last line reports it.",
     ),
 ]
+ConfidenceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--confidence",
+        min=0.5,
+        max=0.99,
+        help="Keep as many hits as it takes to hold a right one in this share of queries, at most "
+        "-k; needs a calibrated index.",
+    ),
+]
 SortOption = Annotated[
     str | None,
     typer.Option(
@@ -174,6 +184,7 @@ def search(
     rerank: RerankOption = True,
     fusion: FusionOption = None,
     min_probability: MinProbabilityOption = None,
+    confidence: ConfidenceOption = None,
     filter_json: FilterOption = "{}",
     sort: SortOption = None,
     explain: ExplainOption = False,
@@ -219,6 +230,7 @@ def search(
         filter=wanted_metadata,
         timeout_ms=timeout_ms,
         min_probability=min_probability,
+        confidence=confidence,
         sort=sort,
     )
     if url is not None:
