@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.99
 # Confidences with a threshold, in percent; one in between takes the next higher.
 _PERCENT = range(50, 100)
 
@@ -42,7 +41,7 @@ class PredictionSets:
         """Return the fitted confidence that sets of this one have, the same or the next higher.
 
         Args:
-            confidence: `LEAST_CONFIDENCE` to `most`.
+            confidence: 0.5 to `most`.
         """
         return _PERCENT[_place(confidence)] / 100
 
@@ -50,7 +49,7 @@ class PredictionSets:
         """Return the least probability of a set's items.
 
         Args:
-            confidence: `LEAST_CONFIDENCE` to `most`.
+            confidence: 0.5 to `most`.
         """
         return self.least[_place(confidence)]
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.candidates import Ranking, retrieve
-from aladin_index.search.judging import judge
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
+from aladin_index.search.presenting import judge
 from aladin_index.search.rerank import RankedPage
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.tokens.maxsim import score_block

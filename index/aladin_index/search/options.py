@@ -26,7 +26,6 @@ from pydantic_core import PydanticCustomError
 
 from aladin_index.items.filters import Kind, field_scalars
 from aladin_index.search.results import SearchHit
-from aladin_network.calibration.sets import LEAST_CONFIDENCE, MOST_CONFIDENCE
 from aladin_network.errors import InputError
 
 MAX_K = 1000
@@ -139,8 +138,8 @@ class SearchOptions:
 
     confidence: Annotated[
         float | None,
-        Ge(LEAST_CONFIDENCE),
-        Le(MOST_CONFIDENCE),
+        Ge(0.5),
+        Le(0.99),
         Field(
             description="Share of queries in which the answer is to hold a right item: only hits of"
             " the prediction set are returned, fewer for a clear query. It is cut from the first"

@@ -1,22 +1,26 @@
-"""Answers of searches: their hits looked up and explained."""
+"""Answers of searches: their hits judged, looked up and explained."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.candidates import Found, Ranking, ValidSearch, sharing, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
-from aladin_index.search.judging import Verdict
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.parts import PartScores
+from aladin_index.search.prediction_set import cut_set
 from aladin_index.search.rerank import RankedPage, sort_hits
 from aladin_index.search.results import (
     AnswerPart,
+    AnswerSet,
     Evidence,
     HitPart,
     HitStages,
@@ -25,6 +29,8 @@ from aladin_index.search.results import (
     Stage,
     TookMs,
 )
+from aladin_network.calibration.calibration import Unreliable
+from aladin_network.calibration.features import CandidateScores
 
 
 class Times(NamedTuple):
@@ -33,6 +39,32 @@ class Times(NamedTuple):
     began_s: float
     retrieved_s: float
     ranked_s: float
+
+
+class Verdict(NamedTuple):
+    """The calibration's judgement of a page; without a calibration, hits have no probability.
+
+    Attributes:
+        kept: (kept,) int64, places of the hits that are likely enough.
+        probabilities: Probability of each kept hit to belong to the query.
+        match_probability: Probability that any searched item belongs to the query.
+        no_match: Whether that is too little, or no hit of the first page is likely enough; None
+            if the probabilities are not reliable.
+        reliable: Whether the calibration may judge this answer; None without a calibration.
+        unreliable_because: Why it may not, or None; several_parts without any probability.
+        filter_ignored: Whether `min_probability` was not applied because the probabilities are
+            not reliable.
+        prediction_set: The set that was asked for by a confidence, or None.
+    """
+
+    kept: NDArray[np.int64]
+    probabilities: list[float] | list[None]
+    match_probability: float | None = None
+    no_match: bool | None = None
+    reliable: bool | None = None
+    unreliable_because: Unreliable | Literal["several_parts"] | None = None
+    filter_ignored: bool = False
+    prediction_set: AnswerSet | None = None
 
 
 class Page(NamedTuple):
@@ -51,6 +83,76 @@ class Page(NamedTuple):
     ranked: RankedPage
     verdict: Verdict
     hits: Ranking
+
+
+def judge(
+    search: ValidSearch,
+    found: Found,
+    ranked: RankedPage,
+    hit_words: NDArray[np.int64] | None = None,
+) -> Verdict:
+    """Estimate how likely the hits of a page are right.
+
+    Args:
+        search: The search.
+        found: Result of the first stage, with the pool that hits are judged against.
+        ranked: The page; without alignment scores of the pool, the matching scores judge alone.
+        hit_words: (hits,) `ValidSearch.word_counts` of the hits, or None to look them up.
+    """
+    calibration, pool, page = search.calibration, found.pool, ranked.ranking
+    # Without the second stage, the lengths of the texts found for an image are not known.
+    is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
+    if calibration is None or is_uncounted or len(pool.rows) == 0:
+        verdict = Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
+        if search.options.confidence is not None:
+            no_set = AnswerSet(confidence=search.options.confidence, unreliable_because="no_sets")
+            verdict = verdict._replace(prediction_set=no_set)
+        if not any(part.search.calibration for part in search.parts):
+            return verdict
+        return verdict._replace(reliable=False, unreliable_because="several_parts")
+    words = search.word_counts(pool.rows)  # the query's, or for a photo those of the texts
+    candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
+    if hit_words is None:
+        hit_words = search.word_counts(page.rows)
+    hits = CandidateScores(page.rows, page.match, page.align, hit_words)
+    typed = len((search.query.text or "").split()) or None
+    embedding = search.query.encoding.embedding[0]
+    judgement = calibration.of(search.direction, typed).judge(candidates, hits, embedding)
+    unreliable_because = calibration.unreliable_because(
+        search.direction,
+        aligned=candidates.align is not None and hits.align is not None,
+        words=float(np.median(words)),
+        typed=typed,
+    )
+    if search.options.confidence is not None:
+        kept, prediction_set = cut_set(search, calibration, candidates, hits, typed)
+        return Verdict(
+            kept=kept,
+            probabilities=judgement.probabilities[kept].tolist(),
+            match_probability=judgement.match_probability,
+            no_match=judgement.no_match if unreliable_because is None else None,
+            reliable=unreliable_because is None,
+            unreliable_because=unreliable_because,
+            prediction_set=prediction_set,
+        )
+    least = search.options.min_probability or 0.0
+    if unreliable_because is not None:
+        return Verdict(
+            kept=np.arange(len(page.rows)),
+            probabilities=judgement.probabilities.tolist(),
+            match_probability=judgement.match_probability,
+            reliable=False,
+            unreliable_because=unreliable_because,
+            filter_ignored=least > 0,
+        )
+    kept = np.flatnonzero(judgement.probabilities >= least)
+    return Verdict(
+        kept=kept,
+        probabilities=judgement.probabilities[kept].tolist(),
+        match_probability=judgement.match_probability,
+        no_match=judgement.no_match or (search.options.offset == 0 and len(kept) == 0),
+        reliable=True,
+    )
 
 
 def present(index: SearchBackend, pages: Sequence[Page], times: Times) -> list[SearchAnswer]:

@@ -23,11 +23,11 @@ from aladin_index.search.candidates import (
 )
 from aladin_index.search.deadline import RerankDeadline
 from aladin_index.search.exhaustive import rank_everything, takes_all
-from aladin_index.search.judging import check_confidence, judge
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.parts import join_parts
-from aladin_index.search.presenting import Page, Times, present
+from aladin_index.search.prediction_set import check_confidence
+from aladin_index.search.presenting import Page, Times, judge, present
 from aladin_index.search.rerank import rerank
 from aladin_index.search.results import SearchAnswer
 from aladin_index.settings import EXACT_ALIGN

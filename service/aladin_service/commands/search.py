@@ -215,7 +215,6 @@ def search(
     k = k or (10 if out is None else 1)
     if out is not None:
         check_drawing(out, k, explain=explain)
-    wanted_metadata = _filter(filter_json)
     folder = None if index is None else checked_index(Path(index))
     from aladin_index.search.options import SearchOptions, candidates_from
     from aladin_index.search.results import SEARCH_ANSWER
@@ -227,7 +226,7 @@ def search(
         rerank=rerank,
         fusion=fusion,
         explain=explain,
-        filter=wanted_metadata,
+        filter=_filter(filter_json),
         timeout_ms=timeout_ms,
         min_probability=min_probability,
         confidence=confidence,

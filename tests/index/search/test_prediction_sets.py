@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_without_a_set_that_holds_no_hit_is_left_out(
     opened: Callable[..., TwoStageSearcher],
     text: Encoding,
     made: dict[str, float],
-    options: dict[str, dict[str, dict[str, bool]]],
+    options: dict[str, Any],
     because: str | None,
 ) -> None:
     searcher = opened([1.0], **made)  # nothing is as likely
@@ -135,11 +136,12 @@ def test_what_the_calibration_does_not_support_is_refused(
     two = opened([0.9, 0.8])
     with pytest.raises(InputError, match=r"confidence: expected at most 0\.51"):
         run_search(two, text, "text", "images", k=5, confidence=0.52)
-    for options, message in [
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"confidence": 0.4}, r"confidence: expected 0\.5 to 0\.99, got 0\.4"),
         ({"confidence": 1.0}, r"confidence: expected 0\.5 to 0\.99, got 1\.0"),
         ({"confidence": 0.5, "min_probability": 0.5}, "expected at most one of them, got both"),
-    ]:
+    ]
+    for options, message in refused:
         with pytest.raises(InputError, match=message):
             run_search(two, text, "text", "images", k=5, **options)
     with pytest.raises(InputError, match="images for a text and texts for an image"):
