@@ -15,6 +15,7 @@ from aladin_index.search.backend import SearchBackend
 from aladin_index.search.candidates import Found, Ranking, ValidSearch, sharing, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.negation import NEGATION_WORD, suggest_split
 from aladin_index.search.parts import PartScores
 from aladin_index.search.prediction_set import cut_set
 from aladin_index.search.rerank import RankedPage, sort_hits
@@ -195,6 +196,8 @@ def _answer(
     if search.parts and not _add_parts(index, search, ranked.parts, items, hits):
         degraded.append("evidence_unavailable")
     explain_s = time.monotonic() - looked_up_s
+    typed = None if search.query.is_stored else search.query.text
+    negated = None if typed is None else NEGATION_WORD.search(typed)
     answer = SearchAnswer(
         hits=hits,
         reranked=ranked.reranked,
@@ -208,6 +211,7 @@ def _answer(
         unreliable_because=verdict.unreliable_because,
         unknown_fields=unknown_fields(index, search) if found.is_empty else [],
         parts=_answer_parts(search) if search.parts else None,
+        suggestion=None if negated is None else suggest_split(negated.string),
         set=verdict.prediction_set,
         took_ms=TookMs(
             decode=search.query.decode_ms,

@@ -145,6 +145,15 @@ class AnswerPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SuggestedPart:
+    """A part of the search that is suggested for a text with a negation."""
+
+    role: Annotated[Literal["all", "not"], Field(description="Field that the part would come in.")]
+    text: str
+    source: Annotated[str, Field(description="The words of the text that it was made of.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSet:
     """The hits likely enough that, with the confidence asked for, a right one is among them."""
 
@@ -259,6 +268,14 @@ class SearchAnswer:
         Field(
             description="The parts of the query: those of `all`, `not`, `like` and `unlike`, in"
             " this order; null for a query of one."
+        ),
+    ] = None
+    suggestion: Annotated[
+        list[SuggestedPart] | None,
+        Field(
+            description="A search of several parts that the text may mean, if it negates something"
+            ' in English ("two people, no dog"): what hits have, and what they do not have. It was'
+            " not applied: the hits are those of the whole text. Otherwise null."
         ),
     ] = None
     set: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -187,6 +188,10 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
         yield f"--min-probability was not applied: {reason}"
     if answer.set is not None:
         yield _set_line(answer.set)
+    if answer.suggestion:
+        wanted, *negated = (part.text for part in answer.suggestion)
+        excluded = " ".join(f"--not {shlex.quote(each)}" for each in negated)
+        yield f"to exclude what the words negate: {shlex.quote(wanted)} {excluded}"
     if "explain" in answer.degraded:
         yield "--explain was not applied: the alignment of the index's model was not trained"
     if names:

@@ -11,6 +11,7 @@ from aladin_index.search.results import (
     SearchAnswer,
     SearchHit,
     Stage,
+    SuggestedPart,
     TookMs,
 )
 from aladin_service.reports.tables import answer_lines
@@ -77,4 +78,25 @@ def test_the_last_line_describes_the_set(found: AnswerSet, line: str) -> None:
         set=found,
         took_ms=took,
     )
+    assert list(answer_lines(answer))[-1] == line
+
+
+def test_a_split_is_offered_as_options_of_the_command() -> None:
+    took = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
+    parts = [
+        SuggestedPart(role="all", text="a dog", source="a dog"),
+        SuggestedPart(role="not", text="red leash", source="without a red leash"),
+        SuggestedPart(role="not", text="collar", source="or a collar"),
+    ]
+    answer = SearchAnswer(
+        hits=[],
+        reranked=True,
+        fusion=1.0,
+        candidates=1,
+        generation=1,
+        degraded=[],
+        suggestion=parts,
+        took_ms=took,
+    )
+    line = "to exclude what the words negate: 'a dog' --not 'red leash' --not collar"
     assert list(answer_lines(answer))[-1] == line
