@@ -12,6 +12,11 @@ pairs for which at least ten photos have A, at least five of these B, and at lea
 not       A alone and "A, not B": `right`, the share of the first five hits that have A and lack B
           (with at least five such photos their R@5), `has_a`, and the shares of queries whose
           first five hits have no B (`free`), and with no B above the first right hit (`first`)
+negated   "A without B" or "A, no B", where A is a caption, B a noun that no caption of its photo
+          mentions, and that a photo with the same first noun has: the share of queries with the
+          caption's photo among the first five hits (`r5`), and with a photo that has B (`with_b`),
+          for A alone, for the sentence as a text, and for it split as answers suggest
+          (`aladin_index.search.negation`); `split_found` is the share that can be split
 feedback  A, of whose first twenty hits the first three right and the first three wrong ones are
           marked: right ones among the next twenty hits, without and with the marks, and their ratio
 """
@@ -30,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.open import open_backend
+from aladin_index.search.negation import NEGATION_WORD, suggest_split
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_service.search.encoder import QueryEncoder
@@ -46,6 +52,8 @@ _LEAST_WITH_A = 10
 _LEAST_NAMED = 2
 _MARKED = 3
 _SEEN = 20
+# Ways to ask for "A without B": not at all, as it is written, and as two parts.
+_WAYS = ("affirmative", "sentence", "split")
 
 
 class Photo(NamedTuple):
@@ -132,6 +140,62 @@ def draw_queries(
     return list(found.values())
 
 
+class NegatedQuery(NamedTuple):
+    """A caption, and a sentence that negates something besides.
+
+    Attributes:
+        text: A, the caption.
+        sentence: The caption and what hits must not have.
+        without: B.
+        photo: Id of the caption's photo, which lacks B.
+    """
+
+    text: str
+    sentence: str
+    without: str
+    photo: str
+
+
+def draw_negated(
+    records: Sequence[Record], photos: dict[str, Photo], count: int, seed: int
+) -> list[NegatedQuery]:
+    """Draw captions with something to negate; fewer if there are not enough different ones.
+
+    Args:
+        records: Photos with captions.
+        photos: What the captions say, by id.
+        count: Number of queries.
+        seed: Seed of all choices.
+    """
+    generator = random.Random(seed)
+    having: dict[str, set[str]] = {}  # nouns, by a noun of the same photo
+    for photo in photos.values():
+        nouns = {noun for noun, captions in photo.named.items() if captions >= _LEAST_NAMED}
+        for noun in nouns:
+            having.setdefault(noun, set()).update(nouns)
+    found: dict[tuple[str, str], NegatedQuery] = {}
+    for _ in range(100 * count):
+        record = generator.choice(records)
+        text = generator.choice(record.captions).strip(" .")
+        phrases = find_phrases(text)
+        if not phrases or NEGATION_WORD.search(text):
+            continue
+        near = sorted(having.get(phrases[0].noun, set()) - photos[record.id].mentioned)
+        if not near:
+            continue
+        without = generator.choice(near)
+        negation = generator.choice((f" without {_with_article(without)}", f", no {without}"))
+        query = NegatedQuery(text, text + negation, without, record.id)
+        found.setdefault((text.lower(), without), query)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 class Measured:
     """Searches of an index, by the ids of the hits."""
 
@@ -169,6 +233,26 @@ class Measured:
             not any(has_b[:_PAGE]),
             not any(has_b[:first_right]) and first_right < len(hits),
         ]
+
+    def negated(self, asked: NegatedQuery, photos: dict[str, Photo]) -> list[float]:
+        """Return `r5` and `with_b` of the three ways, and whether the sentence can be split.
+
+        Args:
+            asked: The query.
+            photos: What the photos show.
+        """
+        whole = TextQuery(asked.sentence)
+        suggested = suggest_split(asked.sentence)
+        split: TextQuery | PartsQuery = whole
+        if suggested is not None:
+            parts = [QueryPart(TextQuery(part.text), part.role) for part in suggested]
+            split = PartsQuery(tuple(parts))
+        figures: list[float] = []
+        for query in (TextQuery(asked.text), whole, split):
+            hits = self.hits(query)
+            has_b = any(photos[hit].named[asked.without] >= _LEAST_NAMED for hit in hits)
+            figures += [asked.photo in hits, has_b]
+        return [*figures, suggested is not None]
 
     def feedback(self, text: str, right: frozenset[str]) -> tuple[int, int] | None:
         """Return the numbers of right hits among the next ones, without and with marks.
@@ -216,6 +300,11 @@ def measure(
             means = np.mean(each, axis=0).tolist()
             names = ("right", "has_a", "free", "first")
             figures |= {f"{name}_{n}": mean for n, mean in zip(names, means, strict=True)}
+        negated = draw_negated(records, photos, queries, seed)
+        each = [measured.negated(query, photos) for query in negated]
+        names = [f"{way}_{n}" for way in _WAYS for n in ("r5", "with_b")]
+        figures["negated_queries"] = len(negated)
+        figures |= dict(zip([*names, "split_found"], np.mean(each, axis=0).tolist(), strict=True))
         texts = {query.text: query.has_a for query in drawn if len(query.has_a) >= 2 * _SEEN}
         counts = [found for each in texts.items() if (found := measured.feedback(*each))]
         next_right: NDArray[np.float64] = np.mean(counts, axis=0) if counts else np.full(2, np.nan)

@@ -104,8 +104,8 @@ class Index:
             target: "images" or "texts"; None finds texts for a photo and images otherwise, or what
                 the index has.
             **options: Options of the search, such as `k` (number of hits, 10), `filter` (metadata
-                that a hit must have), `explain` (hits carry the best region of each word), `rerank`
-                and `min_probability`; docs/SEARCH.md describes all of them.
+                that a hit must have), `explain` (hits carry the best region of each word),
+                `rerank`, `min_probability` and `confidence`; docs/SEARCH.md describes all of them.
 
         Returns:
             The hits, best first.

@@ -16,10 +16,13 @@ from aladin_index.search.backend import SearchBackend
 from aladin_index.search.candidates import Found, Ranking, ValidSearch, sharing, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.negation import NEGATION_WORD, suggest_split
 from aladin_index.search.parts import PartScores
+from aladin_index.search.prediction_set import cut_set
 from aladin_index.search.rerank import RankedPage, sort_hits
 from aladin_index.search.results import (
     AnswerPart,
+    AnswerSet,
     Evidence,
     FieldWords,
     HitPart,
@@ -54,6 +57,7 @@ class Verdict(NamedTuple):
         unreliable_because: Why it may not, or None; several_parts without any probability.
         filter_ignored: Whether `min_probability` was not applied because the probabilities are
             not reliable.
+        prediction_set: The set that was asked for by a confidence, or None.
     """
 
     kept: NDArray[np.int64]
@@ -63,6 +67,7 @@ class Verdict(NamedTuple):
     reliable: bool | None = None
     unreliable_because: Unreliable | Literal["several_parts"] | None = None
     filter_ignored: bool = False
+    prediction_set: AnswerSet | None = None
 
 
 class Page(NamedTuple):
@@ -102,6 +107,9 @@ def judge(
     is_uncounted = ranked.degraded == "rerank_unavailable" and search.modality == "image"
     if calibration is None or is_uncounted or len(pool.rows) == 0:
         verdict = Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
+        if search.options.confidence is not None:
+            no_set = AnswerSet(confidence=search.options.confidence, unreliable_because="no_sets")
+            verdict = verdict._replace(prediction_set=no_set)
         if not any(part.search.calibration for part in search.parts):
             return verdict
         return verdict._replace(reliable=False, unreliable_because="several_parts")
@@ -119,6 +127,17 @@ def judge(
         words=float(np.median(words)),
         typed=typed,
     )
+    if search.options.confidence is not None:
+        kept, prediction_set = cut_set(search, calibration, candidates, hits, typed)
+        return Verdict(
+            kept=kept,
+            probabilities=judgement.probabilities[kept].tolist(),
+            match_probability=judgement.match_probability,
+            no_match=judgement.no_match if unreliable_because is None else None,
+            reliable=unreliable_because is None,
+            unreliable_because=unreliable_because,
+            prediction_set=prediction_set,
+        )
     least = search.options.min_probability or 0.0
     if unreliable_because is not None:
         return Verdict(
@@ -168,6 +187,8 @@ def _answer(
     words = search.words if search.options.lexical else None
     if search.options.lexical and words is None:
         degraded.append("lexical")
+    if verdict.prediction_set is not None and verdict.prediction_set.unreliable_because:
+        degraded.append("confidence")
     evidence, looked_up_s = None, time.monotonic()
     if search.options.explain and search.is_crossing and not index.checkpoint.alignment_trained:
         degraded.append("explain")
@@ -184,6 +205,8 @@ def _answer(
     if search.parts and not _add_parts(index, search, ranked.parts, items, hits):
         degraded.append("evidence_unavailable")
     explain_s = time.monotonic() - looked_up_s
+    typed = None if search.query.is_stored else search.query.text
+    negated = None if typed is None else NEGATION_WORD.search(typed)
     answer = SearchAnswer(
         hits=hits,
         reranked=ranked.reranked,
@@ -197,6 +220,8 @@ def _answer(
         unreliable_because=verdict.unreliable_because,
         unknown_fields=unknown_fields(index, search) if found.is_empty else [],
         parts=_answer_parts(search) if search.parts else None,
+        suggestion=None if negated is None else suggest_split(negated.string),
+        set=verdict.prediction_set,
         took_ms=TookMs(
             decode=search.query.decode_ms,
             encode=search.query.encode_ms,

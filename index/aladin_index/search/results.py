@@ -166,6 +166,47 @@ class AnswerPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SuggestedPart:
+    """A part of the search that is suggested for a text with a negation."""
+
+    role: Annotated[Literal["all", "not"], Field(description="Field that the part would come in.")]
+    text: str
+    source: Annotated[str, Field(description="The words of the text that it was made of.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSet:
+    """The hits likely enough that, with the confidence asked for, a right one is among them."""
+
+    confidence: Annotated[float, Field(description="As it was asked for.")]
+    level: Annotated[
+        float | None,
+        Field(
+            description="Share of queries whose set holds a right item: the fitted confidence, the"
+            " asked one or the next higher percent. Null if the page lacks items of the set, or"
+            " there is none."
+        ),
+    ] = None
+    size: Annotated[
+        int | None, Field(description="Items of the set, on the page or not; null without a set.")
+    ] = None
+    truncated: Annotated[
+        bool,
+        Field(description="Whether the page lacks items of the set, which a larger `k` adds."),
+    ] = False
+    unreliable_because: Annotated[
+        str | None,
+        Field(
+            description="Why there is no set, so that no hit is left out: other_photos,"
+            " unknown_text_lengths and text_length as for probabilities; filter, since the"
+            " calibration's queries searched without one; more_items, since they searched fewer"
+            " items by a tenth or more; no_sets, since the answer has no probabilities. Otherwise"
+            " null."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TookMs:
     """Milliseconds by part; `total` also counts the time between the parts."""
 
@@ -195,7 +236,8 @@ class SearchAnswer:
             " the vector database could not return the tokens; explain if the model's alignment"
             " was not trained, so that there is no evidence; lexical if the index is in a vector"
             " database, which has no words; min_probability if the probabilities"
-            " are not reliable, so that no hit was left out. Empty if nothing was left out."
+            " are not reliable, so that no hit was left out; confidence if there is no set. Empty"
+            " if nothing was left out."
         ),
     ]
     match_probability: Annotated[
@@ -249,6 +291,18 @@ class SearchAnswer:
             description="The parts of the query: those of `all`, `not`, `like` and `unlike`, in"
             " this order; null for a query of one."
         ),
+    ] = None
+    suggestion: Annotated[
+        list[SuggestedPart] | None,
+        Field(
+            description="A search of several parts that the text may mean, if it negates something"
+            ' in English ("two people, no dog"): what hits have, and what they do not have. It was'
+            " not applied: the hits are those of the whole text. Otherwise null."
+        ),
+    ] = None
+    set: Annotated[
+        AnswerSet | None,
+        Field(description="The prediction set; null unless requested by `confidence`."),
     ] = None
     took_ms: TookMs
 

@@ -27,6 +27,7 @@ from aladin_index.search.lexical import find_words, rank_with_words
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.parts import join_parts
+from aladin_index.search.prediction_set import check_confidence
 from aladin_index.search.presenting import Page, Times, judge, present
 from aladin_index.search.rerank import rerank
 from aladin_index.search.results import SearchAnswer
@@ -99,8 +100,8 @@ class TwoStageSearcher:
         Raises:
             NoSuchTargetError: If the index has no such collection.
             InputError: If an option is out of its bounds, the filter is malformed,
-                `min_probability` is given although hits have no probability, or a text query is to
-                be explained, or searched by words, without its text.
+                `min_probability` or `confidence` is given although hits have no probability, or a
+                text query is to be explained, or searched by words, without its text.
             ShapeError: If the query is not one item of the index's dimensions.
             EngineUnavailableError: If the first stage does not answer.
         """
@@ -199,8 +200,12 @@ class TwoStageSearcher:
         if query.own_id is not None and not is_crossing:
             own = collection.items.by_ids([query.own_id])[0]
         calibration = self.index.manifest.calibration
+        direction = DIRECTION_OF[modality]
         check_query(query, options, collection, calibration, is_crossing=is_crossing)
-        fusion = self._fusions[DIRECTION_OF[modality]]
+        if options.confidence is not None:
+            asked = calibration if is_crossing else None
+            check_confidence(query, options.confidence, asked, direction)
+        fusion = self._fusions[direction]
         tokens = query.encoding.tokens[0][query.encoding.mask[0]]
         # Without training, the regions say nothing: the second stage only runs if it is asked for.
         is_aligned = self._is_aligned or options.fusion is not None
@@ -229,7 +234,7 @@ class TwoStageSearcher:
             is_aligned=is_aligned,
             reranks=reranks,
             is_exhaustive=reranks and asks_for_all and takes_all(options, collection),
-            direction=DIRECTION_OF[modality],
+            direction=direction,
             fusion=fusion,
             weight=weight,
             calibration=calibration if is_crossing else None,

@@ -114,14 +114,16 @@ MinProbabilityOption = Annotated[
         "last line reports it.",
     ),
 ]
-LexicalOption = Annotated[
+_LEXICAL_HELP = "Weight of rare words of TEXT in the items' own texts, file names and metadata."
+LexicalOption = Annotated[float | None, typer.Option("--lexical", min=0, max=1, help=_LEXICAL_HELP)]
+ConfidenceOption = Annotated[
     float | None,
     typer.Option(
-        "--lexical",
-        min=0,
-        max=1,
-        help="Also find items whose own text, file name or metadata has rare words of TEXT; with "
-        "1, an item that alone has a word passes all items that have none.",
+        "--confidence",
+        min=0.5,
+        max=0.99,
+        help="Keep as many hits as it takes to hold a right one in this share of queries, at most "
+        "-k; needs a calibrated index.",
     ),
 ]
 SortOption = Annotated[
@@ -185,6 +187,7 @@ def search(
     fusion: FusionOption = None,
     min_probability: MinProbabilityOption = None,
     lexical: LexicalOption = None,
+    confidence: ConfidenceOption = None,
     filter_json: FilterOption = "{}",
     sort: SortOption = None,
     explain: ExplainOption = False,
@@ -202,8 +205,8 @@ def search(
 
     Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
     with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
-    and the cosine there. If the index's calibration may judge the query, also each hit's
-    probability, and whether there is any match. With --out the evidence is also drawn into a file.
+    and the cosine there; probabilities if the index's calibration may judge the query. With --out
+    the evidence is also drawn into a file.
     """
     if url is not None:
         index, text = None, _only_word(index, text)
@@ -230,13 +233,13 @@ def search(
         timeout_ms=timeout_ms,
         min_probability=min_probability,
         lexical=lexical,
+        confidence=confidence,
         sort=sort,
     )
     if url is not None:
         _check_left_to_service(device, first_stage, detector)
         _import_client()
-        asked = given.search(target, options)
-        answer = _ask_service(url, asked, image, out)
+        answer = _ask_service(url, given.search(target, options), image, out)
     else:
         assert folder is not None  # or there is a URL
         from aladin_index.devices.search_device import SearchDevice

@@ -242,10 +242,10 @@ def _ask(
                 queries = ask_images(
                     side, split, number, source.progress, source.correction, unmatched
                 )
-                asked["text_to_image"] = AskedDirection(queries, number)
+                asked["text_to_image"] = AskedDirection(queries, number, side.count)
             else:
                 queries = ask_texts(side, split, number, source.progress, source.correction)
-                asked["image_to_text"] = AskedDirection(queries, number)
+                asked["image_to_text"] = AskedDirection(queries, number, side.count)
     if len(asked) < 2:
         number = BuildSettings().default_candidates
         model, correction = source.checkpoint.model, source.correction
@@ -255,5 +255,6 @@ def _ask(
                 queries = among(direction)
                 if direction == "text_to_image" and unmatched is not None:
                     queries += ask_unmatched(model, split.images, unmatched, number, correction)
-                asked[direction] = AskedDirection(queries, number)
+                items = split.images if direction == "text_to_image" else split.texts
+                asked[direction] = AskedDirection(queries, number, items.size)
     return asked

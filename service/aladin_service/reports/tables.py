@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,7 @@ from aladin_index.search.whole_words import join_evidence
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from aladin_index.search.results import Evidence, SearchAnswer, SearchHit
+    from aladin_index.search.results import AnswerSet, Evidence, SearchAnswer, SearchHit
     from aladin_network.conversion.tensors import ConversionReport
     from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
 
@@ -26,6 +27,10 @@ _REASONS = {
     "text_length": "the text is shorter or longer than those that the index's calibration was "
     "fitted on",
     "several_parts": "the index's calibration was fitted to queries of one part",
+    "filter": "the index's calibration was fitted without a filter",
+    "more_items": "the index has more items than its calibration was fitted to; aladin calibrate "
+    "CHECKPOINT DATA --index INDEX fits one to the index",
+    "no_sets": "the answer has no probabilities that a set could be cut by",
 }
 
 
@@ -183,12 +188,26 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
     elif "min_probability" in answer.degraded:
         reason = unreliable_reason(answer.unreliable_because)
         yield f"--min-probability was not applied: {reason}"
+    if answer.set is not None:
+        yield _set_line(answer.set)
+    if answer.suggestion:
+        wanted, *negated = (part.text for part in answer.suggestion)
+        excluded = " ".join(f"--not {shlex.quote(each)}" for each in negated)
+        yield f"to exclude what the words negate: {shlex.quote(wanted)} {excluded}"
     if "explain" in answer.degraded:
         yield "--explain was not applied: the alignment of the index's model was not trained"
     if "lexical" in answer.degraded:
         yield "--lexical was not applied: an index in a vector database has no words"
     if names:
         yield f"no item has a field {names} to sort by: the hits are in the order of relevance"
+
+
+def _set_line(found: AnswerSet) -> str:
+    if found.unreliable_because is not None:
+        return f"--confidence was not applied: {unreliable_reason(found.unreliable_because)}"
+    if found.truncated:
+        return f"the page lacks some of the set's {found.size} items: a larger -k has them"
+    return f"set of {found.size}: holds a right item in {found.level:.0%} of queries"
 
 
 def _hit_line(hit: SearchHit, *, judged: bool) -> str:

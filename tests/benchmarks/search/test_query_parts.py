@@ -7,7 +7,14 @@ from pathlib import Path
 from aladin_network.photos.files import PhotoFile
 from aladin_service.search.job import PartsQuery, TextQuery
 from aladin_training.data.records import Record
-from benchmarks.search.query_parts import Measured, NotQuery, Photo, draw_queries
+from benchmarks.search.query_parts import (
+    Measured,
+    NegatedQuery,
+    NotQuery,
+    Photo,
+    draw_negated,
+    draw_queries,
+)
 
 BALL, GRASS = "a dog plays with a ball", "a dog sleeps on the grass"
 CAPTIONS = {
@@ -71,3 +78,27 @@ def test_hits_after_feedback_are_counted_beyond_those_seen() -> None:
     assert Answered([*seen, *after], marked).feedback("a dog", right) == (1, 3)
     # Fewer than three right ones among the first twenty cannot be marked.
     assert Answered(["r0", "r1", *wrong, *after], marked).feedback("a dog", right) is None
+
+
+def test_negated_sentences_name_what_only_photos_with_the_same_noun_have() -> None:
+    records = [
+        Record(id=item_id, photo=PhotoFile(Path(item_id)), uri=item_id, captions=captions)
+        for item_id, captions in CAPTIONS.items()
+    ]
+    drawn = draw_negated(records, PHOTOS, 20, seed=0)
+    # Of the photos of dogs, those with a ball lack the grass, and the other way around.
+    assert {(query.text, query.without) for query in drawn} == {(BALL, "grass"), (GRASS, "ball")}
+    for query in drawn:
+        ends = {f" without a {query.without}", f", no {query.without}"}
+        assert query.sentence.removeprefix(query.text) in ends
+        assert query.without not in PHOTOS[query.photo].mentioned
+
+
+def test_figures_of_negated_sentences_by_known_hits() -> None:
+    balls, grass = list(PHOTOS)[:12], list(PHOTOS)[12:]
+    measured = Answered([balls[0], *grass], [*grass[:5], balls[0]])
+    asked = NegatedQuery(GRASS, f"{GRASS}, no ball", "ball", grass[4])
+    # As a text the photo is sixth, below one with the ball; as parts fifth, without.
+    assert measured.negated(asked, PHOTOS) == [False, True, False, True, True, False, True]
+    whole = asked._replace(sentence=GRASS)  # nothing to split
+    assert measured.negated(whole, PHOTOS) == [False, True, False, True, False, True, False]

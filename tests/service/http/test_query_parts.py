@@ -63,6 +63,20 @@ async def test_parts_of_all_kinds_in_json_in_a_form_and_in_a_batch(
     assert answers[1]["parts"] is None
 
 
+async def test_the_split_of_a_negation_is_offered_and_not_made(service: Service) -> None:
+    async with service() as client:
+        whole = (await client.post("/v1/search/images", json={"text": "a red dog, no car"})).json()
+        roles = {"all": "a red dog", "not": "car"}
+        suggested = {part["role"]: part["text"] for part in whole["suggestion"]}
+        assert (suggested, whole["parts"]) == (roles, None)
+        # Its parts are those of a request.
+        body = {role: [{"text": text}] for role, text in suggested.items()}
+        parts = (await client.post("/v1/search/images", json=body)).json()
+        assert [part["text"] for part in parts["parts"]] == ["a red dog", "car"]
+        plain = (await client.post("/v1/search/images", json={"text": "a red dog"})).json()
+    assert (parts["suggestion"], plain["suggestion"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

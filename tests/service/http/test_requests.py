@@ -88,6 +88,7 @@ DEFAULTS = {
     "timeout_ms": None,
     "min_probability": None,
     "lexical": None,
+    "confidence": None,
     "sort": None,
 }
 
@@ -108,6 +109,7 @@ OPTIONS = {
     "timeout_ms": 150.0,
     "min_probability": 0.25,
     "lexical": 0.5,
+    "confidence": 0.9,
     "sort": "-taken_at",
 }
 
@@ -131,6 +133,7 @@ def test_multipart_takes_the_same_options_as_form_fields(app: FastAPI) -> None:
         "timeout_ms": "150",
         "min_probability": "0.25",
         "lexical": "0.5",
+        "confidence": "0.9",
         "sort": "-taken_at",
     }
     answer = post(app, data=form, files={"image": ("x.bin", b"bytes")}).json()
