@@ -144,8 +144,8 @@ class SearchOptions:
             description="Weight of rare words of a text query that an item's own text, file name or"
             " metadata has; null and 0 search without. With 1, an item that alone has a word passes"
             " all items that have none. `stages.lexical` of a hit names the words. A query without"
-            " a text, or of several parts, is refused, and so is `confidence` beside it; an index in"
-            " a vector database has no words, and `degraded` contains lexical."
+            " a text, or of several parts, is refused, and so is `confidence` beside it; an index"
+            " in a vector database has no words, and `degraded` contains lexical."
         ),
     ] = None
 

@@ -205,8 +205,7 @@ def search(
 
     Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
     with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
-    and the cosine there; probabilities if the index's calibration may judge the query. With --out
-    the evidence is also drawn into a file.
+    and the cosine there; probabilities if a calibration may judge the query. --out draws evidence.
     """
     if url is not None:
         index, text = None, _only_word(index, text)
