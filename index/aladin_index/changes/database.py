@@ -31,6 +31,7 @@ from aladin_index.items.filters import Filter, Test, leaves
 from aladin_index.items.look_ups import VALUES_A_STATEMENT, read_values
 from aladin_index.items.store import ThreadConnections, stored_item
 from aladin_index.items.tables import StoredItem, columns_of, create_tables
+from aladin_index.items.words import WordIndex
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import IndexCorruptError
@@ -167,6 +168,7 @@ class AddedItems:
     Attributes:
         path: The database.
         identity: Identity of the open file, or None if none was opened yet.
+        words: Words of the added items' own texts.
     """
 
     def __init__(self, path: Path, base_count: int, codec: TokenCodec) -> None:
@@ -184,6 +186,7 @@ class AddedItems:
         self._database = ThreadConnections(path, self._connect)
         self._columns: dict[str, GrowingColumns] = {}
         self._columns_lock = threading.Lock()
+        self.words = WordIndex(self.items_by_rows, base_count)
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection, which `close` closes.

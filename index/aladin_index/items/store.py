@@ -19,6 +19,7 @@ from aladin_index.items.filters import Filter, Test, leaves
 from aladin_index.items.look_ups import VALUES_A_STATEMENT, look_up
 from aladin_index.items.selection import Selection, SelectionCache
 from aladin_index.items.tables import StoredItem, columns_of, count_fields, unknown_fields
+from aladin_index.items.words import WordIndex
 from aladin_network.errors import IndexCorruptError
 
 _IDS_AT_A_TIME = 10_000
@@ -111,7 +112,12 @@ class ThreadConnections:
 
 
 class ItemStore:
-    """Reads the items of one collection; thread-safe."""
+    """Reads the items of one collection; thread-safe.
+
+    Attributes:
+        count: Number of items.
+        words: Words of the items' own texts.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open a file of `aladin_index.items.tables.write_items`, which never changes.
@@ -132,6 +138,7 @@ class ItemStore:
         last = self._database.lines("SELECT MAX(row) FROM items")[0][0]
         self.count = 0 if last is None else int(last) + 1
         self._columns = self._database.run(columns_of)
+        self.words = WordIndex(self.by_rows)
 
     def close(self) -> None:
         """Close the connections of all threads."""

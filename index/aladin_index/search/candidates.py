@@ -12,6 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.items.filters import Exists, Filter, leaves
+from aladin_index.items.words import FoundWords
 from aladin_index.search.backend import (
     Collection,
     EncodedQuery,
@@ -77,6 +78,7 @@ class ValidSearch:
         own_rows: Rows of the query itself, which must not be among its hits.
         received_s: When the query was received, by `time.monotonic`.
         parts: Parts of a query of several, which decide the order together; empty for one query.
+        words: Items that have rare words of the query, or None if it is not searched by words.
     """
 
     query: EncodedQuery
@@ -102,6 +104,7 @@ class ValidSearch:
     own_rows: tuple[int, ...]
     received_s: float
     parts: tuple[ValidPart, ...] = ()
+    words: FoundWords | None = None
 
     def word_counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return for each row the number of tokens of the text: that of the query or of the row."""
@@ -129,8 +132,8 @@ def check_query(
 
     Raises:
         ShapeError: If the query is not one item of the index's dimensions.
-        InputError: If a text query is to be explained without its text, or `min_probability` is
-            given although hits have no probability.
+        InputError: If a text query is to be explained without its text, words are to be searched
+            without one, or `min_probability` is given although hits have no probability.
     """
     entry, encoding = collection.entry, query.encoding
     expected = (1, entry.embedding_dim)
@@ -140,6 +143,10 @@ def check_query(
         raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
     if options.explain and is_crossing and query.modality == "text" and query.text is None:
         raise InputError("explain: expected the query's text, got none")
+    if options.lexical and query.text is None:
+        raise InputError("lexical: expected a query of one text, got none")
+    if options.lexical and options.confidence is not None:
+        raise InputError("lexical: a prediction set is one of both stages alone, without words")
     if options.min_probability is not None:
         if calibration is None:
             raise InputError(

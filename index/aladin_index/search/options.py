@@ -136,6 +136,19 @@ class SearchOptions:
         ),
     ] = None
 
+    lexical: Annotated[
+        float | None,
+        Ge(0),
+        Le(1),
+        Field(
+            description="Weight of rare words of a text query that an item's own text, file name or"
+            " metadata has; null and 0 search without. With 1, an item that alone has a word passes"
+            " all items that have none. `stages.lexical` of a hit names the words. A query without"
+            " a text, or of several parts, is refused, and so is `confidence` beside it; an index"
+            " in a vector database has no words, and `degraded` contains lexical."
+        ),
+    ] = None
+
     confidence: Annotated[
         float | None,
         Ge(0.5),
@@ -221,6 +234,7 @@ class SearchOptionFields(TypedDict, total=False):
     filter: dict[str, Any]
     timeout_ms: float
     min_probability: float
+    lexical: float
     confidence: float
     sort: str
 

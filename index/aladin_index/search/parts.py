@@ -91,6 +91,8 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
     if not any(part.role in ("all", "like") for part in query.parts):
         raise InputError("not, unlike: expected a part in all or like beside them, got none")
     lead, options = searches[0], searches[0].options
+    if options.lexical:
+        raise InputError("lexical: expected a query of one text, got several parts")
     if options.min_probability is not None:
         raise InputError("min_probability: hits of a query of several parts have no probability")
     if options.confidence is not None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem
+from aladin_index.items.words import matches
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.candidates import Found, Ranking, ValidSearch, sharing, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
@@ -23,6 +24,7 @@ from aladin_index.search.results import (
     AnswerPart,
     AnswerSet,
     Evidence,
+    FieldWords,
     HitPart,
     HitStages,
     SearchAnswer,
@@ -182,6 +184,9 @@ def _answer(
     degraded = [] if ranked.degraded is None else [ranked.degraded]
     if verdict.filter_ignored:
         degraded.append("min_probability")
+    words = search.words if search.options.lexical else None
+    if search.options.lexical and words is None:
+        degraded.append("lexical")
     if verdict.prediction_set is not None and verdict.prediction_set.unreliable_because:
         degraded.append("confidence")
     evidence, looked_up_s = None, time.monotonic()
@@ -193,6 +198,10 @@ def _answer(
         if evidence is None:
             degraded.append("evidence_unavailable")
     hits = _hits(search, ranking, verdict, items, evidence)
+    if words is not None:
+        for hit, item in zip(hits, items, strict=True):
+            found_in = matches(item, words.words)
+            hit.stages.lexical = [FieldWords(field=f, words=w) for f, w in found_in]
     if search.parts and not _add_parts(index, search, ranked.parts, items, hits):
         degraded.append("evidence_unavailable")
     explain_s = time.monotonic() - looked_up_s

@@ -38,6 +38,20 @@ class Stage:
 
 
 @dataclass(slots=True, kw_only=True)
+class FieldWords:
+    """Words of the query that a field of a hit has."""
+
+    field: Annotated[
+        str,
+        Field(
+            description="`text`, `uri` for the name of the file, or `metadata.` and the name of the"
+            " field."
+        ),
+    ]
+    words: Annotated[list[str], Field(description="Without case and accents.")]
+
+
+@dataclass(slots=True, kw_only=True)
 class HitStages:
     """Both stages' ranks and scores.
 
@@ -47,6 +61,13 @@ class HitStages:
 
     match: Stage
     align: Stage | None
+    lexical: Annotated[
+        list[FieldWords] | None,
+        Field(
+            description="Where the hit has rare words of the query, empty if nowhere; null unless"
+            " searched by `lexical`."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +234,8 @@ class SearchAnswer:
             description="What was requested and left out: rerank if the index has no tokens;"
             " rerank_timeout if there was no time; rerank_unavailable and evidence_unavailable if"
             " the vector database could not return the tokens; explain if the model's alignment"
-            " was not trained, so that there is no evidence; min_probability if the probabilities"
+            " was not trained, so that there is no evidence; lexical if the index is in a vector"
+            " database, which has no words; min_probability if the probabilities"
             " are not reliable, so that no hit was left out; confidence if there is no set. Empty"
             " if nothing was left out."
         ),

@@ -23,6 +23,7 @@ from aladin_index.search.candidates import (
 )
 from aladin_index.search.deadline import RerankDeadline
 from aladin_index.search.exhaustive import rank_everything, takes_all
+from aladin_index.search.lexical import find_words, rank_with_words
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.parts import join_parts
@@ -100,7 +101,7 @@ class TwoStageSearcher:
             NoSuchTargetError: If the index has no such collection.
             InputError: If an option is out of its bounds, the filter is malformed,
                 `min_probability` or `confidence` is given although hits have no probability, or a
-                text query is to be explained without its text.
+                text query is to be explained, or searched by words, without its text.
             ShapeError: If the query is not one item of the index's dimensions.
             EngineUnavailableError: If the first stage does not answer.
         """
@@ -144,14 +145,23 @@ class TwoStageSearcher:
 
     def _run(self, searches: Sequence[ValidSearch], began_s: float) -> list[SearchAnswer]:
         """Run both stages and present the hits; a search of all items has no first stage."""
-        among_candidates = [search for search in searches if not search.is_exhaustive]
+        among_candidates = [
+            search for search in searches if not search.is_exhaustive and search.words is None
+        ]
         found = retrieve(among_candidates)
         retrieved_s = time.monotonic()
         ranked = zip(found, rerank(among_candidates, found, self._clock), strict=True)
-        every = (rank_everything(each, self._clock) for each in searches if each.is_exhaustive)
+        every = (
+            rank_everything(each, self._clock)
+            for each in searches
+            if each.is_exhaustive and each.words is None
+        )
         pages: list[Page] = []
         for search in searches:
-            of_search, page = next(every if search.is_exhaustive else ranked)
+            if search.words is not None:
+                of_search, page = rank_with_words(search, search.words, self._clock)
+            else:
+                of_search, page = next(every if search.is_exhaustive else ranked)
             verdict = judge(search, of_search, page)
             kept = page.ranking
             if len(verdict.kept) < len(kept.rows):
@@ -232,6 +242,7 @@ class TwoStageSearcher:
             pool_size=calibration.pool if calibration is not None and is_crossing else 0,
             own_rows=() if own is None else (own.row,),
             received_s=received_s,
+            words=find_words(collection, query.text or "") if options.lexical else None,
         )
 
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:

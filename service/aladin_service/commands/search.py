@@ -114,6 +114,8 @@ MinProbabilityOption = Annotated[
         "last line reports it.",
     ),
 ]
+_LEXICAL_HELP = "Weight of rare words of TEXT in the items' own texts, file names and metadata."
+LexicalOption = Annotated[float | None, typer.Option("--lexical", min=0, max=1, help=_LEXICAL_HELP)]
 ConfidenceOption = Annotated[
     float | None,
     typer.Option(
@@ -184,6 +186,7 @@ def search(
     rerank: RerankOption = True,
     fusion: FusionOption = None,
     min_probability: MinProbabilityOption = None,
+    lexical: LexicalOption = None,
     confidence: ConfidenceOption = None,
     filter_json: FilterOption = "{}",
     sort: SortOption = None,
@@ -202,8 +205,7 @@ def search(
 
     Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
     with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
-    and the cosine there. If the index's calibration may judge the query, also each hit's
-    probability, and whether there is any match. With --out the evidence is also drawn into a file.
+    and the cosine there; probabilities if a calibration may judge the query. --out draws evidence.
     """
     if url is not None:
         index, text = None, _only_word(index, text)
@@ -229,14 +231,14 @@ def search(
         filter=_filter(filter_json),
         timeout_ms=timeout_ms,
         min_probability=min_probability,
+        lexical=lexical,
         confidence=confidence,
         sort=sort,
     )
     if url is not None:
         _check_left_to_service(device, first_stage, detector)
         _import_client()
-        asked = given.search(target, options)
-        answer = _ask_service(url, asked, image, out)
+        answer = _ask_service(url, given.search(target, options), image, out)
     else:
         assert folder is not None  # or there is a URL
         from aladin_index.devices.search_device import SearchDevice

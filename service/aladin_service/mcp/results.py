@@ -32,6 +32,7 @@ _DEGRADED = {
     "rerank_timeout": "ordered by the first stage only: there was no time for the second",
     "rerank_unavailable": "ordered by the first stage only: the tokens could not be read",
     "min_probability": "min_probability was not applied: the probabilities are not reliable",
+    "lexical": "lexical was not applied: an index in a vector database has no words",
 }
 
 

@@ -174,6 +174,8 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
     yield f"{'rank':>4}  {'score':>8}  {'match':>12}  {'align':>13}{probability}  item"
     for hit in answer.hits:
         yield _hit_line(hit, judged=judged)
+        for found in hit.stages.lexical or ():
+            yield f"{'':>6}{', '.join(found.words)} in {found.field}"
         for word in _whole_words(hit.evidence or ()):
             yield _evidence_line(word)
         for part, scores in zip(answer.parts or (), hit.parts or (), strict=True):
@@ -194,6 +196,8 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
         yield f"to exclude what the words negate: {shlex.quote(wanted)} {excluded}"
     if "explain" in answer.degraded:
         yield "--explain was not applied: the alignment of the index's model was not trained"
+    if "lexical" in answer.degraded:
+        yield "--lexical was not applied: an index in a vector database has no words"
     if names:
         yield f"no item has a field {names} to sort by: the hits are in the order of relevance"
 

@@ -35,6 +35,7 @@ VALUES: dict[str, list[Any]] = {
     "filter": [{}, {}, {"n": {"lt": 60}}, {"n": {"gte": 100}}, {"n": -1}],
     "timeout_ms": [None, None, 60_000.0],
     "min_probability": [None, None, 0.2],
+    "lexical": [None, None, 0.5],
     "sort": [None, None, "-n"],
 }
 

@@ -233,6 +233,7 @@ async def test_the_surface_is_documented(service: Service) -> None:
         assert set(described["components"]["schemas"][name]["properties"]) == fields | {
             "filter",
             "min_probability",
+            "lexical",
             "confidence",
             "timeout_ms",
             "sort",

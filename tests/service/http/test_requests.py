@@ -87,6 +87,7 @@ DEFAULTS = {
     "filter": {},
     "timeout_ms": None,
     "min_probability": None,
+    "lexical": None,
     "confidence": None,
     "sort": None,
 }
@@ -107,6 +108,7 @@ OPTIONS = {
     "filter": {"year": 2024},
     "timeout_ms": 150.0,
     "min_probability": 0.25,
+    "lexical": 0.5,
     "confidence": 0.9,
     "sort": "-taken_at",
 }
@@ -130,6 +132,7 @@ def test_multipart_takes_the_same_options_as_form_fields(app: FastAPI) -> None:
         "filter": '{"year": 2024}',
         "timeout_ms": "150",
         "min_probability": "0.25",
+        "lexical": "0.5",
         "confidence": "0.9",
         "sort": "-taken_at",
     }

@@ -1,0 +1,55 @@
+"""Words of items: their form, the fields they are in, and the rows that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from aladin_index.items.tables import StoredItem
+from aladin_index.items.words import WordIndex, matches, words_of
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Café, CAFE\u0301; Straße", ["cafe", "strasse"]),
+        ("IMG_2034-b.jpg", ["img", "2034", "b", "jpg"]),
+        ('"a" OR b* NEAR(c', ["a", "or", "b", "near", "c"]),
+        ("東京都 x 猫", ["東京", "京都", "x", "猫"]),
+        ("서울 사진", ["서울", "사진"]),
+        ("\ud800 \0 _", []),
+        ("", []),
+    ],
+)
+def test_words_of_a_text(text: str, words: list[str]) -> None:
+    assert words_of(text) == words
+
+
+def item(row: int, text: str | None, uri: str | None = None, **metadata: object) -> StoredItem:
+    return StoredItem(row, str(row), uri, None, text, None, None, None, dict(metadata))
+
+
+def test_the_fields_that_have_words_of_the_query() -> None:
+    found = item(0, "A dog", "Pisa/Dog_Rex.jpg", place="Pisa", tags=["Rex", ["dog"], 7], year=2020)
+    assert matches(found, ["rex", "dog", "pisa", "2020"]) == [
+        ("text", ["dog"]),
+        ("uri", ["rex", "dog"]),
+        ("metadata.place", ["pisa"]),
+        ("metadata.tags", ["rex", "dog"]),
+    ]
+
+
+def test_items_are_read_once_and_up_to_the_row_that_is_asked_for() -> None:
+    items = [item(3 + place, f"w{place % 2} both") for place in range(6)]
+    read: list[int] = []
+
+    def by_rows(rows: Sequence[int]) -> list[StoredItem]:
+        read.extend(rows)
+        return [items[row - 3] for row in reversed(rows)]  # in any order
+
+    index = WordIndex(by_rows, 3)
+    assert [list(rows) for rows in index.find(["w0", "none"], 6)] == [[3, 5], []]
+    assert [list(rows) for rows in index.find(["w1", "both"], 9)] == [[4, 6, 8], [*range(3, 9)]]
+    assert [list(rows) for rows in index.find(["both"], 5)] == [[3, 4]]  # an older snapshot
+    assert read == [*range(3, 9)]
