@@ -217,6 +217,7 @@ def search(
     k = k or (10 if out is None else 1)
     if out is not None:
         check_drawing(out, k, explain=explain)
+    filters = _filter(filter_json)
     folder = None if index is None else checked_index(Path(index))
     from aladin_index.search.options import SearchOptions, candidates_from
     from aladin_index.search.results import SEARCH_ANSWER
@@ -228,7 +229,7 @@ def search(
         rerank=rerank,
         fusion=fusion,
         explain=explain,
-        filter=_filter(filter_json),
+        filter=filters,
         timeout_ms=timeout_ms,
         min_probability=min_probability,
         lexical=lexical,
@@ -248,7 +249,7 @@ def search(
     if as_json:
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
-        typer.echo("\n".join(answer_lines(answer, filtered=bool(options.filter))))
+        typer.echo("\n".join(answer_lines(answer, filtered=bool(filters))))
 
 
 def _check_left_to_service(

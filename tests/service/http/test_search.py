@@ -51,6 +51,8 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
         "unreliable_because",
         "unknown_fields",
         "parts",
+        "suggestion",
+        "set",
         "took_ms",
     ]
     assert list(answer["took_ms"]) == ["decode", "encode", "retrieve", "rerank", "total"]
