@@ -214,9 +214,7 @@ def search(
     parts = also or [], without or [], like or [], unlike or []
     given = GivenQuery(text, image, regions, item_id, *parts)
     given.check(is_drawn=out is not None)
-    k = k or (10 if out is None else 1)
-    if out is not None:
-        check_drawing(out, k, explain=explain)
+    k = _count(k, out, explain=explain)
     filters = _filter(filter_json)
     folder = None if index is None else checked_index(Path(index))
     from aladin_index.search.options import SearchOptions, candidates_from
@@ -250,6 +248,14 @@ def search(
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
         typer.echo("\n".join(answer_lines(answer, filtered=bool(filters))))
+
+
+def _count(k: int | None, out: Path | None, *, explain: bool) -> int:
+    """Return the number of hits, of which a drawing shows the first unless told otherwise."""
+    if out is None:
+        return k or 10
+    check_drawing(out, k or 1, explain=explain)
+    return k or 1
 
 
 def _check_left_to_service(

@@ -72,7 +72,8 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
             "evidence",
             "parts",
         ]
-        assert list(hit["stages"]) == ["match", "align"]
+        assert list(hit["stages"]) == ["match", "align", "lexical"]
+        assert hit["stages"]["lexical"] is None
         assert list(hit["stages"]["match"]) == list(hit["stages"]["align"]) == ["rank", "score"]
         for evidence in hit["evidence"]:
             assert list(evidence) == ["token", "start", "end", "region", "box", "score", "share"]
