@@ -177,9 +177,14 @@ class GraphNetwork:
         kept = mask.shape[1] - (batch.mask.shape[1] - longest)
         return Encoding(embedding[:count], tokens[:count, :kept], mask[:count, :kept])
 
+    @property
+    def runtime(self) -> GraphRuntime:
+        """Package that computes the graphs."""
+        return self._graphs.runtime
+
     def with_texts_in_bfloat16(self) -> GraphNetwork:
         """Return the same network in bfloat16, where its runtime and the processor have it."""
-        return self.computed_in(self._graphs.runtime, "bfloat16")
+        return self.computed_in(self.runtime, "bfloat16")
 
     def computed_in(self, runtime: GraphRuntime, precision: Precision) -> GraphNetwork:
         """Return the same network by a package that is installed, in a precision if it has it."""

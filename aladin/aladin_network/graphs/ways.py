@@ -28,10 +28,9 @@ def ways_of(model: Network, modality: Modality) -> list[Way]:
     if not isinstance(model, GraphNetwork):
         reduced = modality == "text" and multiplies_bfloat16()
         return [Way("torch", "float32"), *([Way("torch", "bfloat16")] if reduced else [])]
-    own = model.way.runtime
-    runtimes: list[GraphRuntime] = [own]
+    runtimes: list[GraphRuntime] = [model.runtime]
     if runtime_setting() == "auto":
-        runtimes.extend(name for name in installed_runtimes() if name != own)
+        runtimes.extend(name for name in installed_runtimes() if name != model.runtime)
     return [Way(runtime, precision) for runtime in runtimes for precision in precisions_of(runtime)]
 
 
