@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -82,7 +82,7 @@ def set_lr(optimizer: AdamW, lr: float) -> None:
 
 
 @torch.no_grad()
-def follow(averages: list[Tensor], weights: Sequence[Tensor], decay: float) -> None:
+def follow(averages: list[Tensor], weights: list[Tensor], decay: float) -> None:
     """Move averages towards weights, all of them in a few operations.
 
     Args:

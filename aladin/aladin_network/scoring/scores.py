@@ -112,17 +112,39 @@ def maxsim(
     if regions.shape[1] == 0:
         return words.new_zeros(words.shape[0], regions.shape[0])
     words, regions = _to_autocast(words), _to_autocast(regions)
-    if words.is_cuda and torch.is_grad_enabled():
-        # A training step would wait for the GPU to count the real words, which takes longer than
-        # the padding of a batch; and sums of packed words come in any order there.
-        best = _best_region(words.flatten(0, 1), regions, region_mask, memory_budget_bytes)
-        best = best.unflatten(0, word_mask.shape)  # (texts, words, images)
-        return best.masked_fill(~word_mask.unsqueeze(-1), 0).sum(dim=1)
-    packed = words[word_mask]  # (real words, dim): padding costs nothing
+    # On a GPU a training step would wait for the number of real words to be counted, which takes
+    # longer than the padding of a batch; and sums of packed words come in any order there.
+    padded = words.is_cuda and torch.is_grad_enabled()
+    score = padded_maxsim if padded else packed_maxsim
+    return score(words, regions, word_mask, region_mask, memory_budget_bytes)
+
+
+def packed_maxsim(
+    words: Float[Tensor, "texts words dim"],
+    regions: Float[Tensor, "images regions dim"],
+    word_mask: Bool[Tensor, "texts words"],
+    region_mask: Bool[Tensor, "images regions"],
+    memory_budget_bytes: int,
+) -> Float[Tensor, "texts images"]:
+    """Compute `maxsim` of the real words alone: padding costs nothing."""
+    packed = words[word_mask]  # (real words, dim)
     text_of_word = word_mask.nonzero()[:, 0]
     best = _best_region(packed, regions, region_mask, memory_budget_bytes)  # (real words, images)
     scores = best.new_zeros(words.shape[0], regions.shape[0])
     return scores.index_add(0, text_of_word, best)
+
+
+def padded_maxsim(
+    words: Float[Tensor, "texts words dim"],
+    regions: Float[Tensor, "images regions dim"],
+    word_mask: Bool[Tensor, "texts words"],
+    region_mask: Bool[Tensor, "images regions"],
+    memory_budget_bytes: int,
+) -> Float[Tensor, "texts images"]:
+    """Compute `maxsim` of all words and leave the padded ones out of the sum."""
+    best = _best_region(words.flatten(0, 1), regions, region_mask, memory_budget_bytes)
+    best = best.unflatten(0, word_mask.shape)  # (texts, words, images)
+    return best.masked_fill(~word_mask.unsqueeze(-1), 0).sum(dim=1)
 
 
 def _best_region(

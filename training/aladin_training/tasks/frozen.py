@@ -118,7 +118,7 @@ class MomentumAnchor:
             steps: Number of steps K of the whole stage.
         """
         own, followed = zip(*self._pairs, strict=True)
-        follow(list(own), followed, momentum(self._decay, step, steps))
+        follow(list(own), list(followed), momentum(self._decay, step, steps))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for `load_state_dict`."""
