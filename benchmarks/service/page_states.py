@@ -105,6 +105,29 @@ def _ordered(page: SearchPage, asked: Asked) -> None:
     page.expect_photos()
 
 
+def _parts(page: SearchPage, asked: Asked) -> None:
+    """A query of several parts, hits marked for the next one, and the words to refine it."""
+    hits = page.open().find(asked.words)["hits"]
+    examples = [
+        {"role": role, "id": hit["id"], "name": hit["text"] or hit["id"], "of": "images"}
+        for role, hit in zip(("like", "unlike"), hits, strict=False)
+    ]
+    parts = [{"role": "all", "text": "two"}, {"role": "not", "text": "a dog"}, *examples]
+    page.open(urlencode({"text": asked.words, "parts": json.dumps(parts)}))
+    expect(page.parts).to_have_count(4)
+    page.expect_photos()
+    page.mark(page.hits.nth(0), "like")
+    page.mark(page.hits.nth(1), "unlike")
+    page.page.locator("#refine-toggle").click()
+    expect(page.page.locator("#marks")).to_be_visible()
+
+
+def _split(page: SearchPage, asked: Asked) -> None:
+    page.open().find(f"{asked.words} without a dog")
+    expect(page.page.locator("#split")).to_be_visible()
+    page.expect_photos()
+
+
 def _texts(page: SearchPage, asked: Asked) -> None:
     page.open().choose_target("texts")
     page.find_photo(asked.photo)
@@ -205,6 +228,8 @@ STATES: dict[str, PageState] = {
     "opened": PageState(_opened),
     "photos": PageState(_photos),
     "ordered": PageState(_ordered),
+    "parts": PageState(_parts),
+    "split": PageState(_split),
     "texts": PageState(_texts),
     "evidence": PageState(_evidence),
     "evidence-in-detail": PageState(_evidence_in_detail),

@@ -211,6 +211,11 @@ class SearchPage:
         return self.page.locator("#error")
 
     @property
+    def parts(self) -> Locator:
+        """The parts of the query below the field."""
+        return self.page.locator("#parts > li.part")
+
+    @property
     def listed(self) -> Locator:
         """The items that are shown without a search."""
         return self.page.locator("#library:not([hidden]) li.hit")
@@ -282,6 +287,11 @@ class SearchPage:
         """Open a hit; return when the words that explain it are shown."""
         hit.locator("button.open").click()
         expect(self.evidence.locator(".word").first).to_be_visible()
+
+    def mark(self, hit: Locator, role: Literal["like", "unlike"]) -> None:
+        """Mark a hit as right or wrong, or take the mark back."""
+        hit.hover()
+        hit.locator(f".mark.{role}").click()
 
     def point_at_strongest_word(self) -> None:
         """Point at the word that contributes most to the score."""
