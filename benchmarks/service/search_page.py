@@ -213,7 +213,7 @@ class SearchPage:
     @property
     def parts(self) -> Locator:
         """The parts of the query below the field."""
-        return self.page.locator("#parts > li.part")
+        return self.page.locator("#parts > li.asked")
 
     @property
     def listed(self) -> Locator:

@@ -83,7 +83,7 @@ function chip(part) {
     title: "Remove",
   });
   remove.append(make("span", { ariaHidden: "true" }, "×"));
-  const element = make("li", { className: `part ${role}` }, sign, pictureOf(part, name), remove);
+  const element = make("li", { className: `asked ${role}` }, sign, pictureOf(part, name), remove);
   element.dataset.role = role;
   return element;
 }
@@ -125,7 +125,7 @@ export function offerSplit(search, suggestion) {
   const [wanted, ...negated] = suggestion;
   const quoted = negated.map(({ text }) => `“${text}”`).join(" or ");
   const sources = negated.map(({ source }) => `“${source}”`).join(", ");
-  at("split-words").textContent = `${sources}: words of a negation find what they name.`;
+  at("split-words").textContent = `${sources} is searched for like other words.`;
   const accept = makeButton(`Search for “${wanted.text}” without ${quoted}`, () => {
     const added = negated.map(({ role, text }) => ({ role, text }));
     change({
