@@ -37,7 +37,7 @@ export function markButtons(item, target) {
       title,
     });
     button.append(make("span", { ariaHidden: "true" }, sign));
-    Object.assign(button.dataset, { id: item.id, role });
+    Object.assign(button.dataset, { item: item.id, role });
     showMark(button);
     group.append(button);
   }
@@ -62,6 +62,6 @@ function showMarks() {
 }
 
 function showMark(button) {
-  const { id, role } = button.dataset;
-  button.setAttribute("aria-pressed", marked.get(id)?.role === role);
+  const { item, role } = button.dataset;
+  button.setAttribute("aria-pressed", marked.get(item)?.role === role);
 }
