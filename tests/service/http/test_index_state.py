@@ -287,10 +287,10 @@ async def test_slow_queries_are_told_with_what_they_asked(service: Service) -> N
         await client.post("/v1/search/images", json=body, headers=headers)
         await client.post("/v1/search/texts", json={"id": "plain"})
         await client.post("/v1/search/texts", json={"id": "nowhere"})
+        parts = {"all": [{"text": "a dog"}], "not": [{"text": "a car"}], "like": ["plain"]}
+        assert (await client.post("/v1/search/images", json=parts)).status_code == 200
         batch = {"queries": [{"target": "images", "text": f"dog {n}"} for n in range(3)]}
         await client.post("/v1/search/batch", json=batch)
-        parts = {"all": [{"text": "a dog"}], "not": [{"text": "a car"}], "like": ["plain"]}
-        await client.post("/v1/search/images", json=parts)
         answer = (await client.get("/v1/index/slow-queries")).json()
     queries = answer["queries"]
     totals = [query["total_ms"] for query in queries]
