@@ -23,15 +23,14 @@ from aladin_network.photos.decoding import read_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress
 from aladin_training.batches.feature_cache import FeatureCache
-from aladin_training.batches.inputs import (
+from aladin_training.batches.inputs import InputStore, image_digest
+from aladin_training.batches.items import PhotoItems, usable_photos
+from aladin_training.batches.network_inputs import (
     CachedPhotos,
     CachedTexts,
-    InputStore,
     ReadPhotos,
     TokenisedTexts,
-    image_digest,
 )
-from aladin_training.batches.items import PhotoItems, usable_photos
 
 VIEWS = ["", "mirrored"]
 TEXTS = ["two dogs", "a man rides a motorcycle in the street", "two dogs"]
