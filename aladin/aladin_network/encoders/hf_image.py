@@ -117,27 +117,35 @@ class HFImageEncoder(VisionTowerEncoder):
 
     def divide(self, last_layers: int | None) -> None:
         """Divide the network; see `ImageEncoder.divide`."""
-        self.last_layers, self._divided = None, None
+        self.last_layers = self._divided = None
         if last_layers is None:
             return
         self._divided = DividedTower(self.model, last_layers)
+        try:
+            self._check_division()
+        except ConfigError:
+            self._divided = None
+            raise
+        self.last_layers = last_layers
+
+    @torch.no_grad()
+    def _check_division(self) -> None:
+        """Compare the divided with the whole network on one photo."""
         was_training = self.model.training
         self.model.eval()
         size_px = self.preprocessing.height_px, self.preprocessing.width_px
         photo = torch.rand(1, 3, *size_px, device=next(self.model.parameters()).device)
         try:
-            with torch.no_grad():
-                expected, found = self(photo).states, self(self.layer_states(photo)).states
+            expected, found = self(photo).states, self(self.layer_states(photo)).states
         except (TypeError, ValueError, RuntimeError, IndexError) as error:
             raise ConfigError(f"image_encoder: cannot begin at a layer ({error})") from error
         finally:
             self.model.train(was_training)
         if not torch.allclose(found, expected, rtol=1e-3, atol=1e-3):
             raise ConfigError(
-                f"image_encoder: its output needs more than the states that enter the last "
-                f"{last_layers} layers (chosen layers: {list(self.config.layers)})"
+                "image_encoder: its output needs more than the states that enter the last layers "
+                f"(chosen layers: {list(self.config.layers)})"
             )
-        self.last_layers = last_layers
 
     def layer_states(self, batch: Float[Tensor, "batch 3 height width"]) -> LayerStates:
         """Compute what enters the last layers; see `DividedEncoder`."""
