@@ -3,12 +3,12 @@
 Each word of a text that hits have is moved towards the region that fits it best in every item that
 hits are like, and away from that of every item that they are unlike, and is then aligned as usual:
 
-    word' = word + mean over likes of its best region - 1/2 mean over unlikes of its best region,
+    word' = word + 1/2 mean over likes of its best region - 1/2 mean over unlikes of its best region,
 
 L2-normalised. What the marked photos have in common beside the query's words, such as their
-background, is not looked for. The constants were chosen on Flickr8k's captions, where this finds
-more than examples compared by their embeddings, which are therefore left out of the score
-(`python -m benchmarks.search.query_parts`).
+background, is not looked for. The factor was chosen on training photos of Flickr8k. On its
+validation split this finds more than examples that are compared by their embeddings, which are
+therefore left out of the score (`python -m benchmarks.search.query_parts`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aladin_index.search.backend import EncodedParts, SecondStageQuery
 from aladin_index.search.candidates import ValidSearch
 from aladin_network.scoring.encoding import Encoding
 
-_AWAY = 0.5
+_STEP = 0.5
 # Moved words find items that the first stage places low: as many candidates at least, unless the
 # search says how many. With more, no more right items were found.
 MOVED_CANDIDATES = 200
@@ -48,7 +48,7 @@ def moved_words(
         The words, float32, L2-normalised.
     """
     moved = words.astype(np.float32, copy=True)
-    for items, factor in ((likes, 1.0), (unlikes, -_AWAY)):
+    for items, factor in ((likes, _STEP), (unlikes, -_STEP)):
         if items:
             best = [regions[(regions @ words.T).argmax(axis=0)] for regions in items]
             moved += factor * np.mean(best, axis=0)

@@ -20,10 +20,10 @@ def test_a_word_moves_to_the_best_region_of_what_is_liked_and_from_that_of_the_r
     liked = unit((3, 4, 0), (0, 1, 0))  # the first is nearer to the word: (.6, .8, 0)
     unliked = unit((4, 0, 3), (0, 0, 1))  # (.8, 0, .6)
     moved = moved_words(words, [liked], [unliked])
-    expected = np.array([1 + 0.6 - 0.4, 0.8, -0.3])
+    expected = np.array([1 + 0.3 - 0.4, 0.4, -0.3])
     assert moved[0] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
     only = moved_words(words, [liked], [])
-    assert only[0] == pytest.approx(unit((1.6, 0.8, 0))[0], abs=1e-6)
+    assert only[0] == pytest.approx(unit((1.3, 0.4, 0))[0], abs=1e-6)
     away = moved_words(words, [], [unliked])
     assert away[0] == pytest.approx(unit((0.6, 0, -0.3))[0], abs=1e-6)
 
@@ -38,7 +38,7 @@ def test_every_word_moves_by_the_mean_over_the_examples() -> None:
     moved = moved_words(words, likes, unlikes)
     for place, word in enumerate(words):
         total = word.astype(float)
-        for items, factor in ((likes, 1.0), (unlikes, -0.5)):
+        for items, factor in ((likes, 0.5), (unlikes, -0.5)):
             for regions in items:
                 best = max(regions, key=lambda region, word=word: float(region @ word))
                 total = total + factor * best / len(items)
@@ -48,5 +48,6 @@ def test_every_word_moves_by_the_mean_over_the_examples() -> None:
 
 def test_a_word_without_a_direction_stays_where_it_is() -> None:
     words = unit((1, 0))
-    assert moved_words(words, [unit((-1, 0))], []).tolist() == words.tolist()
+    # Half of two opposite regions, away from one and towards the other, take all of it.
+    assert moved_words(words, [unit((-1, 0))], [unit((1, 0))]).tolist() == words.tolist()
     assert moved_words(words, [], []) == pytest.approx(words)
