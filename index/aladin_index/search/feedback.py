@@ -3,7 +3,7 @@
 Each word of a text that hits have is moved towards the region that fits it best in every item that
 hits are like, and away from that of every item that they are unlike, and is then aligned as usual:
 
-    word' = word + 1/2 mean over likes of its best region - 1/2 mean over unlikes of its best region,
+    word' = word + 1/2 mean of its best regions in likes - 1/2 mean of those in unlikes,
 
 L2-normalised. What the marked photos have in common beside the query's words, such as their
 background, is not looked for. The factor was chosen on training photos of Flickr8k. On its
