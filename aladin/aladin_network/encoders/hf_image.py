@@ -141,7 +141,8 @@ class HFImageEncoder(VisionTowerEncoder):
             raise ConfigError(f"image_encoder: cannot begin at a layer ({error})") from error
         finally:
             self.model.train(was_training)
-        if not torch.allclose(found, expected, rtol=1e-3, atol=1e-3):
+        # A GPU that multiplies in TF32 differs by some thousandths, another network by everything.
+        if found.shape != expected.shape or (found - expected).norm() > 0.02 * expected.norm():
             raise ConfigError(
                 "image_encoder: its output needs more than the states that enter the last layers "
                 f"(chosen layers: {list(self.config.layers)})"
