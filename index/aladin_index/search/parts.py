@@ -90,6 +90,12 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
     """
     if not any(part.role in ("all", "like") for part in query.parts):
         raise InputError("not, unlike: expected a part in all or like beside them, got none")
+    likes, unlikes = (
+        {part.query.own_id for part in query.parts if part.role == role} - {None}
+        for role in _EXAMPLES
+    )
+    if both := likes & unlikes:
+        raise InputError(f"like, unlike: {min(map(str, both))!r} is in both")
     lead, options = searches[0], searches[0].options
     if options.lexical:
         raise InputError("lexical: expected a query of one text, got several parts")
