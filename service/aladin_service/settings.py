@@ -81,6 +81,11 @@ def _query_threads(known: dict[str, Any]) -> int:
     return max(1, min(4, (os.cpu_count() or 1) // known.get("workers", 1)))
 
 
+def _photo_threads(known: dict[str, Any]) -> int:
+    """Return two where every worker has as many processors, else one."""
+    return min(2, _query_threads(known))
+
+
 def _decode_memory_bytes(known: dict[str, Any]) -> int:
     """Return 896 MiB for one process, as much for each of two, and the same total for more.
 
@@ -136,6 +141,9 @@ class ServiceSettings(BaseSettings):
         shutdown_s: Time to finish accepted work after a stop signal.
         query_threads: Batches of queries that a worker encodes and searches in parallel; by
             default the processors are shared among the workers, at most four each.
+        photo_threads: Threads that compute the network for one query photo, if it has graphs; by
+            default two where every worker has as many processors. More of them answer a lone
+            photo sooner, and fewer photos a second where all processors are busy.
         max_batch: Maximum number of queries that are encoded together.
         batch_wait_ms: Time that a query waits for others to be encoded with while a worker is
             idle; 0: none, only queries that arrive while all workers are busy are encoded
@@ -229,6 +237,7 @@ class ServiceSettings(BaseSettings):
     job_timeout_s: float = Field(default=60.0, gt=0)
     shutdown_s: int = Field(default=10, ge=1)
     query_threads: int = Field(default_factory=_query_threads, ge=1)
+    photo_threads: int = Field(default_factory=_photo_threads, ge=1)
     max_batch: int = Field(default=16, ge=1)
     batch_wait_ms: float = Field(default=0.0, ge=0)
     max_waiting: int = Field(default=128, ge=0)

@@ -95,6 +95,7 @@ class QueryEncoder:
         detector: Detector | None = None,
         *,
         as_tuned: bool = False,
+        photo_threads: int | None = None,
     ) -> None:
         """Create an encoder without encoding anything.
 
@@ -105,13 +106,16 @@ class QueryEncoder:
             precision: Precision in which texts are encoded, unless an index was tuned for another.
             detector: Finds the regions of photos for models that read regions, or None.
             as_tuned: Whether queries are encoded in the way that was chosen for their index.
+            photo_threads: Threads that compute a photo by graphs, or None for those of the model.
         """
         self._limits = limits
         self._detector = detector
         self._images = ImageReader(
             limits.image, memory=limits.memory, regions=limits.regions, detector=detector
         )
-        make = partial(query_network, precision=precision, as_tuned=as_tuned)
+        make = partial(
+            query_network, precision=precision, as_tuned=as_tuned, photo_threads=photo_threads
+        )
         self._networks = QueryNetworks(make)
         self._warm = {modality: WeakSet[Network]() for modality in _MODALITIES}
         self._cache = cache or EncodingCache(0)

@@ -290,6 +290,7 @@ class WorkerPlan:
             precision=choose_precision(self.settings.query_precision, place.device),
             detector=detector,
             as_tuned=self.settings.query_precision == "auto" and place.device == "cpu",
+            photo_threads=self.settings.photo_threads,
         )
         live = LiveIndex(
             self.index,
