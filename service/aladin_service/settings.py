@@ -19,12 +19,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from aladin_index.format.layout import location_of
 from aladin_index.settings import MAX_METADATA_BYTES, MetadataLimits
 from aladin_network.errors import ConfigError
-from aladin_network.photos.decoding import (
-    DEFAULT_LIMITS,
-    MOST_PIXELS,
-    MOST_SIDE_PX,
-    ImageLimits,
-)
+from aladin_network.photos.decoding import DEFAULT_LIMITS, MOST_PIXELS, MOST_SIDE_PX, ImageLimits
 from aladin_network.photos.formats import UPLOAD_FORMATS
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits
@@ -79,11 +74,6 @@ CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 def _query_threads(known: dict[str, Any]) -> int:
     """Divide the processors among the workers; `known` contains the settings before this one."""
     return max(1, min(4, (os.cpu_count() or 1) // known.get("workers", 1)))
-
-
-def _photo_threads(known: dict[str, Any]) -> int:
-    """Return two where every worker has as many processors, else one."""
-    return min(2, _query_threads(known))
 
 
 def _decode_memory_bytes(known: dict[str, Any]) -> int:
@@ -141,9 +131,8 @@ class ServiceSettings(BaseSettings):
         shutdown_s: Time to finish accepted work after a stop signal.
         query_threads: Batches of queries that a worker encodes and searches in parallel; by
             default the processors are shared among the workers, at most four each.
-        photo_threads: Threads that compute the network for one query photo, if it has graphs; by
-            default two where every worker has as many processors. More of them answer a lone
-            photo sooner, and fewer photos a second where all processors are busy.
+        photo_threads: Threads that compute the graph of one query photo; by default two where
+            every worker has as many processors.
         max_batch: Maximum number of queries that are encoded together.
         batch_wait_ms: Time that a query waits for others to be encoded with while a worker is
             idle; 0: none, only queries that arrive while all workers are busy are encoded
@@ -237,7 +226,7 @@ class ServiceSettings(BaseSettings):
     job_timeout_s: float = Field(default=60.0, gt=0)
     shutdown_s: int = Field(default=10, ge=1)
     query_threads: int = Field(default_factory=_query_threads, ge=1)
-    photo_threads: int = Field(default_factory=_photo_threads, ge=1)
+    photo_threads: int = Field(default_factory=lambda known: min(2, _query_threads(known)), ge=1)
     max_batch: int = Field(default=16, ge=1)
     batch_wait_ms: float = Field(default=0.0, ge=0)
     max_waiting: int = Field(default=128, ge=0)
