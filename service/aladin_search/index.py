@@ -57,17 +57,14 @@ class Index:
         self.path = path
         with ExitStack() as opened:
             place = opened.enter_context(closing(SearchDevice.choose(device, "faiss")))
-            backend = opened.enter_context(
-                closing(open_backend(path, device=place, engine=engine_options(path)))
-            )
+            backend = open_backend(path, device=place, engine=engine_options(path))
+            opened.callback(backend.close)
             self._searcher = TwoStageSearcher(backend)
             encoder = backend.checkpoint.model.image.encoder
             self._detector = detector_for(encoder, detector, place.device)
             self._limits = QueryLimits()
-            make = partial(query_network, as_tuned=place.device == "cpu")
-            self._encoder = QueryEncoder(
-                self._limits, detector=self._detector, networks=QueryNetworks(make)
-            )
+            networks = QueryNetworks(partial(query_network, as_tuned=place.device == "cpu"))
+            self._encoder = QueryEncoder(self._limits, detector=self._detector, networks=networks)
             opened.callback(self._encoder.close)
             self._opened = opened.pop_all()
 
