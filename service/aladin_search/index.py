@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from os import PathLike
 from pathlib import Path
@@ -92,6 +92,7 @@ class Index:
         *,
         image: str | PathLike[str] | bytes | Image | None = None,
         id: str | None = None,
+        box: Sequence[float] | None = None,
         target: Target | None = None,
         **options: Unpack[SearchOptionFields],
     ) -> Hits:
@@ -101,8 +102,9 @@ class Index:
             text: Words to search for.
             image: Photo to search with: the path of its file, its bytes, or a decoded picture.
             id: Id of an item of the index; it is not among its own hits.
-            target: "images" or "texts"; None finds texts for a photo and images otherwise, or what
-                the index has.
+            box: Part of the photo to search for: x0, y0, x1, y1 in fractions of its size.
+            target: "images" or "texts"; None finds texts for a whole photo and images otherwise,
+                or what the index has.
             **options: Options of the search, such as `k` (number of hits, 10), `filter` (metadata
                 that a hit must have), `explain` (hits carry the best region of each word),
                 `rerank`, `min_probability` and `confidence`; docs/SEARCH.md describes all of them.
@@ -112,15 +114,14 @@ class Index:
 
         Raises:
             InputError: If not exactly one of `text`, `image` and `id` is given, the photo cannot be
-                used, or an option is out of its bounds.
+                used, the box is none, or an option is out of its bounds.
             NoSuchTargetError: If the index has no collection `target`.
             UnknownItemError: If the index has no item `id`.
         """
-        query, described = query_of(text, image, id)
+        query, described = query_of(text, image, id, box)
         held = self._searcher.index.manifest.targets
-        wanted: Target = target or ("texts" if image is not None else "images")
-        if target is None and wanted not in held:
-            wanted = held[0]
+        usual: Target = "texts" if image is not None and box is None else "images"
+        wanted = target or (usual if usual in held else held[0])
         encoded = self._encoder.encode_one(self._searcher, query)
         answer = self._searcher.search(encoded, wanted, SearchOptions(**options))
         files = {hit.id: self._photo_file_if_any(hit.id) for hit in answer.hits}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
@@ -15,6 +17,20 @@ if TYPE_CHECKING:
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_service.client import AladinClient, Search
     from aladin_service.evidence.pairs import PairQuery
+
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Show which word matched which region.")
+]
+DrawingOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE.png",
+        dir_okay=False,
+        help="With --explain: draw each hit's photo with its regions, and the text with its "
+        "numbers; at most 20 hits, one below the other.",
+    ),
+]
 
 # More drawings in one file would not be readable, and take a gigabyte to combine.
 MAX_DRAWN = 20

@@ -1,0 +1,221 @@
+"""Where the part of a photo that a query's box holds was found in another photo.
+
+Each pair of a region of the query and a region of the hit is a hypothesis: that the query's box is
+in the hit where it has to be if the one region is moved, and scaled, to the other. So a hypothesis
+places all regions of the query in the hit. Its score is the sum, over these, of the best product of
+the cosine with a region of the hit and the overlap with it (intersection divided by union). The box
+that the best hypothesis places is what was found; all of them are scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from aladin_index.items.tables import StoredItem
+from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend
+from aladin_index.search.boxes import box_areas, overlap_areas
+from aladin_index.search.candidates import ValidSearch
+from aladin_index.search.evidence import region_boxes
+from aladin_index.search.results import Box, HitPart, RegionEvidence, SearchHit
+from aladin_network.errors import EngineUnavailableError
+from aladin_network.inference import Network
+
+# A region that is placed on one of a very different size says nothing of where its neighbours are.
+_LARGEST_SCALE = 2.5
+# Hypotheses that differ by less than this are one: those of a grid's cells, but for roundings.
+_DECIMALS = 4
+# Products of a cosine and an overlap that are computed together.
+_AT_A_TIME = 2**18
+_NO_MOVE = np.array([[1.0, 1.0, 0.0, 0.0]])
+
+
+class _Placements(NamedTuple):
+    """The hypotheses for photos whose regions have the same boxes.
+
+    Attributes:
+        boxes: (hypotheses, 4) where the query's box is in the photo.
+        overlaps: (hypotheses, query regions, photo regions) intersection divided by union, of the
+            query's regions where they are in the photo.
+    """
+
+    boxes: NDArray[np.float64]
+    overlaps: NDArray[np.float32]
+
+
+class BoxFinder:
+    """Finds the box of a query in photos; for one search in one thread."""
+
+    def __init__(self, box: Box, boxes: Float[np.ndarray, "regions 4"]) -> None:
+        """Keep the query's box.
+
+        Args:
+            box: Box of the query.
+            boxes: Boxes of its regions, in the same photo.
+        """
+        self._box = np.array(box, dtype=np.float64)
+        self._boxes = np.asarray(boxes, dtype=np.float64)
+
+    def find(
+        self,
+        cosines: Float[np.ndarray, "photos regions photo_regions"],
+        boxes: Float[np.ndarray, "photo_regions 4"],
+    ) -> list[Box]:
+        """Return the parts of photos that the box was found in.
+
+        Args:
+            cosines: Cosines of the query's regions with those of photos.
+            boxes: Boxes of the regions of each of these photos, at least one.
+        """
+        placed = self._place(np.asarray(boxes, dtype=np.float64))
+        together = max(1, _AT_A_TIME // placed.overlaps.size)
+        best: list[int] = []
+        for start in range(0, len(cosines), together):
+            fits = placed.overlaps * cosines[start : start + together, None]
+            # (photos, hypotheses, regions, photo regions)
+            best += fits.max(axis=3).sum(axis=2).argmax(axis=1).tolist()
+        return [(x0, y0, x1, y1) for x0, y0, x1, y1 in placed.boxes[best].tolist()]
+
+    def _place(self, boxes: NDArray[np.float64]) -> _Placements:
+        """Place the query's box and its regions in a photo by every hypothesis."""
+        own = self._boxes
+        with np.errstate(divide="ignore", invalid="ignore"):  # a detector's box may have no area
+            scales = (boxes[:, 2:] - boxes[:, :2]) / (own[:, 2:] - own[:, :2])[:, None]
+        shifts = boxes[:, :2] - own[:, None, :2] * scales  # (regions, photo regions, 2)
+        moves = np.concatenate([scales, shifts], axis=2).reshape(-1, 4)
+        fits = (moves[:, :2] <= _LARGEST_SCALE) & (moves[:, :2] >= 1 / _LARGEST_SCALE)
+        moves = np.concatenate([_NO_MOVE, moves[fits.all(axis=1)]])
+        # Of hypotheses that score alike, the one that moves the box least comes first.
+        moves = moves[np.abs(moves - _NO_MOVE).sum(axis=1).argsort(kind="stable")]
+        _, first = np.unique(moves.round(_DECIMALS), axis=0, return_index=True)
+        moves = moves[np.sort(first)]
+        scales, shifts = (np.tile(each, 2)[:, None] for each in (moves[:, :2], moves[:, 2:]))
+        placed = np.concatenate([self._box[None], own]) * scales + shifts
+        # (hypotheses, 1 + regions, 4)
+        regions = placed[:, 1:].reshape(-1, 4)
+        shared = overlap_areas(regions, boxes)
+        union = box_areas(regions)[:, None] + box_areas(boxes) - shared
+        overlaps = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+        overlaps = overlaps.reshape(len(moves), len(own), len(boxes)).astype(np.float32)
+        return _Placements(placed[:, 0].clip(0, 1), overlaps)
+
+
+def add_found(
+    index: SearchBackend,
+    search: ValidSearch,
+    items: Sequence[StoredItem],
+    hits: Sequence[SearchHit] | Sequence[HitPart],
+) -> bool:
+    """Give hits the place where the query's box was found, and its regions if they are asked for.
+
+    Args:
+        index: Searched index.
+        search: Search of photos by a box.
+        items: Items of the hits.
+        hits: Hits, or one part of each, to complete.
+
+    Returns:
+        Whether the tokens were available.
+    """
+    model, is_explained = index.checkpoint.model, search.options.explain
+    query, collection = search.query, search.collection
+    parts = find_in_items(model, query, collection, items, is_explained=is_explained)
+    if parts is None:
+        return False
+    for hit, part in zip(hits, parts, strict=True):
+        hit.found = part.found
+        hit.region_evidence = part.regions if is_explained else None
+    return True
+
+
+class FoundPart(NamedTuple):
+    """What a search by a box shows of a hit.
+
+    Attributes:
+        found: Where the box was found, or None if the places of the hit's regions are unknown.
+        regions: The best region of the hit for each region of the query; empty if not asked for.
+    """
+
+    found: Box | None
+    regions: list[RegionEvidence]
+
+
+def find_in_items(
+    model: Network,
+    query: EncodedQuery,
+    collection: Collection,
+    items: Sequence[StoredItem],
+    *,
+    is_explained: bool,
+) -> list[FoundPart] | None:
+    """Find the box of a query in photos.
+
+    Args:
+        model: Model that encoded the query and the photos.
+        query: Query whose tokens are those of the regions inside its box.
+        collection: Collection that holds the photos.
+        items: Photos of that collection.
+        is_explained: Whether the regions are asked for.
+
+    Returns:
+        For each photo what was found; the scores of its regions add up to the score of
+        `Collection.align`. None if the engine that holds the tokens is unavailable.
+    """
+    assert query.box is not None
+    assert query.boxes is not None
+    assert query.regions is not None
+    # Photos of the same size have the same boxes, unless a detector found them.
+    boxes_of = cache(partial(region_boxes, model))
+    finder = BoxFinder(query.box, query.boxes)
+    places = zip(query.regions.tolist(), query.boxes.tolist(), strict=True)
+    asked = [(number, (x0, y0, x1, y1)) for number, (x0, y0, x1, y1) in places]
+    tokens, rows = query.encoding.item_tokens(0), np.array([item.row for item in items], np.int64)
+    try:
+        compared = collection.similarities(tokens, "image", rows)
+    except EngineUnavailableError:
+        return None
+    found: list[FoundPart] = []
+    alike: dict[tuple[Box, ...], list[int]] = {}
+    for place, (item, cosines) in enumerate(zip(items, compared, strict=True)):
+        count, own = cosines.shape[1], item.region_boxes
+        if own is None:
+            boxes = boxes_of(count, item.size_px)
+        else:
+            boxes = region_boxes(model, count, item.size_px, own)
+        if boxes:
+            alike.setdefault(tuple(boxes), []).append(place)
+        evidence = _region_evidence(asked, cosines, boxes) if is_explained else []
+        found.append(FoundPart(None, evidence))
+    for boxes, places in alike.items():
+        cosines = np.stack([compared[place][:, : len(boxes)] for place in places])
+        for place, box in zip(places, finder.find(cosines, np.array(boxes)), strict=True):
+            found[place] = found[place]._replace(found=box)
+    return found
+
+
+def _region_evidence(
+    asked: Sequence[tuple[int, Box]], cosines: NDArray[np.float32], boxes: Sequence[Box]
+) -> list[RegionEvidence]:
+    """Return the best region of a photo for each region of a query; none if it has no regions."""
+    if cosines.shape[1] == 0:
+        return []
+    best, scores = cosines.argmax(axis=1).tolist(), cosines.max(axis=1).astype(np.float64)
+    shares = scores / (np.abs(scores).sum() or 1.0)
+    return [
+        RegionEvidence(
+            query_region=number,
+            query_box=box,
+            region=region,
+            box=boxes[region] if region < len(boxes) else None,
+            score=score,
+            share=share,
+        )
+        for (number, box), region, score, share in zip(
+            asked, best, scores.tolist(), shares.tolist(), strict=True
+        )
+    ]
