@@ -2,9 +2,9 @@
 
 Each pair of a region of the query and a region of the hit is a hypothesis: that the query's box is
 in the hit where it has to be if the one region is moved, and scaled, to the other. So a hypothesis
-places all regions of the query in the hit. Its score is the sum, over these, of the best product of
-the cosine with a region of the hit and the overlap with it (intersection divided by union). The box
-that the best hypothesis places is what was found; all of them are scored.
+places all regions of the query in the hit. Its score is the sum, over these and the regions of the
+hit, of the product of the cosine and the overlap (intersection divided by union) of the two. The
+box that the best hypothesis places is what was found; all of them are scored.
 """
 
 from __future__ import annotations
@@ -28,10 +28,8 @@ from aladin_network.inference import Network
 
 # A region that is placed on one of a very different size says nothing of where its neighbours are.
 _LARGEST_SCALE = 2.5
-# Hypotheses that differ by less than this are one: those of a grid's cells, but for roundings.
-_DECIMALS = 4
-# Products of a cosine and an overlap that are computed together.
-_AT_A_TIME = 2**18
+# Hypotheses and places that differ by less than a step are one: in grids, but for roundings.
+_STEP = 1e-4
 _NO_MOVE = np.array([[1.0, 1.0, 0.0, 0.0]])
 
 
@@ -40,11 +38,12 @@ class _Placements(NamedTuple):
 
     Attributes:
         boxes: (hypotheses, 4) where the query's box is in the photo.
-        overlaps: (hypotheses, query regions, photo regions) intersection divided by union, of the
-            query's regions where they are in the photo.
+        places: (hypotheses, query regions) number of the place of each region.
+        overlaps: (places, photo regions) intersection divided by union.
     """
 
     boxes: NDArray[np.float64]
+    places: NDArray[np.int64]
     overlaps: NDArray[np.float32]
 
 
@@ -73,13 +72,12 @@ class BoxFinder:
             boxes: Boxes of the regions of each of these photos, at least one.
         """
         placed = self._place(np.asarray(boxes, dtype=np.float64))
-        together = max(1, _AT_A_TIME // placed.overlaps.size)
-        best: list[int] = []
-        for start in range(0, len(cosines), together):
-            fits = placed.overlaps * cosines[start : start + together, None]
-            # (photos, hypotheses, regions, photo regions)
-            best += fits.max(axis=3).sum(axis=2).argmax(axis=1).tolist()
-        return [(x0, y0, x1, y1) for x0, y0, x1, y1 in placed.boxes[best].tolist()]
+        values = cosines @ placed.overlaps.T  # (photos, regions, places)
+        scores = np.zeros((len(cosines), len(placed.boxes)), dtype=np.float32)
+        for region, places in enumerate(placed.places.T):
+            scores += values[:, region, places]
+        best = placed.boxes[scores.argmax(axis=1)]
+        return [(x0, y0, x1, y1) for x0, y0, x1, y1 in best.tolist()]
 
     def _place(self, boxes: NDArray[np.float64]) -> _Placements:
         """Place the query's box and its regions in a photo by every hypothesis."""
@@ -92,17 +90,28 @@ class BoxFinder:
         moves = np.concatenate([_NO_MOVE, moves[fits.all(axis=1)]])
         # Of hypotheses that score alike, the one that moves the box least comes first.
         moves = moves[np.abs(moves - _NO_MOVE).sum(axis=1).argsort(kind="stable")]
-        _, first = np.unique(moves.round(_DECIMALS), axis=0, return_index=True)
-        moves = moves[np.sort(first)]
+        moves = moves[np.sort(_different(moves)[0])]
         scales, shifts = (np.tile(each, 2)[:, None] for each in (moves[:, :2], moves[:, 2:]))
         placed = np.concatenate([self._box[None], own]) * scales + shifts
         # (hypotheses, 1 + regions, 4)
         regions = placed[:, 1:].reshape(-1, 4)
+        first, places = _different(regions)
+        regions = regions[first]
         shared = overlap_areas(regions, boxes)
         union = box_areas(regions)[:, None] + box_areas(boxes) - shared
         overlaps = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-        overlaps = overlaps.reshape(len(moves), len(own), len(boxes)).astype(np.float32)
-        return _Placements(placed[:, 0].clip(0, 1), overlaps)
+        places = places.reshape(len(moves), len(own))
+        return _Placements(placed[:, 0].clip(0, 1), places, overlaps.astype(np.float32))
+
+
+def _different(rows: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first of each group of equal rows of four numbers, and the group of each row."""
+    steps = np.rint(rows / _STEP).astype(np.int64)
+    keys = steps[:, 0]
+    for column in steps.T[1:]:  # all numbers are within a few units of 0
+        keys = keys * 2**16 + column
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    return first, group
 
 
 def add_found(
