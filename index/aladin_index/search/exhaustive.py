@@ -63,7 +63,7 @@ def rank_everything(search: ValidSearch, clock: RerankDeadline) -> tuple[Found, 
     every = search.collection.everything(search.embedding, second_stage)
     if search.own_rows:
         others = ~np.isin(every.rows, search.own_rows)
-        every = Everything(*(each[others] for each in every))
+        every = Everything(every.rows[others], every.match[others], every.upper[others])
     count = len(every.rows)
     first, last = (min(each, count) for each in (options.offset, options.offset + options.k))
     pool_size = search.pool_size

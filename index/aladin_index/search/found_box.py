@@ -114,6 +114,90 @@ def _different(rows: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np
     return first, group
 
 
+class FoundPart(NamedTuple):
+    """Where the box of a query was found in a photo, and what it was compared by.
+
+    Attributes:
+        found: Where it was found, or None if the places of the photo's regions are unknown.
+        cosines: (query regions, photo regions) Cosine of each pair of regions.
+        boxes: Boxes of the photo's regions, or an empty list if unknown.
+    """
+
+    found: Box | None
+    cosines: Float[np.ndarray, "regions photo_regions"]
+    boxes: Sequence[Box]
+
+    def evidence(self, query: EncodedQuery) -> list[RegionEvidence]:
+        """Return the photo's best region for each region of the query; none without regions.
+
+        The scores add up to the score of `Collection.align`.
+
+        Args:
+            query: The query; see `find_in_items`.
+        """
+        if self.cosines.shape[1] == 0 or query.boxes is None or query.regions is None:
+            return []
+        best = self.cosines.argmax(axis=1).tolist()
+        scores = self.cosines.max(axis=1).astype(np.float64)
+        shares = scores / (np.abs(scores).sum() or 1.0)
+        asked = zip(query.regions.tolist(), query.boxes.tolist(), strict=True)
+        return [
+            RegionEvidence(
+                query_region=number,
+                query_box=(x0, y0, x1, y1),
+                region=region,
+                box=self.boxes[region] if region < len(self.boxes) else None,
+                score=score,
+                share=share,
+            )
+            for (number, (x0, y0, x1, y1)), region, score, share in zip(
+                asked, best, scores.tolist(), shares.tolist(), strict=True
+            )
+        ]
+
+
+def find_in_items(
+    model: Network, query: EncodedQuery, collection: Collection, items: Sequence[StoredItem]
+) -> list[FoundPart]:
+    """Find the box of a query in photos.
+
+    Args:
+        model: Model that encoded the query and the photos.
+        query: Query with a box, whose tokens are those of the regions inside.
+        collection: Collection that holds the photos.
+        items: Photos of that collection.
+
+    Returns:
+        What was found in each photo.
+
+    Raises:
+        EngineUnavailableError: If the engine that holds the tokens is unavailable.
+    """
+    assert query.box is not None
+    assert query.boxes is not None
+    # Photos of the same size have the same boxes, unless a detector found them.
+    boxes_of = cache(partial(region_boxes, model))
+    tokens, rows = query.encoding.item_tokens(0), np.array([item.row for item in items], np.int64)
+    compared = collection.similarities(tokens, "image", rows)
+    parts: list[FoundPart] = []
+    alike: dict[tuple[Box, ...], list[int]] = {}
+    for place, (item, cosines) in enumerate(zip(items, compared, strict=True)):
+        count, own = cosines.shape[1], item.region_boxes
+        if own is None:
+            boxes = boxes_of(count, item.size_px)
+        else:
+            boxes = region_boxes(model, count, item.size_px, own)
+        if boxes:
+            alike.setdefault(tuple(boxes), []).append(place)
+        parts.append(FoundPart(None, cosines, boxes))
+    finder = BoxFinder(query.box, query.boxes)
+    for boxes, places in alike.items():
+        cosines = np.stack([compared[place][:, : len(boxes)] for place in places])
+        for place, found in zip(places, finder.find(cosines, np.array(boxes)), strict=True):
+            parts[place] = parts[place]._replace(found=found)
+    return parts
+
+
 def add_found(
     index: SearchBackend,
     search: ValidSearch,
@@ -131,100 +215,12 @@ def add_found(
     Returns:
         Whether the tokens were available.
     """
-    model, is_explained = index.checkpoint.model, search.options.explain
     query, collection = search.query, search.collection
-    parts = find_in_items(model, query, collection, items, is_explained=is_explained)
-    if parts is None:
+    try:
+        parts = find_in_items(index.checkpoint.model, query, collection, items)
+    except EngineUnavailableError:
         return False
     for hit, part in zip(hits, parts, strict=True):
         hit.found = part.found
-        hit.region_evidence = part.regions if is_explained else None
+        hit.region_evidence = part.evidence(query) if search.options.explain else None
     return True
-
-
-class FoundPart(NamedTuple):
-    """What a search by a box shows of a hit.
-
-    Attributes:
-        found: Where the box was found, or None if the places of the hit's regions are unknown.
-        regions: The best region of the hit for each region of the query; empty if not asked for.
-    """
-
-    found: Box | None
-    regions: list[RegionEvidence]
-
-
-def find_in_items(
-    model: Network,
-    query: EncodedQuery,
-    collection: Collection,
-    items: Sequence[StoredItem],
-    *,
-    is_explained: bool,
-) -> list[FoundPart] | None:
-    """Find the box of a query in photos.
-
-    Args:
-        model: Model that encoded the query and the photos.
-        query: Query whose tokens are those of the regions inside its box.
-        collection: Collection that holds the photos.
-        items: Photos of that collection.
-        is_explained: Whether the regions are asked for.
-
-    Returns:
-        For each photo what was found; the scores of its regions add up to the score of
-        `Collection.align`. None if the engine that holds the tokens is unavailable.
-    """
-    assert query.box is not None
-    assert query.boxes is not None
-    assert query.regions is not None
-    # Photos of the same size have the same boxes, unless a detector found them.
-    boxes_of = cache(partial(region_boxes, model))
-    finder = BoxFinder(query.box, query.boxes)
-    places = zip(query.regions.tolist(), query.boxes.tolist(), strict=True)
-    asked = [(number, (x0, y0, x1, y1)) for number, (x0, y0, x1, y1) in places]
-    tokens, rows = query.encoding.item_tokens(0), np.array([item.row for item in items], np.int64)
-    try:
-        compared = collection.similarities(tokens, "image", rows)
-    except EngineUnavailableError:
-        return None
-    found: list[FoundPart] = []
-    alike: dict[tuple[Box, ...], list[int]] = {}
-    for place, (item, cosines) in enumerate(zip(items, compared, strict=True)):
-        count, own = cosines.shape[1], item.region_boxes
-        if own is None:
-            boxes = boxes_of(count, item.size_px)
-        else:
-            boxes = region_boxes(model, count, item.size_px, own)
-        if boxes:
-            alike.setdefault(tuple(boxes), []).append(place)
-        evidence = _region_evidence(asked, cosines, boxes) if is_explained else []
-        found.append(FoundPart(None, evidence))
-    for boxes, places in alike.items():
-        cosines = np.stack([compared[place][:, : len(boxes)] for place in places])
-        for place, box in zip(places, finder.find(cosines, np.array(boxes)), strict=True):
-            found[place] = found[place]._replace(found=box)
-    return found
-
-
-def _region_evidence(
-    asked: Sequence[tuple[int, Box]], cosines: NDArray[np.float32], boxes: Sequence[Box]
-) -> list[RegionEvidence]:
-    """Return the best region of a photo for each region of a query; none if it has no regions."""
-    if cosines.shape[1] == 0:
-        return []
-    best, scores = cosines.argmax(axis=1).tolist(), cosines.max(axis=1).astype(np.float64)
-    shares = scores / (np.abs(scores).sum() or 1.0)
-    return [
-        RegionEvidence(
-            query_region=number,
-            query_box=box,
-            region=region,
-            box=boxes[region] if region < len(boxes) else None,
-            score=score,
-            share=share,
-        )
-        for (number, box), region, score, share in zip(
-            asked, best, scores.tolist(), shares.tolist(), strict=True
-        )
-    ]

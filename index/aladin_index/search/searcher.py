@@ -206,8 +206,7 @@ class TwoStageSearcher:
         # Without training, the regions say nothing: the second stage only runs if it is asked for.
         is_aligned = self._is_aligned or options.fusion is not None
         if query.box is not None:
-            check_boxed(query, options, collection, is_aligned=is_aligned)
-            query = take_box(query, self.index, self._embedder, is_crossing=is_crossing)
+            query = self.part_of(query, collection, options)
             fusion = fusion if is_crossing else region_fusion(query)
         check_query(query, options, collection, calibration, is_crossing=is_crossing)
         judging = calibration if is_crossing else None
@@ -283,6 +282,25 @@ class TwoStageSearcher:
             is_stored=True,
             encode_ms=1000 * (time.perf_counter() - began_s),
         )
+
+    def part_of(
+        self, query: EncodedQuery, collection: Collection, options: SearchOptions = _DEFAULTS
+    ) -> EncodedQuery:
+        """Return the part of a photo that its box holds, as a query.
+
+        Args:
+            query: Photo with a box.
+            collection: Collection to search.
+            options: Options of the search.
+
+        Raises:
+            InputError: If the collection cannot be searched by this box.
+            EngineUnavailableError: If the vector database does not respond.
+        """
+        is_aligned = self._is_aligned or options.fusion is not None
+        check_boxed(query, options, collection, is_aligned=is_aligned)
+        is_crossing = collection.target != "images"
+        return take_box(query, self.index, self._embedder, is_crossing=is_crossing)
 
     def embedding_query(self, values: Sequence[float]) -> EncodedQuery:
         """Return a given embedding as a query.

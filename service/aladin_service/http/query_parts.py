@@ -56,6 +56,20 @@ def _with_area(box: list[float]) -> list[float]:
 QueryBox = Annotated[list[Annotated[float, Ge(0), Le(1)]], Len(4, 4), AfterValidator(_with_area)]
 
 
+def box_in_url(text: str | None) -> Box | None:
+    """Read a box of a URL: four numbers with commas between them.
+
+    Raises:
+        InputError: If it is no box.
+    """
+    if text is None:
+        return None
+    try:
+        return check_box([float(edge) for edge in text.split(",")])
+    except ValueError:
+        raise InputError(f"box: expected x0,y0,x1,y1, got {text[:100]!r}") from None
+
+
 def box_of(box: list[float] | None) -> Box | None:
     """Return a box of a request as the queries of jobs have it."""
     return None if box is None else check_box(box)
