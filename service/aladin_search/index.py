@@ -108,17 +108,16 @@ class Index:
             image: Photo to search with: the path of its file, its bytes, or a decoded picture.
             id: Id of an item of the index; it is not among its own hits.
             box: Part of the photo to search for: x0, y0, x1, y1 in fractions of its size.
-            target: "images" or "texts"; None finds texts for a whole photo and images otherwise,
-                or what the index has.
-            all: Further parts that hits have as well: texts, or parts of any kind. With parts, the
-                query itself may be missing if one is in `all` or `like`.
+            target: "images" or "texts"; None finds texts for a whole photo, otherwise images, or
+                what the index has.
+            all: Further parts that hits have: texts, or parts of any kind. With one here or in
+                `like`, the query itself may be missing.
             not_: Parts that hits do not have.
             like: Ids of items that hits are like.
             unlike: Ids of items that hits are unlike.
             **options: Options of the search, such as `k` (number of hits, 10), `filter` (metadata
-                that a hit must have), `explain` (hits carry the best region of each word),
-                `rerank`, `lexical`, `min_probability` and `confidence`; docs/SEARCH.md describes
-                all of them.
+                that a hit must have), `explain` (hits carry the best region of each word) and
+                `lexical`; docs/SEARCH.md describes all of them.
 
         Returns:
             The hits, best first.
@@ -135,9 +134,8 @@ class Index:
         query, described = search_query(Part(text=text, image=image, id=id, box=box), parts)
         held = self._searcher.index.manifest.targets
         is_whole = isinstance(query, PhotoQuery) and query.box is None
-        wanted: Target = target or ("texts" if is_whole else "images")
-        if target is None and wanted not in held:
-            wanted = held[0]
+        usual: Target = "texts" if is_whole else "images"
+        wanted = target or (usual if usual in held else held[0])
         encoded = encode_any(self._encoder, self._searcher, query)
         answer = self._searcher.search(encoded, wanted, SearchOptions(**options))
         files = {hit.id: self._photo_file_if_any(hit.id) for hit in answer.hits}

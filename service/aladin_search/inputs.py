@@ -10,8 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aladin_index.search.boxes import check_box
-from aladin_index.search.results import Role
+from aladin_index.search.results import Box, Role
 from aladin_network.errors import InputError
 from aladin_network.types import Target
 from aladin_service.search.job import (
@@ -108,7 +107,11 @@ def _one_query(source: str, part: Part) -> tuple[TextQuery | PhotoQuery | ItemQu
             f"{source}: expected exactly one of text, image and id, got "
             f"{', '.join(given) or 'none'}"
         )
-    box = None if part.box is None else check_box(part.box)
+    box: Box | None = None
+    if part.box is not None:
+        from aladin_index.search.boxes import check_box  # imports numpy
+
+        box = check_box(part.box)
     if part.text is not None:
         if box is not None:
             raise InputError("box: expected a photo beside it, by image or id, got text")

@@ -84,7 +84,7 @@ class BoxFinder:
         own = self._boxes
         with np.errstate(divide="ignore", invalid="ignore"):  # a detector's box may have no area
             scales = (boxes[:, 2:] - boxes[:, :2]) / (own[:, 2:] - own[:, :2])[:, None]
-        shifts = boxes[:, :2] - own[:, None, :2] * scales  # (regions, photo regions, 2)
+            shifts = boxes[:, :2] - own[:, None, :2] * scales  # (regions, photo regions, 2)
         moves = np.concatenate([scales, shifts], axis=2).reshape(-1, 4)
         fits = (moves[:, :2] <= _LARGEST_SCALE) & (moves[:, :2] >= 1 / _LARGEST_SCALE)
         moves = np.concatenate([_NO_MOVE, moves[fits.all(axis=1)]])

@@ -128,12 +128,8 @@ class HitPart:
         ),
     ]
     evidence: list[Evidence] | None
-    found: Annotated[
-        Box | None, Field(description="Where the part's box was found; see the hit's `found`.")
-    ] = None
-    region_evidence: Annotated[
-        list[RegionEvidence] | None, Field(description="As that of a hit.")
-    ] = None
+    found: Annotated[Box | None, Field(description="Where the part's box was found.")] = None
+    region_evidence: list[RegionEvidence] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -204,9 +200,7 @@ class AnswerPart:
     ]
     text: str | None
     id: str | None
-    box: Annotated[
-        Box | None, Field(description="Part of the photo that was searched for, if given.")
-    ] = None
+    box: Annotated[Box | None, Field(description="Part of the photo, if given.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -311,17 +311,12 @@ class WordMapsAnswer(BaseModel):
     text: str = Field(description="Empty for two photos.")
     match: float = Field(description="Cosine of the two embeddings.")
     align: float = Field(description="Alignment score.")
-    regions: list[MappedRegion] = Field(
-        description="Regions of the photo; with `box` and a text only those inside."
-    )
+    regions: list[MappedRegion] = Field(description="Of the photo, or of the box in it.")
     words: list[MappedWord]
     query_regions: list[MappedQueryRegion] | None = Field(
         default=None, description="Regions of the query's photo inside `box`, for two photos."
     )
-    found: Box | None = Field(
-        default=None,
-        description="Where the box was found in the photo, in fractions of its width and height.",
-    )
+    found: Box | None = Field(default=None, description="Where the box was found in the photo.")
 
 
 class AddTookMs(BaseModel):
