@@ -109,8 +109,11 @@ class ValidSearch:
     words: FoundWords | None = None
 
     def word_counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return for each row the number of tokens of the text: that of the query or of the row."""
-        if self.modality != "text":
+        """Return for each row the number of tokens of the text: that of the query or of the row.
+
+        Where photos are searched by regions, these count in place of words.
+        """
+        if self.modality != "text" and self.is_crossing:
             return self.collection.lengths(rows)
         return np.full(len(rows), len(self.tokens), dtype=np.int64)
 

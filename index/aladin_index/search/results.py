@@ -140,7 +140,8 @@ class SearchHit:
     rank: Annotated[int, Field(description="Counted from 1, over all pages.")]
     score: Annotated[float, Field(description="Score that decides the order.")]
     per_word: Annotated[
-        float | None, Field(description="Alignment score divided by the number of words.")
+        float | None,
+        Field(description="Alignment score by word, or by region inside the query's box."),
     ]
     probability: Annotated[
         float | None,

@@ -36,9 +36,9 @@ async def map_evidence(
     request: Request,
     service: Service,
     id: ExplainedId,
+    box: ExplainedBox,
     text: ExplainedText = None,
     query_id: ExplainedQueryId = None,
-    box: ExplainedBox = None,
 ) -> WordMapsAnswer:
     """Compare each word of a text with every region of a photo, or each region in a box.
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field, ValidationError, model_validator
 
+from aladin_index.search.results import Box
 from aladin_network.errors import InputError
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
@@ -145,18 +146,31 @@ ExplainedQueryId = Annotated[
     str | None,
     Query(max_length=MAX_ASKED_ID_CHARS, description="Instead of `text`: an item of the index."),
 ]
-ExplainedBox = Annotated[
-    str | None,
-    Query(
-        max_length=200,
-        description="Part of the photo of `query_id`: x0,y0,x1,y1 in fractions of its size.",
-        examples=["0.1,0.2,0.5,0.6"],
-    ),
-]
+
+
+def read_box(
+    request: Request,
+    box: Annotated[
+        str | None,
+        Query(
+            description="Part of the photo of `query_id`: x0,y0,x1,y1 in fractions of its size.",
+            examples=["0.1,0.2,0.5,0.6"],
+        ),
+    ] = None,
+) -> Box | None:
+    """Read the box of a pair.
+
+    Raises:
+        InputError: If it is no box, or there are several.
+    """
+    return None if box is None else box_in_url(request.query_params.getlist("box"))
+
+
+ExplainedBox = Annotated[Box | None, Depends(read_box)]
 
 
 def pair_query(
-    text: str | None, query_id: str | None, box: str | None = None
+    text: str | None, query_id: str | None, box: Box | None = None
 ) -> TextQuery | ItemQuery:
     """Return the query of a pair.
 
@@ -166,15 +180,14 @@ def pair_query(
         box: Part of the item's photo, or None.
 
     Raises:
-        InputError: If both or none are given, or the box is none or beside a text.
+        InputError: If both or none are given, or a box beside a text.
     """
     if (text is None) == (query_id is None):
         got = "none" if text is None else "both"
         raise InputError(f"expected exactly one of text and query_id, got {got}")
-    part = box_in_url(box)
     if query_id is not None:
-        return ItemQuery(query_id, box=part)
-    if part is not None:
+        return ItemQuery(query_id, box=box)
+    if box is not None:
         raise InputError("box: expected a photo beside it, by query_id, got text")
     return TextQuery(text or "")
 
@@ -195,9 +208,9 @@ async def explain(
     request: Request,
     service: Service,
     id: ExplainedId,
+    box: ExplainedBox,
     text: ExplainedText = None,
     query_id: ExplainedQueryId = None,
-    box: ExplainedBox = None,
     if_none_match: _IfNoneMatch = None,
 ) -> Response:
     """Draw which word of a text matches which region of a photo, with the scores.
