@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aladin_index.search.results import Box, RegionEvidence
-from aladin_service.evidence.drawing import INK, WHITE, Mark, Page, PixelBox, Rectangle, colour_of
+from aladin_service.evidence.drawing import (
+    INK,
+    WHITE,
+    Mark,
+    Page,
+    PixelBox,
+    Rectangle,
+    colour_of,
+    printable,
+    shortened,
+)
 from aladin_service.evidence.layout import (
     MARGIN_PX,
     NOTE_PX,
@@ -132,7 +142,8 @@ def _outline(box: PixelBox) -> list[Mark]:
 
 
 def _about(shown: ShownPhoto) -> list[str]:
-    return [shown.name] if shown.has_photo else [shown.name, "The photo is not available."]
+    name = shortened(printable(shown.name), NOTE_PX, SIDE_PX[0])
+    return [name] if shown.has_photo else [name, "The photo is not available."]
 
 
 def _sum(pair: ExplainedPair) -> str:
