@@ -15,7 +15,19 @@ _AREA = (0.10, 0.25)
 _ASPECT = (3 / 4, 4 / 3)
 _JITTER = 0.1
 _JPEG_QUALITY = 75
-_PART = 0.9  # of a photo's area
+_PARTS = (0.9, 0.5)  # of a photo's area
+
+
+class Part(NamedTuple):
+    """A part of a photo that holds what a box holds.
+
+    Attributes:
+        photo: The part.
+        box: The box in that part, its edges moved.
+    """
+
+    photo: bytes
+    box: Box
 
 
 class Crop(NamedTuple):
@@ -26,16 +38,14 @@ class Crop(NamedTuple):
         whole: The photo.
         crop: What the box holds of it.
         box: The box.
-        part: A part of the photo that holds what the box holds.
-        part_box: The box in that part, its edges moved.
+        parts: Parts of the photo of nine and five tenths of its area.
     """
 
     item_id: str
     whole: bytes
     crop: bytes
     box: Box
-    part: bytes
-    part_box: Box
+    parts: tuple[Part, ...]
 
 
 def draw_box(generator: np.random.Generator) -> NDArray[np.float64]:
@@ -49,7 +59,7 @@ def draw_box(generator: np.random.Generator) -> NDArray[np.float64]:
 def make_crop(
     item_id: str, photo: Image.Image, box: NDArray[np.float64], generator: np.random.Generator
 ) -> Crop:
-    """Change a photo, and cut a box and a part out of it; the box is rounded to pixels.
+    """Change a photo, and cut a box and parts out of it; the box is rounded to pixels.
 
     Args:
         item_id: Id of the photo.
@@ -61,21 +71,24 @@ def make_crop(
     pixels = np.rint(box * size)
     for enhance in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
         photo = enhance(photo).enhance(float(generator.uniform(1 - _JITTER, 1 + _JITTER)))
-    sides = np.maximum(size[:2] * np.sqrt(_PART), pixels[2:] - pixels[:2])
-    least, most = np.maximum(pixels[2:] - sides, 0), np.minimum(pixels[:2], size[:2] - sides)
+    parts = tuple(_cut_part(photo, pixels, share, generator) for share in _PARTS)
+    crop = _jpeg(_cut(photo, pixels))
+    return Crop(item_id, _jpeg(photo), crop, as_box(pixels / size), parts)
+
+
+def _cut_part(
+    photo: Image.Image, pixels: NDArray[np.float64], share: float, generator: np.random.Generator
+) -> Part:
+    """Cut a share of a photo's area out of it, around a box."""
+    size = np.array(photo.size)
+    sides = np.maximum(size * np.sqrt(share), pixels[2:] - pixels[:2])
+    least, most = np.maximum(pixels[2:] - sides, 0), np.minimum(pixels[:2], size - sides)
     corner = np.rint(generator.uniform(least, np.maximum(least, most)))
-    around = np.concatenate([corner, np.minimum(np.rint(corner + sides), size[:2])])
+    around = np.concatenate([corner, np.minimum(np.rint(corner + sides), size)])
     inside = pixels - np.tile(corner, 2)
     moved = inside + generator.uniform(-_JITTER, _JITTER, 4) * np.tile(inside[2:] - inside[:2], 2)
     part_size = np.tile(around[2:] - around[:2], 2)
-    return Crop(
-        item_id,
-        _jpeg(photo),
-        _jpeg(_cut(photo, pixels)),
-        as_box(pixels / size),
-        _jpeg(_cut(photo, around)),
-        as_box(np.clip(moved / part_size, 0, 1)),
-    )
+    return Part(_jpeg(_cut(photo, around)), as_box(np.clip(moved / part_size, 0, 1)))
 
 
 def _cut(photo: Image.Image, pixels: NDArray[np.float64]) -> Image.Image:

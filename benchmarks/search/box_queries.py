@@ -14,6 +14,8 @@ region    the crop is the query photo, with a box around all of it: regions agai
 first     the whole photo with the box: the first stage alone
 box       the whole photo with the box: both stages
 part      90 % of the photo's area, with a box whose edges are moved by up to 10 % of its sides
+half      the same of half of its area; `part_asked` and `half_asked` are the overlaps of the boxes
+          as they are asked with, what a search that moves nothing would have
 
 things    Nouns that at least two captions of a photo name, each with a box around the region of the
           photo that fits it best: the share of the first ten hits that show the noun, by their
@@ -74,7 +76,12 @@ def find_crops(searches: Searches, crops: Sequence[Crop]) -> dict[str, float]:
         "region": lambda crop: searches.answer(PhotoQuery(crop.crop, box=WHOLE)),
         "first": lambda crop: searches.answer(PhotoQuery(crop.whole, box=crop.box), rerank=False),
         "box": lambda crop: searches.answer(PhotoQuery(crop.whole, box=crop.box)),
-        "part": lambda crop: searches.answer(PhotoQuery(crop.part, box=crop.part_box)),
+        "part": lambda crop: searches.answer(
+            PhotoQuery(crop.parts[0].photo, box=crop.parts[0].box)
+        ),
+        "half": lambda crop: searches.answer(
+            PhotoQuery(crop.parts[1].photo, box=crop.parts[1].box)
+        ),
     }
     figures: dict[str, float] = {}
     for name, ask in ways.items():
@@ -91,6 +98,10 @@ def find_crops(searches: Searches, crops: Sequence[Crop]) -> dict[str, float]:
             # A photo that was not found counts as a box that was not.
             figures[f"{name}_iou50"] = sum(each >= 0.5 for each in overlaps) / len(crops)
             figures[f"{name}_iou"] = sum(overlaps) / len(crops)
+    for place, name in enumerate(("part", "half")):
+        overlaps = [iou(crop.parts[place].box, crop.box) for crop in crops]
+        figures[f"{name}_asked_iou50"] = float(np.mean(np.array(overlaps) >= 0.5))
+        figures[f"{name}_asked_iou"] = float(np.mean(overlaps))
     return figures
 
 

@@ -1,16 +1,21 @@
 """Where the part of a photo that a query's box holds was found in another photo.
 
-Each pair of a region of the query and a region of the hit is a hypothesis: that the query's box is
-in the hit where it has to be if the one region is moved, and scaled, to the other. So a hypothesis
-places all regions of the query in the hit. Its score is the sum, over these and the regions of the
-hit, of the product of the cosine and the overlap (intersection divided by union) of the two. The
-box that the best hypothesis places is what was found; all of them are scored.
+A hypothesis moves and scales the query's photo: along each axis by one of a few scales, and by a
+number of steps of half a region, so that the box stays inside of the other photo. It places the
+regions of the query there. How much they overlap the regions of the other photo, the common area
+divided by the geometric mean of both areas, is a template of which regions have to be alike. Its
+score is the sum of the template's values times the likenesses (exponentials of the cosines, less
+their mean for each region of the query), divided by a power of the template's Euclidean norm. With
+the power 1, that would be a matched filter, for which a box in the middle of the right place fits
+as well as all of it; with less, small templates lose. All hypotheses are scored, and the box of the
+best one is what was found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, partial
+from math import ceil, floor
 from typing import NamedTuple
 
 import numpy as np
@@ -19,31 +24,34 @@ from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend
-from aladin_index.search.boxes import box_areas, overlap_areas
 from aladin_index.search.candidates import ValidSearch
 from aladin_index.search.evidence import region_boxes
 from aladin_index.search.results import Box, HitPart, RegionEvidence, SearchHit
 from aladin_network.errors import EngineUnavailableError
 from aladin_network.inference import Network
 
-# A region that is placed on one of a very different size says nothing of where its neighbours are.
-_LARGEST_SCALE = 2.5
-# Hypotheses and places that differ by less than a step are one: in grids, but for roundings.
-_STEP = 1e-4
-_NO_MOVE = np.array([[1.0, 1.0, 0.0, 0.0]])
+# Factors of the size of the photo along an axis; those of the two axes differ by a step at most.
+_SCALES = 2.0 ** (np.arange(-2, 3) / 2)
+_STEPS = (1 / 16, 1 / 4)  # least and most, in fractions of the photo
+# Of a cosine: the larger, the less do regions count that are alike by their surroundings only.
+_SHARPNESS = 15.0
+_NORM_POWER = 0.8
+# Regions of the query that are compared, evenly chosen: the time grows with their number.
+_MOST_REGIONS = 16
 
 
-class _Placements(NamedTuple):
-    """The hypotheses for photos whose regions have the same boxes.
+class _Axis(NamedTuple):
+    """The hypotheses for one axis.
 
     Attributes:
-        boxes: (hypotheses, 4) where the query's box is in the photo.
-        places: (hypotheses, query regions) number of the place of each region.
-        overlaps: (places, photo regions) intersection divided by union.
+        scales: (hypotheses,) factor of a coordinate in the query's photo.
+        shifts: (hypotheses,) what is added to it.
+        overlaps: (hypotheses, regions, photo regions) overlap of each placed region with each
+            region of the photo along the axis.
     """
 
-    boxes: NDArray[np.float64]
-    places: NDArray[np.int64]
+    scales: NDArray[np.float64]
+    shifts: NDArray[np.float64]
     overlaps: NDArray[np.float32]
 
 
@@ -55,10 +63,12 @@ class BoxFinder:
 
         Args:
             box: Box of the query.
-            boxes: Boxes of its regions, in the same photo.
+            boxes: Boxes of its regions, at least one, in the same photo.
         """
         self._box = np.array(box, dtype=np.float64)
-        self._boxes = np.asarray(boxes, dtype=np.float64)
+        count = len(boxes)
+        self._chosen = np.arange(min(count, _MOST_REGIONS)) * count // min(count, _MOST_REGIONS)
+        self._boxes = np.asarray(boxes, dtype=np.float64)[self._chosen]
 
     def find(
         self,
@@ -71,47 +81,39 @@ class BoxFinder:
             cosines: Cosines of the query's regions with those of photos.
             boxes: Boxes of the regions of each of these photos, at least one.
         """
-        placed = self._place(np.asarray(boxes, dtype=np.float64))
-        values = cosines @ placed.overlaps.T  # (photos, regions, places)
-        scores = np.zeros((len(cosines), len(placed.boxes)), dtype=np.float32)
-        for region, places in enumerate(placed.places.T):
-            scores += values[:, region, places]
-        best = placed.boxes[scores.argmax(axis=1)]
-        return [(x0, y0, x1, y1) for x0, y0, x1, y1 in best.tolist()]
+        across, down = (self._place(np.asarray(boxes, dtype=np.float64), axis) for axis in (0, 1))
+        factors = np.abs(np.log2(across.scales[:, None] / down.scales))
+        fits = factors < 0.75  # half a power of two, but for roundings
+        wide, high = (each.overlaps.reshape(len(each.scales), -1) for each in (across, down))
+        norms = np.maximum((wide**2) @ (high**2).T, 1e-12) ** (_NORM_POWER / 2)
+        likenesses = np.exp(_SHARPNESS * (cosines[:, self._chosen] - 1))
+        likenesses -= likenesses.mean(axis=2, keepdims=True)
+        found: list[Box] = []
+        for of_photo in likenesses.reshape(len(cosines), -1):
+            scores = np.where(fits, (wide * of_photo) @ high.T / norms, -np.inf)
+            x, y = np.unravel_index(scores.argmax(), scores.shape)
+            x0, x1 = (self._box[0::2] * across.scales[x] + across.shifts[x]).clip(0, 1).tolist()
+            y0, y1 = (self._box[1::2] * down.scales[y] + down.shifts[y]).clip(0, 1).tolist()
+            found.append((x0, y0, x1, y1))
+        return found
 
-    def _place(self, boxes: NDArray[np.float64]) -> _Placements:
-        """Place the query's box and its regions in a photo by every hypothesis."""
-        own = self._boxes
-        with np.errstate(divide="ignore", invalid="ignore"):  # a detector's box may have no area
-            scales = (boxes[:, 2:] - boxes[:, :2]) / (own[:, 2:] - own[:, :2])[:, None]
-            shifts = boxes[:, :2] - own[:, None, :2] * scales  # (regions, photo regions, 2)
-        moves = np.concatenate([scales, shifts], axis=2).reshape(-1, 4)
-        fits = (moves[:, :2] <= _LARGEST_SCALE) & (moves[:, :2] >= 1 / _LARGEST_SCALE)
-        moves = np.concatenate([_NO_MOVE, moves[fits.all(axis=1)]])
-        # Of hypotheses that score alike, the one that moves the box least comes first.
-        moves = moves[np.abs(moves - _NO_MOVE).sum(axis=1).argsort(kind="stable")]
-        moves = moves[np.sort(_different(moves)[0])]
-        scales, shifts = (np.tile(each, 2)[:, None] for each in (moves[:, :2], moves[:, 2:]))
-        placed = np.concatenate([self._box[None], own]) * scales + shifts
-        # (hypotheses, 1 + regions, 4)
-        regions = placed[:, 1:].reshape(-1, 4)
-        first, places = _different(regions)
-        regions = regions[first]
-        shared = overlap_areas(regions, boxes)
-        union = box_areas(regions)[:, None] + box_areas(boxes) - shared
-        overlaps = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-        places = places.reshape(len(moves), len(own))
-        return _Placements(placed[:, 0].clip(0, 1), places, overlaps.astype(np.float32))
-
-
-def _different(rows: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first of each group of equal rows of four numbers, and the group of each row."""
-    steps = np.rint(rows / _STEP).astype(np.int64)
-    keys = steps[:, 0]
-    for column in steps.T[1:]:  # all numbers are within a few units of 0
-        keys = keys * 2**16 + column
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    return first, group
+    def _place(self, boxes: NDArray[np.float64], axis: int) -> _Axis:
+        """Place the query's regions in a photo by every hypothesis for one axis."""
+        edges = slice(axis, None, 2)
+        own, others = self._boxes[:, edges], boxes[:, edges]
+        low, high = self._box[edges].tolist()
+        step = float(np.clip(np.median(others[:, 1] - others[:, 0]) / 2, *_STEPS))
+        moves = [(1.0, 0.0)]  # first, so that nothing moves without a better place
+        for scale in _SCALES.tolist():
+            first, last = ceil(-low * scale / step), floor((1 - high * scale) / step)
+            moves += [(scale, number * step) for number in range(first, last + 1)]
+        scales, shifts = np.array(moves).T
+        placed = own * scales[:, None, None] + shifts[:, None, None]  # (hypotheses, regions, 2)
+        starts, ends = placed[..., 0, None], placed[..., 1, None]
+        shared = np.minimum(ends, others[:, 1]) - np.maximum(starts, others[:, 0])
+        lengths = np.sqrt((ends - starts) * (others[:, 1] - others[:, 0]))
+        overlaps = shared.clip(0) / np.maximum(lengths, 1e-6)  # a detector's box may have no area
+        return _Axis(scales, shifts, overlaps.astype(np.float32))
 
 
 class FoundPart(NamedTuple):

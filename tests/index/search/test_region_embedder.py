@@ -1,6 +1,7 @@
 """Embeddings of parts of photos, against the normal equations and by hand."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,9 @@ def test_of_a_single_photo_every_part_has_its_embedding() -> None:
 def test_an_index_without_regions_has_none(
     made_up: Callable[..., NewItems], write_made_up: Callable[..., int], tmp_path: Path
 ) -> None:
-    write_made_up(tmp_path / "index", images=made_up(["a", "b"], tokens=False))
+    photos = made_up(["a", "b"])
+    none = replace(photos, tokens=photos.tokens[:0], lengths=np.zeros(2, dtype=np.int64))
+    write_made_up(tmp_path / "index", images=none)
     with open_index(tmp_path / "index") as index:
         assert fit_embedder(index.side("images")) is None
         assert LazyEmbedder(index).get() is None
