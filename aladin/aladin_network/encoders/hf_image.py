@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Sequence
+from math import isqrt
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -44,7 +45,8 @@ class _Layout(NamedTuple):
 class HFImageEncoder(VisionTowerEncoder):
     """Patches of a vision transformer, or cells of a convolutional network's last feature map.
 
-    They are the last layer's states, as the network of the transformers library returns them. A
+    They are the last layer's states, as the network of the transformers library returns them; of a
+    transformer that merges patches on their way, such as Swin, fewer than there were patches. A
     transformer's CLS comes first and is no content; further register tokens are dropped. With
     ``pooled`` the states have passed the tower's last norm, and the vector that its own
     similarity compares comes first. The cells may be averaged to coarser grids, of several sizes
@@ -138,8 +140,12 @@ class HFImageEncoder(VisionTowerEncoder):
     def _on_grid(self, output: Tensor) -> Tensor:
         """Arrange an output on the last layer's grid: (batch, dim, rows, columns)."""
         if output.ndim == 3:
-            patches = output[:, output.shape[1] - self.grid[0] * self.grid[1] :]
-            return patches.transpose(1, 2).unflatten(2, self.grid)
+            finer = 1 if self.has_cls else _finer(output, self.grid)
+            rows, columns = finer * self.grid[0], finer * self.grid[1]
+            patches = output[:, output.shape[1] - rows * columns :]
+            output = patches.transpose(1, 2).unflatten(2, (rows, columns))
+            if finer == 1:
+                return output
         # Cells of a finer map that share one coarse cell become its channels, without loss.
         return F.pixel_unshuffle(output, output.shape[2] // self.grid[0])
 
@@ -170,14 +176,24 @@ class HFImageEncoder(VisionTowerEncoder):
             dims = [output.shape[1] * f**2 for output, f in zip(outputs, finer, strict=True)]
             return _Layout(sum(dims), (rows, columns), False, (1.0, 1.0))
         patch_height, patch_width = self._patch_px()
-        grid = (height // patch_height, width // patch_width)
-        dim = sum(output.shape[2] for output in outputs)
+        patches = (height // patch_height, width // patch_width)
+        # Patches that were merged on their way, as in Swin: `merged` by `merged` to a token.
+        merged = max(1, isqrt(patches[0] * patches[1] // last.shape[1]))
+        grid = (patches[0] // merged, patches[1] // merged)
+        has_cls = last.shape[1] > grid[0] * grid[1]
+        if last.shape[1] < grid[0] * grid[1] or (merged > 1 and has_cls):
+            raise ConfigError(
+                f"image_encoder: {last.shape[1]} tokens of {patches[0]} x {patches[1]} patches are "
+                "on no grid; choose another size of photos"
+            )
+        finer = [1 if has_cls else _finer(output, grid) for output in outputs]
+        dim = sum(output.shape[2] * f**2 for output, f in zip(outputs, finer, strict=True))
         if self.config.pooled and (pooled is None or pooled.shape != (1, dim)):
             found = None if pooled is None else tuple(pooled.shape)
             raise ConfigError(f"image_encoder: no pooled vector of {dim} numbers, got {found}")
         # An incomplete patch at the right or bottom edge is dropped.
-        covered = grid[1] * patch_width / width, grid[0] * patch_height / height
-        return _Layout(dim, grid, last.shape[1] > grid[0] * grid[1], covered)
+        covered = patches[1] * patch_width / width, patches[0] * patch_height / height
+        return _Layout(dim, grid, has_cls, covered)
 
     def _position_options(self) -> dict[str, bool]:
         """Request interpolated positions for photos that do not have the network's own size.
@@ -196,6 +212,11 @@ class HFImageEncoder(VisionTowerEncoder):
         patch = cast(PretrainedConfig, self.model.config).patch_size
         height, width = patch if isinstance(patch, (list, tuple)) else (patch, patch)
         return int(height), int(width)
+
+
+def _finer(output: Tensor, grid: Grid) -> int:
+    """Return how many tokens of a transformer's layer lie on one side of a cell of a grid."""
+    return isqrt(output.shape[1] // (grid[0] * grid[1]))
 
 
 def _normalised(output: Tensor) -> Tensor:
