@@ -111,8 +111,7 @@ class Index:
             box: Part of the photo to search for: x0, y0, x1, y1 in fractions of its size.
             target: "images" or "texts"; None finds texts for a whole photo, otherwise images, or
                 what the index has.
-            all: Further parts that hits have: texts, or parts of any kind. With one here or in
-                `like`, the query itself may be missing.
+            all: Further parts that hits have; with one here or in `like`, the query may be missing.
             not_: Parts that hits do not have.
             like: Ids of items that hits are like.
             unlike: Ids of items that hits are unlike.
