@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from aladin_index.format.manifest import CollectionEntry, Manifest
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.results import Role
+from aladin_index.search.results import Box, Role
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
@@ -37,6 +37,8 @@ class EncodedQuery(NamedTuple):
             photo; or None if there are none.
         is_stored: Whether it was looked up. A stored text of a network for texts alone was encoded
             in the role of a document, and is not aligned with others.
+        box: Part of a photo query that is searched for, in fractions of the photo; None for all.
+        regions: Numbers of the photo's regions that its tokens are; None for all of them.
         own_id: Id of the query if it is an item of the index and must not be among its own hits.
         decode_ms: Time to decode a photo, and to find its regions if the network reads regions.
         encode_ms: Time in the network, for the whole batch, or to look an item up.
@@ -49,6 +51,8 @@ class EncodedQuery(NamedTuple):
     text: str | None = None
     size_px: tuple[int, int] | None = None
     boxes: NDArray[np.float32] | None = None
+    box: Box | None = None
+    regions: NDArray[np.int64] | None = None
     own_id: str | None = None
     is_stored: bool = False
     decode_ms: float = 0.0

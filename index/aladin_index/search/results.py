@@ -55,8 +55,8 @@ class FieldWords:
 class HitStages:
     """Both stages' ranks and scores.
 
-    `align` is null between two images or two texts, and for a query of several parts, whose
-    `match` is that of the weighted sum of their embeddings.
+    `align` is null between two images (unless searched by a box) or two texts, and for a query of
+    several parts, whose `match` is that of the weighted sum of their embeddings.
     """
 
     match: Stage
@@ -93,6 +93,21 @@ class Evidence:
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionEvidence:
+    """A region inside the box of a query, the best region of a hit, and the cosine of the two."""
+
+    query_region: Annotated[int, Field(description="Number in the query's photo.")]
+    query_box: Annotated[Box, Field(description="In fractions of the query's photo.")]
+    region: Annotated[int, Field(description="Number of the region in the hit.")]
+    box: Annotated[
+        Box | None,
+        Field(description="In fractions of the hit's photo; null if its size is unknown."),
+    ]
+    score: Annotated[float, Field(description="The scores add up to the hit's alignment score.")]
+    share: Annotated[float, Field(description="As that of a word, see `Evidence`.")]
+
+
 @dataclass(slots=True, kw_only=True)
 class HitPart:
     """Scores of a hit by one part of a query of several."""
@@ -113,6 +128,8 @@ class HitPart:
         ),
     ]
     evidence: list[Evidence] | None
+    found: Annotated[Box | None, Field(description="Where the part's box was found.")] = None
+    region_evidence: list[RegionEvidence] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +140,8 @@ class SearchHit:
     rank: Annotated[int, Field(description="Counted from 1, over all pages.")]
     score: Annotated[float, Field(description="Score that decides the order.")]
     per_word: Annotated[
-        float | None, Field(description="Alignment score divided by the number of words.")
+        float | None,
+        Field(description="Alignment score by word, or by region inside the query's box."),
     ]
     probability: Annotated[
         float | None,
@@ -148,6 +166,21 @@ class SearchHit:
             " trained; of a query of several parts, each part has its own."
         ),
     ]
+    found: Annotated[
+        Box | None,
+        Field(
+            description="Where the part of a photo that was searched for by `box` was found in this"
+            " photo: x0, y0, x1, y1 in fractions of its width and height. Null without a box, for a"
+            " text, and if the places of the photo's regions are unknown."
+        ),
+    ] = None
+    region_evidence: Annotated[
+        list[RegionEvidence] | None,
+        Field(
+            description="For each region inside the box of the query the region of this photo that"
+            " fits it best. Null unless photos are searched by `box` and `explain` is set."
+        ),
+    ] = None
     parts: Annotated[
         list[HitPart] | None,
         Field(
@@ -168,6 +201,7 @@ class AnswerPart:
     ]
     text: str | None
     id: str | None
+    box: Annotated[Box | None, Field(description="Part of the photo, if given.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,8 +312,8 @@ class SearchAnswer:
             " queries without a match; unknown_text_lengths,"
             " the calibration does not record the lengths of its texts (fit it again);"
             " text_length, the text, or for an image query the texts found, are shorter or longer"
-            " than those; several_parts, it was fitted to queries of one part, and there are no"
-            " probabilities. Otherwise null."
+            " than those; several_parts or box, it was fitted to queries of one part and to whole"
+            " photos, and there are no probabilities. Otherwise null."
         ),
     ] = None
     unknown_fields: Annotated[

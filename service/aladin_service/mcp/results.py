@@ -26,6 +26,7 @@ UNRELIABLE = {
     "unknown_text_lengths": "the calibration is of an older version",
     "text_length": "the text is shorter or longer than those that they were fitted to",
     "several_parts": "they were fitted to queries of one part",
+    "box": "they were fitted to whole photos",
     "filter": "they were fitted without a filter",
     "more_items": "they were fitted to fewer items than the index has",
     "no_sets": "they have no thresholds that hits could be cut by",
@@ -75,6 +76,10 @@ class Hit(BaseModel):
         list[float] | None,
         Field(description="What each part of the query adds to `score`, in the order of `parts`."),
     ] = None
+    found: Annotated[
+        Box | None,
+        Field(description="Where the part of a photo was found in this photo, as `box`."),
+    ] = None
     found_in: Annotated[
         dict[str, list[str]] | None,
         Field(description="Rare words of the query by the field of the hit that has them."),
@@ -87,6 +92,7 @@ class Part(BaseModel):
     role: Annotated[Role, Field(description="all: hits have it; not: hits do not have it.")]
     text: str | None = None
     id: str | None = None
+    box: Box | None = None
 
 
 class SearchResult(BaseModel):
@@ -177,7 +183,9 @@ def search_result(answer: SearchAnswer, found: ItemKind, options: SearchOptions)
         no_match=answer.no_match,
         parts=None
         if answer.parts is None
-        else [Part(role=part.role, text=part.text, id=part.id) for part in answer.parts],
+        else [
+            Part(role=part.role, text=part.text, id=part.id, box=part.box) for part in answer.parts
+        ],
         notes=_notes(answer),
     )
 
@@ -225,8 +233,14 @@ def _hit(hit: SearchHit, *, judged: bool) -> Hit:
         metadata=kept,
         omitted_metadata=omitted,
         parts=None if hit.parts is None else [round(part.score, _DECIMALS) for part in hit.parts],
+        found=_rounded_box(_found(hit)),
         found_in={found.field: found.words for found in hit.stages.lexical or []} or None,
     )
+
+
+def _found(hit: SearchHit) -> Box | None:
+    """Return where the query's box, or that of its first part with one, was found."""
+    return next((each.found for each in (hit, *(hit.parts or ())) if each.found), None)
 
 
 def short_text(text: str | None) -> str | None:
