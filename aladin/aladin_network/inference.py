@@ -23,6 +23,7 @@ from aladin_network.encoders.readers import (
     TextReader,
     TokenizedTexts,
 )
+from aladin_network.encoders.tokenization import similar_lengths
 from aladin_network.errors import InputError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Precision, QueryPrecisionSetting, Way
@@ -31,12 +32,6 @@ from aladin_network.types import Modality, Precision, QueryPrecisionSetting, Way
 # after every layer, and most of the time is spent on allocating it again. With MobileNetV2 on one
 # thread, a photo takes 19 ms alone, 17 in a batch of two, 20 of four, 28 of eight.
 PHOTOS_AT_A_TIME = 2
-
-# Texts of different lengths are padded to the longest. Another call of the network takes as long as
-# some 10 tokens with ONNX Runtime and 25 with torch (MiniLM on one thread); so much padding is
-# allowed. Beyond some hundred tokens, more of them at a time take no less time each, but memory.
-_TOKENS_OF_A_CALL = 16
-_MOST_TOKENS = 2048
 
 # Instructions that multiply bfloat16; without them it is emulated and slower than float32.
 _BFLOAT16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16"})
@@ -189,27 +184,6 @@ def encode_documents(model: Network, texts: Sequence[str]) -> Encoding:
             parts.append(model.infer_texts(some))
     places = [row for rows in groups for row in rows]
     return Encoding.concatenate(parts).rows(np.argsort(places))
-
-
-def similar_lengths(lengths: Sequence[int]) -> list[list[int]]:
-    """Divide texts into groups that are encoded together, so that little of a group is padding.
-
-    Args:
-        lengths: Number of tokens of each text.
-
-    Returns:
-        Rows of the texts of each group by ascending length.
-    """
-    groups: list[list[int]] = []
-    tokens = 0
-    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        padded = (len(groups[-1]) + 1) * lengths[row] if groups else 0
-        tokens += lengths[row]
-        if not groups or padded > _MOST_TOKENS or padded - tokens > _TOKENS_OF_A_CALL:
-            groups.append([])
-            tokens = lengths[row]
-        groups[-1].append(row)
-    return groups
 
 
 def document_reader(model: Network) -> DocumentReader:

@@ -18,8 +18,8 @@ from aladin_network.config import (
     TowerConfig,
     TrunkConfig,
 )
+from aladin_network.encoders.tokenization import similar_lengths
 from aladin_network.errors import InputError, TextTooLongError
-from aladin_network.inference import similar_lengths
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import concatenate
 from tests.tensors import encode_documents, encode_images, encode_photos, encode_texts

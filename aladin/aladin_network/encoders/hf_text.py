@@ -13,7 +13,12 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.configuration_utils import PretrainedConfig
 
 from aladin_network.config import TextEncoderConfig
-from aladin_network.encoders.base import Features, TextBatch, with_front
+from aladin_network.encoders.base import (
+    Features,
+    TextBatch,
+    concatenate_features,
+    with_front,
+)
 from aladin_network.encoders.dual_encoder import (
     build_dual_tower,
     end_token,
@@ -21,6 +26,7 @@ from aladin_network.encoders.dual_encoder import (
     padded_length,
     pool_texts,
 )
+from aladin_network.encoders.tokenization import similar_lengths
 from aladin_network.encoders.tokenized_text import (
     TokenizedTextEncoder,
     random_start,
@@ -154,7 +160,24 @@ class HFTextEncoder(TokenizedTextEncoder):
         return train_tokenizer(texts, vocabulary_size)
 
     def forward(self, batch: TextBatch) -> Features:
-        """Encode tokenised texts."""
+        """Encode tokenised texts.
+
+        Where the network is trained on a processor, texts of similar length go through it together:
+        padding takes as long as words there, and half of a batch of captions is padding.
+        """
+        trains = torch.is_grad_enabled() and not self.frozen and not torch.compiler.is_compiling()
+        if not trains or self.config.pad_to is not None or batch.ids.device.type != "cpu":
+            return self._encode(batch)
+        lengths: list[int] = batch.mask.sum(dim=1).tolist()
+        groups = similar_lengths(lengths)
+        parts = [
+            self._encode(TextBatch(*(values[rows, : lengths[rows[-1]]] for values in batch)))
+            for rows in groups
+        ]
+        places = torch.tensor([row for rows in groups for row in rows]).argsort()
+        return Features(*(values[places] for values in concatenate_features(parts)))
+
+    def _encode(self, batch: TextBatch) -> Features:
         attended = batch.mask.long() if self.config.pad_to is None else None
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             output = self.model(input_ids=batch.ids, attention_mask=attended)

@@ -16,6 +16,12 @@ from aladin_network.errors import TextTooLongError
 # a mark is a token without a character of its own, and not a word.
 _SPACE_MARKS = "▁Ġ"
 
+# Texts of different lengths are padded to the longest. Another call of the network takes as long as
+# some 10 tokens with ONNX Runtime and 25 with torch (MiniLM on one thread); so much padding is
+# allowed. Beyond some hundred tokens, more of them at a time take no less time each, but memory.
+_TOKENS_OF_A_CALL = 16
+_MOST_TOKENS = 2048
+
 
 class Tokenization:
     """A tokenizer and the longest text of an encoder.
@@ -108,6 +114,27 @@ class Tokenization:
         ]
         kept = max(1, max_tokens - (len(encoding.ids) - len(ends)))
         return text[: ends[min(kept, len(ends)) - 1]] if ends else text
+
+
+def similar_lengths(lengths: Sequence[int]) -> list[list[int]]:
+    """Divide texts into groups that are encoded together, so that little of a group is padding.
+
+    Args:
+        lengths: Number of tokens of each text.
+
+    Returns:
+        Rows of the texts of each group by ascending length.
+    """
+    groups: list[list[int]] = []
+    tokens = 0
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        padded = (len(groups[-1]) + 1) * lengths[row] if groups else 0
+        tokens += lengths[row]
+        if not groups or padded > _MOST_TOKENS or padded - tokens > _TOKENS_OF_A_CALL:
+            groups.append([])
+            tokens = lengths[row]
+        groups[-1].append(row)
+    return groups
 
 
 def _words(encoding: Encoding) -> list[bool]:

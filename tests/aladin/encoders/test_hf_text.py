@@ -119,6 +119,46 @@ def test_padding_changes_no_state(encoder: HFTextEncoder) -> None:
         assert not together.mask[row, length:].any()
 
 
+def test_training_groups_texts_by_length(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States and gradients are those of one padded batch; the network sees less padding."""
+    torch.manual_seed(0)
+    config = TextEncoderConfig(architecture={"model_type": "bert", **SMALL}, max_tokens=16)
+    encoder = HFTextEncoder.from_source(config, tokenizer).eval()
+    texts = [CAPTIONS[0], "a circle", CAPTIONS[1], "a dog", *["two dogs"] * 9]
+    batch = encoder.preprocess(texts)
+    with torch.no_grad():
+        expected = encoder(batch)
+    padded = [encoder.model(input_ids=batch.ids, attention_mask=batch.mask.long())]
+    wanted = (padded[0].last_hidden_state * batch.mask[..., None]).pow(3).sum()
+    gradients = torch.autograd.grad(wanted, list(encoder.model.parameters()), allow_unused=True)
+
+    shapes: list[torch.Size] = []
+    run = encoder.model.forward
+
+    def counted(*, input_ids: torch.Tensor, **rest: torch.Tensor) -> object:
+        shapes.append(input_ids.shape)
+        return run(input_ids=input_ids, **rest)
+
+    monkeypatch.setattr(encoder.model, "forward", counted)
+    found = encoder(batch)
+    assert sorted(shapes) == [(3, 11), (10, 4)]
+    assert found.mask.equal(expected.mask)
+    assert found.content.equal(expected.content)
+    real = batch.mask
+    torch.testing.assert_close(found.states[real], expected.states[real], atol=1e-5, rtol=1e-5)
+    got = torch.autograd.grad(
+        (found.states * real[..., None]).pow(3).sum(),
+        list(encoder.model.parameters()),
+        allow_unused=True,
+    )
+    for one, other in zip(got, gradients, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
 def test_bert_gives_the_states_of_transformers(tmp_path: Path, tokenizer: Tokenizer) -> None:
     model = save(tmp_path, tokenizer, "bert", vocab_size=tokenizer.get_vocab_size(), **SMALL)
     encoder = load(tmp_path)
