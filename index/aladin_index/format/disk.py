@@ -27,8 +27,10 @@ from aladin_index.format.layout import (
     GENERATIONS,
     LOCK,
     MODEL,
+    MODELS,
     PHOTOS,
     PUBLISHING,
+    UPGRADE,
     check_kept_in_files,
     generation_folder,
     live_generation,
@@ -46,7 +48,7 @@ from aladin_network.files import make_folder
 _OWN_NAMES = frozenset(
     {
         *(BUILD, f"{BUILD}.discarded", CHANGES, CHANGES_LOCK, EVALUATIONS, GENERATIONS, LOCK),
-        *(MODEL, PHOTOS, PUBLISHING),
+        *(MODEL, MODELS, PHOTOS, PUBLISHING, UPGRADE),
     }
 )
 # Files in a folder that its owner considers empty.

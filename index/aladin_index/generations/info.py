@@ -16,13 +16,13 @@ from aladin_index.format.layout import (
     EMBEDDINGS,
     GENERATIONS,
     ITEMS,
-    MODEL,
     PHOTOS,
     generation_folder,
     live_generation,
     published_generations,
 )
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
+from aladin_index.format.models import model_folder
 from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.learned.files import LEARNED_ANN, LEARNED_VECTORS
@@ -122,7 +122,7 @@ def describe(path: Path) -> IndexInfo:
         built_at_s=(folder / MANIFEST).stat().st_mtime,
         schema_version=manifest.schema_version,
         model_id=manifest.model.id,
-        alignment_trained=read_alignment_trained(path / MODEL),
+        alignment_trained=read_alignment_trained(model_folder(path, manifest.model.id)),
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
         sides=sides,

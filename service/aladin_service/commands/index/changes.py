@@ -82,8 +82,7 @@ def add(
     ids are checked before the first item is added.
     """
     from aladin_index.encode.item_changer import AddSettings, add_items, check_new
-    from aladin_index.format.layout import MODEL, live_generation
-    from aladin_index.open import open_writer
+    from aladin_index.open import live_model, open_writer
     from aladin_network.errors import InputError
     from aladin_network.graphs.loading import load_for_inference
     from aladin_service.settings import engine_options
@@ -92,9 +91,7 @@ def add(
         raise InputError("expected --images, --texts or both, got neither")
     store = opened_regions(regions, region_labels)
     engine = engine_options(index)
-    if engine is None:
-        live_generation(index)  # raises if there is no index
-    checkpoint = load_for_inference(index / MODEL)
+    checkpoint = load_for_inference(live_model(index, engine))  # raises if there is no index
     finder = None
     if images and store is None:
         finder = detector_for(checkpoint.model.image.encoder, detector)
@@ -206,9 +203,9 @@ def delete(
     are removed all at once or not at all: an id that is not in the index is an error unless
     --ignore-missing is given. The photos themselves are not touched.
     """
-    from aladin_index.format.layout import MODEL, generation_folder, live_generation
+    from aladin_index.format.layout import generation_folder, live_generation
     from aladin_index.format.manifest import read_manifest
-    from aladin_index.open import open_writer
+    from aladin_index.open import live_model, open_writer
     from aladin_network.checkpoint_files import read_model_id
     from aladin_network.errors import InputError
     from aladin_service.settings import engine_options
@@ -222,7 +219,7 @@ def delete(
     if engine is None:
         model_id = read_manifest(generation_folder(index, live_generation(index))).model.id
     else:
-        model_id = read_model_id(index / MODEL)
+        model_id = read_model_id(live_model(index, engine))
     with closing(open_writer(index, model_id, engine=engine)) as writer:
         report = writer.delete(target, wanted, ignore_missing=ignore_missing)
     missing = f", {len(report.missing)} were not there" if report.missing else ""
