@@ -17,8 +17,8 @@ INDEX/
   .changes.lock         held by the process that adds, removes or makes a generation live
 
 The folder of an index in a vector database has ``engine.json`` in the place of generations and
-changes: the location of the index. ``model/``, ``models/`` and ``photos/`` are as in a
-folder of files; what is searched is in the engine. The file has no secrets: a token comes from the
+changes: the location of the index. ``model/``, ``models/`` and ``photos/`` are as in a folder of
+files; what is searched is in the engine. The file has no secrets: a token comes from the
 environment.
 """
 

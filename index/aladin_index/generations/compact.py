@@ -102,7 +102,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                     root,
                     {target: side.source for target, side in sides.items()},
                     index.manifest.model,
-                    _settings(index.manifest),
+                    settings_of(index.manifest),
                     _fingerprint(index, sides),
                     progress or NullProgress(),
                     going_live=going_live.carry,
@@ -237,8 +237,8 @@ class _GoingLive:
         return count
 
 
-def _settings(manifest: Manifest) -> BuildSettings:
-    """Return the build settings of the old generation."""
+def settings_of(manifest: Manifest) -> BuildSettings:
+    """Return the build settings of a generation, for another one that takes its place."""
     entries = [entry for entry in (manifest.images, manifest.texts) if entry is not None]
     fields = entries[0].filter_fields
     return BuildSettings(
