@@ -3,7 +3,8 @@
 upgrade/
   plan.json         the plan; the folder appears with it
   bridge/           the bridges to encodings of the old model, and what was measured
-  images/000000/    a part: items that are encoded by the new model, see `aladin_index.build.shards`
+  images/sample.npy the rows of a random sample, which is encoded first
+  images/000001/    a part: items that are encoded by the new model, see `aladin_index.build.shards`
   images/skipped.json  items that could not be encoded again
   texts/            the same for texts
 
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from aladin_index.format.layout import UPGRADE
@@ -26,11 +28,11 @@ from aladin_index.format.manifest import ModelEntry
 from aladin_index.format.versioned import parse_versioned
 from aladin_network.config import STRICT, dump_config
 from aladin_network.errors import IndexCorruptError
-from aladin_network.files import write_json
+from aladin_network.files import atomic_file, write_json
 from aladin_network.types import TARGETS, Target
 
 SCHEMA_VERSION = 1
-PLAN, SKIPPED_ROWS, ROWS = "plan.json", "skipped.json", "rows.npy"
+PLAN, SAMPLE, SKIPPED_ROWS, ROWS = "plan.json", "sample.npy", "skipped.json", "rows.npy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +97,27 @@ def parts_folder(root: Path, target: Target) -> Path:
 def part_folders(root: Path, target: Target) -> list[Path]:
     """Return the folders of the finished parts of one collection, in their order."""
     return sorted(parts_folder(root, target).glob("[0-9]*"))
+
+
+def write_sample(root: Path, target: Target, rows: NDArray[np.int64]) -> None:
+    """Write which rows of a collection are its random sample."""
+    with atomic_file(parts_folder(root, target) / SAMPLE) as partial, partial.open("wb") as file:
+        np.save(file, rows)
+
+
+def read_sample(root: Path, target: Target) -> NDArray[np.int64] | None:
+    """Read the rows of a collection's random sample, or return None if none was drawn.
+
+    Raises:
+        IndexCorruptError: If the file cannot be read.
+    """
+    path = parts_folder(root, target) / SAMPLE
+    try:
+        return np.load(path, allow_pickle=False).astype(np.int64)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, EOFError) as error:
+        raise IndexCorruptError(path, f"not a readable array ({error})") from error
 
 
 class SkippedRow(NamedTuple):

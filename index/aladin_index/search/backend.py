@@ -42,6 +42,8 @@ class EncodedQuery(NamedTuple):
         encode_ms: Time in the network, for the whole batch, or to look an item up.
         cached: Whether the encoding comes from the cache.
         batch: Number of queries that were encoded together, including this one.
+        by_new: The same query by the model that the index is being upgraded to, if it is to answer
+            as well, see `aladin_index.upgrade.searcher`.
     """
 
     encoding: Encoding
@@ -55,6 +57,7 @@ class EncodedQuery(NamedTuple):
     encode_ms: float = 0.0
     cached: bool = False
     batch: int = 1
+    by_new: EncodedQuery | None = None
 
 
 class EncodedPart(NamedTuple):

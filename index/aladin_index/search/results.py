@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from aladin_index.search.answer_models import AnswerUpgrade, HitModel
+
 # x0, y0, x1, y1 in fractions of a photo's width and height.
 Box = tuple[float, float, float, float]
 
@@ -150,6 +152,13 @@ class SearchHit:
             " null for a query of one."
         ),
     ] = None
+    model: Annotated[
+        HitModel | None,
+        Field(
+            description="While the index is upgraded and the answer's `upgrade` is not null: the"
+            " model that scored the hit; the stages' scores and ranks are its own."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +283,7 @@ class SearchAnswer:
             " the calibration does not record the lengths of its texts (fit it again);"
             " text_length, the text, or for an image query the texts found, are shorter or longer"
             " than those; several_parts, it was fitted to queries of one part, and there are no"
-            " probabilities. Otherwise null."
+            " probabilities; upgrade, two models answered, and there are none. Otherwise null."
         ),
     ] = None
     unknown_fields: Annotated[
@@ -303,6 +312,16 @@ class SearchAnswer:
     set: Annotated[
         AnswerSet | None,
         Field(description="The prediction set; null unless requested by `confidence`."),
+    ] = None
+    upgrade: Annotated[
+        AnswerUpgrade | None,
+        Field(
+            description="Given if two models answered because the index is being upgraded: `score`"
+            " of a hit is then the number of standard deviations above the mean score that its"
+            " model gives to a sample of the items, and there are no probabilities. Null if one"
+            " model answered alone, as for queries by id, by an embedding or of several parts, and"
+            " with `min_probability`, `confidence` or `lexical`."
+        ),
     ] = None
     took_ms: TookMs
 

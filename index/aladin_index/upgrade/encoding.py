@@ -35,7 +35,9 @@ from aladin_index.format.upgrade_plan import (
     SkippedRow,
     part_folders,
     parts_folder,
+    read_sample,
     read_skipped_rows,
+    write_sample,
 )
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import photo_of
@@ -145,13 +147,17 @@ class PartsWriter:
         return self.index.checkpoint.model
 
     def write_sample(self) -> None:
-        """Encode a random sample of the items, unless a part of the collection is finished."""
-        if part_folders(self.index.path, self.target):
-            return
-        rows = live_rows(self.index.live.side(self.target))
-        count = min(self.settings.sample_items, len(rows))
-        chosen = np.random.default_rng(0).choice(rows, count, replace=False)
-        self._write(np.sort(chosen))
+        """Encode a random sample of the items, the same one after an interruption."""
+        sample = read_sample(self.index.path, self.target)
+        if sample is None:
+            rows = live_rows(self.index.live.side(self.target))
+            count = min(self.settings.sample_items, len(rows))
+            sample = np.sort(np.random.default_rng(0).choice(rows, count, replace=False))
+            write_sample(self.index.path, self.target, sample)
+        waiting = self.waiting()
+        sample = waiting[np.isin(waiting, sample)]
+        if len(sample):
+            self._write(sample)
 
     def write_rest(self) -> None:
         """Encode what is not encoded yet, until there is nothing that was added meanwhile."""

@@ -36,6 +36,8 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import describe_model
 from aladin_index.upgrade.encoding import EncodingSettings, PartsWriter
 from aladin_index.upgrade.finish import NewGeneration, Skipped
+from aladin_index.upgrade.measuring import choose_methods
+from aladin_index.upgrade.methods import read_rest_methods, write_methods
 from aladin_index.upgrade.successor import SuccessorIndex
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.errors import (
@@ -217,7 +219,6 @@ def _begin(root: Path, live: Manifest, checkpoint_folder: Path, model_id: str) -
     )
     with atomic_folder(root / UPGRADE) as partial:
         write_plan(partial, plan)
-    set_live_generation(root, live.generation)  # the same one: services look at the index again
     return plan
 
 
@@ -271,6 +272,10 @@ class _Upgrade:
         """Encode what is not encoded yet, and make the new generation live."""
         for writer in self._writers.values():
             writer.write_sample()
+        if read_rest_methods(self._successor.path) is None:
+            write_methods(self._successor.path, choose_methods(self._successor))
+            # The same one: services look at the index again, and find that both models can answer.
+            set_live_generation(self._successor.path, self._successor.generation)
         for writer in self._writers.values():
             writer.write_rest()
         new = NewGeneration(

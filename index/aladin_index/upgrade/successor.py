@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from aladin_index.build.shards import ShardFormat
 from aladin_index.format.manifest import CollectionEntry, Manifest, ModelEntry
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.filters import Filter
-from aladin_index.search.backend import Everything, Items, Ordered, SecondStageQuery
+from aladin_index.search.backend import Collection, Everything, Items, Ordered, SecondStageQuery
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.upgrade.parts import EncodedRows, PartsReader
 from aladin_network.checkpoint_files import Checkpoint
@@ -45,12 +44,21 @@ class SuccessorCollection:
         """Target of the collection: images or texts."""
         return self.live.target
 
-    @cached_property
+    @property
     def count(self) -> int:
         """Number of items that a search without a filter may find."""
         changes, rows = self.live.changes, self.encoded.rows
         live = None if changes is None else changes.live
         return len(rows) if live is None else int(live.mask[rows[rows < live.size]].sum())
+
+    @property
+    def share(self) -> float:
+        """Share of the live collection's items that are encoded."""
+        return self.count / max(self.live.count, 1)
+
+    def encodes(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which rows of the live collection are encoded."""
+        return self.encoded.are_encoded(rows)
 
     @property
     def has_tokens(self) -> bool:
@@ -186,10 +194,18 @@ class SuccessorIndex:
             NoSuchTargetError: If the index was built without this collection.
             IndexCorruptError: If the changes of the collection or a part cannot be read.
         """
-        live = self.live.side(target, filter)
-        entry = self.manifest.side(target)
+        return self.over(self.live.side(target, filter))
+
+    def over(self, live: Collection) -> SuccessorCollection:
+        """Return what is encoded of a snapshot of a live collection, with its filter.
+
+        Raises:
+            IndexCorruptError: If a part cannot be read.
+        """
+        assert isinstance(live, LiveCollection)  # of an index in files
+        entry = self.manifest.side(live.target)
         assert entry is not None  # as the live generation has the collection
-        encoded = self.encoded(target)
+        encoded = self.encoded(live.target)
         count = len(encoded.rows)
         entry = replace(entry, count=count, token_count=entry.token_count if count else 0)
         return SuccessorCollection(live, entry, encoded)
