@@ -65,11 +65,14 @@ class MeasuredQueries:
         return any(self.right)
 
 
-def choose_methods(successor: SuccessorIndex) -> dict[Target, ChosenMethod]:
+def choose_methods(
+    successor: SuccessorIndex, queries: Sequence[str] = ()
+) -> dict[Target, ChosenMethod]:
     """Fit and measure a bridge for each collection.
 
     Args:
         successor: What the new model has encoded: at least the samples.
+        queries: Texts to measure by; none for the captions and the texts of the index.
     """
     live = successor.live
     samples: dict[Target, PairedItems] = {}
@@ -79,7 +82,8 @@ def choose_methods(successor: SuccessorIndex) -> dict[Target, ChosenMethod]:
         samples[target] = paired_items(side, encoded, rows[encoded.are_encoded(rows)])
     texts = live.side("texts") if "texts" in samples else None
     fusion = live.manifest.fusion(live.checkpoint.fusion)
-    chooser = MethodChooser(live.checkpoint, fusion, successor.checkpoint, samples, texts)
+    models = live.checkpoint, fusion, successor.checkpoint
+    chooser = MethodChooser(*models, samples, texts, queries)
     return {target: chooser.choose(target) for target in samples}
 
 
@@ -93,6 +97,7 @@ class MethodChooser:
         new: Checkpoint,
         samples: Mapping[Target, PairedItems],
         texts: LiveCollection | None,
+        queries: Sequence[str] = (),
     ) -> None:
         """Measure nothing yet.
 
@@ -102,12 +107,14 @@ class MethodChooser:
             new: The new model.
             samples: Items of each collection that both models have encoded.
             texts: The texts of the index, or None if it has none.
+            queries: Texts to measure by, or none for the captions and the texts of the index.
         """
         self._old = old
         self._old_fusion = old_fusion
         self._new = new
         self._samples = samples
         self._texts = texts
+        self._given = queries
 
     def choose(self, target: Target) -> ChosenMethod:
         """Choose the method of one collection: the bridge if its recall is the better one."""
@@ -195,17 +202,24 @@ class MethodChooser:
         """Return the queries that the searched items are measured by, or None without any."""
         if target == "texts":
             return self._photos_of(searched)
+        others: list[tuple[str, int | None]] = [(text, None) for text in self._given]
+        if self._given:
+            return self._encoded_texts(others)
         place_of = {item.id: place for place, item in enumerate(searched.items)}
-        known = [(item.text, place) for place, item in enumerate(searched.items) if item.text]
-        others: list[tuple[str, int | None]] = []
+        known: list[tuple[str, int | None]] = [
+            (item.text, place) for place, item in enumerate(searched.items) if item.text
+        ]
         for item in self._some_texts():
             place = place_of.get(item.image_id or "")
             if place is not None:
                 known.append((item.text or "", place))
             elif item.text:
                 others.append((item.text, None))
-        random = np.random.default_rng(1)
-        chosen = _some(random, known) if len(known) >= _LEAST_QUERIES else _some(random, others)
+        return self._encoded_texts(known if len(known) >= _LEAST_QUERIES else others)
+
+    def _encoded_texts(self, texts: Sequence[tuple[str, int | None]]) -> MeasuredQueries | None:
+        """Encode some of the texts by both models; with each, the place of its right item."""
+        chosen = _some(np.random.default_rng(1), texts)
         asked: list[tuple[Encoding, Encoding, frozenset[int]]] = []
         for text, place in chosen:
             try:

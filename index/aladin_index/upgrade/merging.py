@@ -149,7 +149,7 @@ def _added(old: TookMs, new: TookMs) -> TookMs:
     """Return the times of both models; their stages were measured together."""
     return TookMs(
         decode=max(old.decode, new.decode),
-        encode=old.encode if old.encode == new.encode else old.encode + new.encode,
+        encode=max(old.encode, new.encode),
         retrieve=new.retrieve,
         rerank=new.rerank,
         total=max(old.total, new.total),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from aladin_index.format.models import model_folder
 from aladin_index.format.upgrade_plan import UpgradePlan, read_plan, read_sample
 from aladin_index.generations.reader import SearchIndex
+from aladin_index.search.backend import SearchBackend
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.upgrade.bridged_index import BridgedIndex
 from aladin_index.upgrade.methods import ChosenMethod, read_methods
@@ -22,24 +25,22 @@ from aladin_network.scoring.fusion import Fusion
 from aladin_network.types import Target
 
 
-def plan_in_use(index: SearchIndex) -> UpgradePlan | None:
-    """Return the plan of an upgrade of an open generation that searches may follow, or None.
+def find_upgrade(index: SearchBackend) -> UpgradePlan | None:
+    """Return the plan of an unfinished upgrade of an open generation, or None if there is none.
 
     Raises:
         IndexMismatchError: If the plan has another schema version.
-        IndexCorruptError: If a file of the upgrade cannot be read.
+        IndexCorruptError: If the plan cannot be read.
     """
     plan = read_plan(index.path)
-    if plan is None or plan.generation != index.generation or read_methods(index.path) is None:
-        return None
-    return plan
+    return plan if plan is not None and plan.generation == index.generation else None
 
 
-def load_successor(index: SearchIndex, plan: UpgradePlan, device: str = "cpu") -> Checkpoint:
+def load_successor(root: Path, plan: UpgradePlan, device: str = "cpu") -> Checkpoint:
     """Load the new model of an upgrade.
 
     Args:
-        index: The live generation.
+        root: Index folder.
         plan: Plan of the upgrade.
         device: Device of the network.
 
@@ -47,30 +48,31 @@ def load_successor(index: SearchIndex, plan: UpgradePlan, device: str = "cpu") -
         CheckpointError: If the model cannot be loaded.
         IndexMismatchError: If it is not the model of the plan.
     """
-    checkpoint = load_for_inference(model_folder(index.path, plan.model.id), device)
+    checkpoint = load_for_inference(model_folder(root, plan.model.id), device)
     if checkpoint.model_id != plan.model.id:
-        what = f"{index.path}: model of the upgrade"
+        what = f"{root}: model of the upgrade"
         raise IndexMismatchError(what, plan.model.id, checkpoint.model_id)
     return checkpoint
 
 
 def open_upgrade(
-    live: TwoStageSearcher, index: SearchIndex, plan: UpgradePlan, checkpoint: Checkpoint
+    live: TwoStageSearcher, plan: UpgradePlan, checkpoint: Checkpoint
 ) -> UpgradingSearcher | None:
     """Make a searcher that asks both models.
 
     Args:
         live: Searcher of the live generation.
-        index: The live generation.
         plan: Plan of the upgrade.
         checkpoint: The new model.
 
     Returns:
-        The searcher, or None if the upgrade has ended meanwhile.
+        The searcher, or None as long as the sample is not encoded and measured.
 
     Raises:
         IndexCorruptError: If a file of the upgrade cannot be read.
     """
+    index = live.index
+    assert isinstance(index, SearchIndex)
     methods = read_methods(index.path)
     if methods is None:
         return None

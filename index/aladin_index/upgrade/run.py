@@ -61,6 +61,8 @@ class UpgradeSettings:
         resume: Whether to go on with an unfinished upgrade; otherwise there must be none.
         skip_missing: Whether the new generation is made live without the items that cannot be
             encoded again.
+        queries: Texts by which a bridge and the old model are compared; none for the captions and
+            the texts of the index.
         encoding: How items are encoded.
         device: Device of the networks.
         precision: Precision in which items are encoded.
@@ -68,6 +70,7 @@ class UpgradeSettings:
 
     resume: bool = False
     skip_missing: bool = False
+    queries: Sequence[str] = ()
     encoding: EncodingSettings = field(default_factory=EncodingSettings)
     device: str = "cpu"
     precision: Precision = "float32"
@@ -219,6 +222,8 @@ def _begin(root: Path, live: Manifest, checkpoint_folder: Path, model_id: str) -
     )
     with atomic_folder(root / UPGRADE) as partial:
         write_plan(partial, plan)
+    # The same one: services look at the index again, and load the new model in good time.
+    set_live_generation(root, live.generation)
     return plan
 
 
@@ -273,8 +278,10 @@ class _Upgrade:
         for writer in self._writers.values():
             writer.write_sample()
         if read_rest_methods(self._successor.path) is None:
-            write_methods(self._successor.path, choose_methods(self._successor))
-            # The same one: services look at the index again, and find that both models can answer.
+            write_methods(
+                self._successor.path, choose_methods(self._successor, self._settings.queries)
+            )
+            # Services look at the index again: from now on, both models answer.
             set_live_generation(self._successor.path, self._successor.generation)
         for writer in self._writers.values():
             writer.write_rest()

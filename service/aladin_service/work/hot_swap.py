@@ -30,6 +30,7 @@ from aladin_network.photos.files import PhotosRoot
 from aladin_service.settings import QueryLimits
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.live_state import EngineStatus, LiveState
+from aladin_service.work.live_upgrade import LiveUpgrade
 from aladin_service.work.sources import EngineAccess, IndexSource, find_source, holds_index
 
 _LOG = logging.getLogger(__name__)
@@ -92,6 +93,7 @@ class LiveIndex:
         self._on_attempt = on_attempt
         self._warm_up = warm_up
         self.photos_root = photos_root
+        self._upgrade = LiveUpgrade(device, warm_up)
         self._source: IndexSource | None = None
         self._searcher: TwoStageSearcher | None = None
         self._changer: ItemChanger | None = None
@@ -186,6 +188,7 @@ class LiveIndex:
         source = self._source
         if source is not None:
             source.close()  # first, because its thread may be opening a generation
+        self._upgrade.close()
         with self._lock:
             if self._changer is not None:
                 self._changer.close()
@@ -219,7 +222,7 @@ class LiveIndex:
             self._check_database(self._source)
         if self._searcher is None:
             raise self._not_ready()
-        return self._searcher
+        return self._upgrade.searcher(self._searcher)
 
     def changer(self) -> ItemChanger:
         """Return the object that adds and removes items.
@@ -277,8 +280,9 @@ class LiveIndex:
         """Answer new requests from an index."""
         # A copy of the same generation at another place may have other changes.
         is_same = self._searcher is not None and index.manifest == self._searcher.index.manifest
-        if is_same and index.place == self._place:
+        if is_same and index.place == self._place and self._searcher is not None:
             index.close()
+            self._upgrade.follow(self._searcher)  # which has begun, gone on or been given up
             return
         replaces = self._searcher is not None
         self._searcher = TwoStageSearcher(index)
@@ -296,8 +300,12 @@ class LiveIndex:
                 detector=self._detector,
                 exif=limits.exif,
             )
-            self._changer = ItemChanger(writer, images, limits.metadata, limits.max_text_chars)
+            network = index.checkpoint.model
+            self._changer = ItemChanger(
+                writer, network, images, limits.metadata, limits.max_text_chars
+            )
         self._checkpoint = index.checkpoint
+        self._upgrade.follow(self._searcher)
         if replaces:
             _LOG.info("generation %d is live", index.generation)
 
@@ -323,11 +331,12 @@ class LiveIndex:
         return index
 
     def _open_by_network(self, source: IndexSource, generation: int | None) -> SearchBackend:
-        if self._checkpoint is not None:
-            try:
-                return source.open(self._checkpoint, generation)
-            except IndexMismatchError:  # the folder was replaced by another index
-                pass
+        for known in (self._checkpoint, self._upgrade.checkpoint):
+            if known is not None:
+                try:
+                    return source.open(known, generation)
+                except IndexMismatchError:  # another model, or a folder that was replaced
+                    pass
         index = source.open(generation=generation)
         if not index.checkpoint.alignment_trained:
             _LOG.info(UNALIGNED)

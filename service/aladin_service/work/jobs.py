@@ -143,8 +143,7 @@ class AddItems(Job[TimedAddReport]):
 
     def run(self, worker: Worker) -> TimedAddReport:
         """Return the ids that were added, replaced and skipped."""
-        model = worker.searcher().index.checkpoint.model
-        return worker.changer().add(model, self.target, self.items, self.on_duplicate)
+        return worker.change(lambda each: each.add(self.target, self.items, self.on_duplicate))
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ class DeleteItem(Job[DeleteReport]):
 
     def run(self, worker: Worker) -> DeleteReport:
         """Return a report of the deletion."""
-        return worker.changer().delete(self.target, self.item_id)
+        return worker.change(lambda each: each.delete(self.target, self.item_id))
 
 
 class PhotoRead(NamedTuple):
