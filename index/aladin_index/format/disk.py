@@ -36,12 +36,11 @@ from aladin_index.format.layout import (
     live_generation,
 )
 from aladin_index.format.manifest import MANIFEST
-from aladin_index.format.upgrade_plan import read_plan
+from aladin_index.format.upgrade_plan import upgrade_is_unfinished
 from aladin_network.errors import (
     ConfigError,
     IndexCorruptError,
     IndexWriteError,
-    SearchIndexError,
     UnwritableFolderError,
     UpgradeUnfinishedError,
 )
@@ -146,7 +145,7 @@ def only_builder(root: Path, *, upgrades: bool = False) -> Generator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not upgrades and _upgrade_is_unfinished(root):
+            if not upgrades and upgrade_is_unfinished(root):
                 raise UpgradeUnfinishedError(root) from None
             raise IndexWriteError(root, "another build of this index is running") from None
         for leftover in root.glob(".*.partial"):
@@ -156,21 +155,12 @@ def only_builder(root: Path, *, upgrades: bool = False) -> Generator[None]:
                 leftover.unlink()
         if (root / PUBLISHING).exists():
             _end_publishing(root)
-        if _upgrade_is_unfinished(root):
+        if upgrade_is_unfinished(root):
             if not upgrades:
                 raise UpgradeUnfinishedError(root)
         elif (root / UPGRADE).exists():
             remove_folder(root, root / UPGRADE)
         yield
-
-
-def _upgrade_is_unfinished(root: Path) -> bool:
-    """Whether there is an upgrade of the generation that is live, or one that cannot be read."""
-    try:
-        plan = read_plan(root)
-    except SearchIndexError:
-        return True
-    return plan is not None and live_generation(root) == plan.generation
 
 
 def remove_folder(root: Path, folder: Path) -> None:

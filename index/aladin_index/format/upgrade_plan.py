@@ -2,7 +2,7 @@
 
 upgrade/
   plan.json         the plan; the folder appears with it
-  bridge/           the bridges to encodings of the old model, and what was measured
+  bridge/           see `aladin_index.format.upgrade_methods`
   images/sample.npy the rows of a random sample, which is encoded first
   images/000001/    a part: items that are encoded by the new model, see `aladin_index.build.shards`
   images/skipped.json  items that could not be encoded again
@@ -23,11 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
-from aladin_index.format.layout import UPGRADE
+from aladin_index.format.layout import UPGRADE, live_generation
 from aladin_index.format.manifest import ModelEntry
+from aladin_index.format.upgrade_methods import RestMethod, read_rest_methods
 from aladin_index.format.versioned import parse_versioned
 from aladin_network.config import STRICT, dump_config
-from aladin_network.errors import IndexCorruptError
+from aladin_network.errors import IndexCorruptError, SearchIndexError
 from aladin_network.files import atomic_file, write_json
 from aladin_network.types import TARGETS, Target
 
@@ -78,6 +79,15 @@ def read_plan(root: Path) -> UpgradePlan | None:
     except OSError as error:
         raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
     return parse_versioned(UpgradePlan, content, path, SCHEMA_VERSION, "not the plan of an upgrade")
+
+
+def upgrade_is_unfinished(root: Path) -> bool:
+    """Whether there is an upgrade of the generation that is live, or one that cannot be read."""
+    try:
+        plan = read_plan(root)
+    except SearchIndexError:
+        return True
+    return plan is not None and live_generation(root) == plan.generation
 
 
 def plan_identity(root: Path) -> tuple[int, int] | None:
@@ -158,11 +168,13 @@ class UpgradeProgress(NamedTuple):
         encoded: Number of items that the new model has encoded, by collection; some of them may
             have been deleted since.
         skipped: Number of items that it could not encode, by collection.
+        methods: How the others are asked, by collection; None until this is measured.
     """
 
     plan: UpgradePlan
     encoded: dict[Target, int]
     skipped: dict[Target, int]
+    methods: dict[Target, RestMethod] | None
 
 
 def upgrade_progress(root: Path, live: int) -> UpgradeProgress | None:
@@ -185,7 +197,7 @@ def upgrade_progress(root: Path, live: int) -> UpgradeProgress | None:
     skipped: dict[Target, int] = {
         target: len(read_skipped_rows(root, target)) for target in TARGETS
     }
-    return UpgradeProgress(plan, encoded, skipped)
+    return UpgradeProgress(plan, encoded, skipped, read_rest_methods(root))
 
 
 def _row_count(part: Path) -> int:

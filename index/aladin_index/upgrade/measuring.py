@@ -15,11 +15,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.format.upgrade_methods import MeasuredRecalls, RestMethod
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.maxsim import alignment_with_all
 from aladin_index.upgrade.bridge import Bridge, fit_matrix, pair_tokens
-from aladin_index.upgrade.methods import ChosenMethod, MeasuredRecalls, RestMethod
+from aladin_index.upgrade.methods import ChosenMethod
 from aladin_index.upgrade.new_collection import live_rows
 from aladin_index.upgrade.sample import ItemVectors, PairedItems, paired_items
 from aladin_index.upgrade.successor import SuccessorIndex

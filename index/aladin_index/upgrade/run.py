@@ -31,13 +31,14 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import Manifest, read_manifest
 from aladin_index.format.models import copy_model, drop_models, model_folder, upgrade_model_folder
 from aladin_index.format.records import SkippedItem
+from aladin_index.format.upgrade_methods import RestMethod, read_rest_methods
 from aladin_index.format.upgrade_plan import UpgradePlan, read_plan, write_plan
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import describe_model
 from aladin_index.upgrade.encoding import EncodingSettings, PartsWriter
 from aladin_index.upgrade.finish import NewGeneration, Skipped
 from aladin_index.upgrade.measuring import choose_methods
-from aladin_index.upgrade.methods import read_rest_methods, write_methods
+from aladin_index.upgrade.methods import write_methods
 from aladin_index.upgrade.successor import SuccessorIndex
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.errors import (
@@ -86,6 +87,7 @@ class UpgradeReport(NamedTuple):
         carried: Number of changes that came while the generation was written.
         not_kept: What was fitted to the old model and has to be fitted anew: "tune", "fit",
             "calibrate", "correct".
+        methods: How items were asked before they were encoded.
         seconds: Time in seconds by stage.
     """
 
@@ -94,6 +96,7 @@ class UpgradeReport(NamedTuple):
     skipped: list[SkippedItem]
     carried: int
     not_kept: list[str]
+    methods: dict[Target, RestMethod]
     seconds: dict[str, float]
 
 
@@ -242,7 +245,7 @@ def _check_kind(index: SearchIndex, checkpoint: Checkpoint, regions: RegionSourc
 
 def _report_of(manifest: Manifest) -> UpgradeReport:
     counts: dict[Target, int] = {target: entry.count for target, entry in manifest.sides.items()}
-    return UpgradeReport(manifest.generation, counts, [], 0, [], {})
+    return UpgradeReport(manifest.generation, counts, [], 0, [], {}, {})
 
 
 class _Upgrade:
@@ -295,6 +298,7 @@ class _Upgrade:
             skipped=new.skipped,
             carried=new.carried,
             not_kept=new.not_kept,
+            methods=read_rest_methods(self._successor.path) or {},
             seconds=self._seconds.seconds,
         )
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
+from aladin_index.format.upgrade_methods import RestMethod
 from aladin_index.search.backend import Collection, EncodedQuery, SearchBackend
 from aladin_index.search.candidates import ValidSearch, retrieve
 from aladin_index.search.exhaustive import rank_everything
@@ -26,7 +27,6 @@ from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import AskedSearch, SharedCollections, TwoStageSearcher
 from aladin_index.upgrade.bridge import Bridge
 from aladin_index.upgrade.merging import EncodedCollection, RankedHits, merge_hits
-from aladin_index.upgrade.methods import RestMethod
 from aladin_index.upgrade.scale import ScaleItems
 from aladin_network.types import Target
 

@@ -25,6 +25,7 @@ UNRELIABLE = {
     "unknown_text_lengths": "the calibration is of an older version",
     "text_length": "the text is shorter or longer than those that they were fitted to",
     "several_parts": "they were fitted to queries of one part",
+    "upgrade": "two models answered, as the index is being upgraded",
 }
 
 _DEGRADED = {

@@ -27,7 +27,6 @@ from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.photos.photo_bytes import ThumbnailCache
-from aladin_service.search.both_models import encode_for_both
 from aladin_service.search.encoder import EncodingCache, QueryEncoder, always
 from aladin_service.search.job import (
     Answered,
@@ -42,6 +41,7 @@ from aladin_service.search.parts import encode_with_parts
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.hot_swap import LiveIndex
+from aladin_service.work.live_upgrade import encode_for_both
 from aladin_service.work.sources import EngineAccess
 
 T = TypeVar("T")

@@ -226,7 +226,6 @@ def test_damage_to_the_file_that_names_the_engine_is_told(
 
 def test_changes_go_to_the_engine(live: LiveIndex) -> None:
     live.open()
-    model = live.searcher().index.checkpoint.model
     changer = live.changer()
     added = changer.add("texts", [TextItem(id="new", text="a yellow bird")], "error")
     assert (added.report.generation, added.report.added) == (1, ["new"])

@@ -192,6 +192,8 @@ def _discard(index: Path) -> None:
 
 def _print(index: Path, report: UpgradeReport) -> None:
     """Print what the index is now, and what has to be done."""
+    from aladin_service.reports.upgrade_facts import method_fact
+
     for item_id, reason in report.skipped:
         typer.echo(f"skipped {item_id}: {reason}", err=True)
     held = ", ".join(f"{count} {target}" for target, count in report.counts.items())
@@ -199,6 +201,8 @@ def _print(index: Path, report: UpgradeReport) -> None:
     typer.echo(f"{index}: generation {report.generation}, {held}{missing}, of the new model")
     if report.carried:
         typer.echo(f"  {report.carried} changes came while it was written, and are carried over")
+    for target, rest in report.methods.items():
+        typer.echo(f"  {target} that were not encoded yet: {method_fact(rest)}")
     for line in _commands(index, report.not_kept):
         typer.echo(f"  fitted to the old model, to be fitted anew: {line}")
 
