@@ -80,12 +80,14 @@ def choose_methods(
     for target in live.manifest.targets:
         side, encoded = live.side(target), successor.encoded(target)
         rows = live_rows(side)
-        samples[target] = paired_items(side, encoded, rows[encoded.are_encoded(rows)])
-    texts = live.side("texts") if "texts" in samples else None
+        sample = rows[encoded.are_encoded(rows)]
+        if len(sample):
+            samples[target] = paired_items(side, encoded, sample)
+    texts = live.side("texts") if "texts" in live.manifest.targets else None
     fusion = live.manifest.fusion(live.checkpoint.fusion)
     models = live.checkpoint, fusion, successor.checkpoint
     chooser = MethodChooser(*models, samples, texts, queries)
-    return {target: chooser.choose(target) for target in samples}
+    return {target: chooser.choose(target) for target in live.manifest.targets}
 
 
 class MethodChooser:
@@ -119,7 +121,9 @@ class MethodChooser:
 
     def choose(self, target: Target) -> ChosenMethod:
         """Choose the method of one collection: the bridge if its recall is the better one."""
-        sample = self._samples[target]
+        sample = self._samples.get(target)
+        if sample is None:
+            return ChosenMethod(RestMethod(method="old"))
         # Scores of a corrected index are less than its cosines, by biases of the old model.
         is_possible = not self._new.model.text_only and sample.old.biases is None
         if not is_possible or len(sample) < _LEAST_ITEMS:

@@ -280,17 +280,15 @@ class _Upgrade:
         """Encode what is not encoded yet, and make the new generation live."""
         for writer in self._writers.values():
             writer.write_sample()
-        if read_rest_methods(self._successor.path) is None:
-            write_methods(
-                self._successor.path, choose_methods(self._successor, self._settings.queries)
-            )
-            # Services look at the index again: from now on, both models answer.
-            set_live_generation(self._successor.path, self._successor.generation)
+        successor = self._successor
+        if read_rest_methods(successor.path) is None:
+            write_methods(successor.path, choose_methods(successor, self._settings.queries))
+        # Services look at the index again: from now on, both models answer.
+        set_live_generation(successor.path, successor.generation)
         for writer in self._writers.values():
             writer.write_rest()
-        new = NewGeneration(
-            self._successor, self._writers, self._skipped, self._progress, self._seconds
-        )
+        rest = self._skipped, self._progress, self._seconds
+        new = NewGeneration(successor, self._writers, *rest)
         generation = new.write()
         return UpgradeReport(
             generation=generation,
@@ -298,7 +296,7 @@ class _Upgrade:
             skipped=new.skipped,
             carried=new.carried,
             not_kept=new.not_kept,
-            methods=read_rest_methods(self._successor.path) or {},
+            methods=read_rest_methods(successor.path) or {},
             seconds=self._seconds.seconds,
         )
 
