@@ -26,8 +26,9 @@ class EncodedCollection(Collection, Protocol):
         """Share of the live collection's items that are among them."""
         ...
 
-    def encodes(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which rows of the live collection are among them."""
+    @property
+    def rest(self) -> Collection:
+        """The items of the live collection that are not among them."""
         ...
 
 
@@ -75,7 +76,7 @@ class ModelHits:
         """Blocks of candidates that the hits are from: no page is to change with the next one."""
         return self.places // max(self.ranked.found.candidates, 1)
 
-    def take(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> ModelHits:
+    def take(self, chosen: NDArray[np.int64]) -> ModelHits:
         """Return some of the hits."""
         return replace(self, places=self.places[chosen], scores=self.scores[chosen])
 

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pyroaring import BitMap
 
 from aladin_index.ann.first_stage import largest
 from aladin_index.build.shards import EMBEDDINGS, ROWS, SIZES_PX, Shard, ShardFormat, read_shard
 from aladin_index.format.disk import FileIdentity, identity_at
 from aladin_index.format.upgrade_plan import part_folders, parts_folder
-from aladin_index.items.selection import Selection
+from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.tokens.codec import PackedTokens
 from aladin_index.tokens.maxsim import alignment_with_candidates, token_similarities
 from aladin_index.tokens.store import TokenStore
@@ -111,6 +112,11 @@ class EncodedRows:
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
         return np.cumsum([0, *(len(part.rows) for part in self.parts)])
+
+    @cached_property
+    def bitmap(self) -> BitMap:
+        """The encoded rows."""
+        return bitmap_of(self.rows)
 
     def are_encoded(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which rows are encoded."""

@@ -67,6 +67,19 @@ class _Pair(NamedTuple):
     encoded: EncodedCollection
 
 
+class _Shared(NamedTuple):
+    """Collections that searches of a batch have in common.
+
+    Attributes:
+        live: Live collections by what they are.
+        encoded: What is encoded of a live collection, by its identity: an item is found by one of
+            the models, whatever is encoded meanwhile.
+    """
+
+    live: SharedCollections
+    encoded: dict[int, EncodedCollection]
+
+
 class UpgradingSearcher(TwoStageSearcher):
     """Answers queries of an index that is being upgraded; thread-safe.
 
@@ -126,7 +139,7 @@ class UpgradingSearcher(TwoStageSearcher):
         began_s = time.monotonic()
         answers: dict[int, SearchAnswer | Exception] = {}
         pairs: dict[int, _Pair] = {}
-        shared: SharedCollections = {}
+        shared = _Shared({}, {})
         for place, each in enumerate(asked):
             try:
                 pairs[place] = self._validate_both(each, began_s, shared)
@@ -142,19 +155,19 @@ class UpgradingSearcher(TwoStageSearcher):
         answers.update(zip(pairs, found, strict=True))
         return [answers[place] for place in range(len(asked))]
 
-    def _validate_both(
-        self, asked: AskedSearch, began_s: float, shared: SharedCollections
-    ) -> _Pair:
+    def _validate_both(self, asked: AskedSearch, began_s: float, shared: _Shared) -> _Pair:
         """Check a query for both models; all hits up to the last of the page are wanted."""
         query, target, options, received_s = asked
         assert isinstance(query, EncodedQuery)
         assert query.by_new is not None
         every = replace(options, offset=0, k=options.offset + options.k, sort=None)
         rest = target, every, received_s or began_s
-        old = self._sides[target].searcher.validate(query, *rest, shared)
-        old = replace(old, calibration=None, pool_size=0)
+        old = self._sides[target].searcher.validate(query, *rest, shared.live)
         new = self.successor.validate(query.by_new, *rest)
-        encoded = self._successor.over(old.collection)
+        encoded = shared.encoded.get(id(old.collection))
+        if encoded is None:
+            encoded = shared.encoded[id(old.collection)] = self._successor.over(old.collection)
+        old = replace(old, collection=encoded.rest, calibration=None, pool_size=0)
         return _Pair(asked, old, replace(new, collection=encoded), encoded)
 
     def _run_both(self, pairs: Sequence[_Pair], began_s: float) -> list[SearchAnswer]:
@@ -164,11 +177,10 @@ class UpgradingSearcher(TwoStageSearcher):
         answers: list[SearchAnswer] = []
         for pair, old, new in zip(pairs, by_old, by_new, strict=True):
             side = self._sides[pair.asked.target]
-            is_rest = ~pair.encoded.encodes(old.page.ranking.rows)
             answers.append(
                 merge_hits(
                     pair.asked.options,
-                    old.scaled(side.searcher.index, side.rest.method, side.old_scale).take(is_rest),
+                    old.scaled(side.searcher.index, side.rest.method, side.old_scale),
                     new.scaled(self._successor, "new", side.new_scale),
                     times,
                     share=pair.encoded.share,

@@ -8,21 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
+from pyroaring import BitMap
 
 from aladin_index.build.shards import ShardFormat
 from aladin_index.format.manifest import CollectionEntry, Manifest, ModelEntry
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.filters import Filter
+from aladin_index.items.selection import Selection
 from aladin_index.search.backend import Collection, Everything, Items, Ordered, SecondStageQuery
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.upgrade.parts import EncodedRows, PartsReader
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.types import Modality, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestCollection(LiveCollection):
+    """The live items that the new model has not encoded.
+
+    Attributes:
+        encoded: The rows that are encoded, which searches do not find.
+    """
+
+    encoded: EncodedRows
+
+    @cached_property
+    def selection(self) -> Selection:
+        """The live rows that pass the filter and are not encoded."""
+        rows = self.base.entry.count if self.changes is None else self.changes.rows
+        whole = super().selection
+        found = BitMap(range(rows)) if whole is None else whole.bitmap
+        return Selection(found - self.encoded.bitmap, rows)
 
 
 @dataclass(frozen=True)
@@ -33,11 +55,13 @@ class SuccessorCollection:
         live: The live collection, whose items, deletions and filter these are.
         entry: Entry of the new encodings.
         encoded: The rows that are encoded.
+        rest: The live items that are not encoded.
     """
 
     live: LiveCollection
     entry: CollectionEntry
     encoded: EncodedRows
+    rest: RestCollection
 
     @property
     def target(self) -> Target:
@@ -55,10 +79,6 @@ class SuccessorCollection:
     def share(self) -> float:
         """Share of the live collection's items that are encoded."""
         return self.count / max(self.live.count, 1)
-
-    def encodes(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which rows of the live collection are encoded."""
-        return self.encoded.are_encoded(rows)
 
     @property
     def has_tokens(self) -> bool:
@@ -208,7 +228,10 @@ class SuccessorIndex:
         encoded = self.encoded(live.target)
         count = len(encoded.rows)
         entry = replace(entry, count=count, token_count=entry.token_count if count else 0)
-        return SuccessorCollection(live, entry, encoded)
+        rest = RestCollection(
+            base=live.base, changes=live.changes, filter=live.filter, encoded=encoded
+        )
+        return SuccessorCollection(live, entry, encoded, rest)
 
     def check_health(self) -> None:
         """Do nothing: the files are available for as long as the index is open."""
