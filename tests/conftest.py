@@ -315,3 +315,10 @@ def one_thread() -> Iterator[None]:
     yield
     set_compute_threads(before[0])
     faiss.omp_set_num_threads(before[1])
+
+
+@pytest.fixture(autouse=True)
+def threads_as_before() -> Iterator[None]:
+    """Fail a test that leaves another number of threads, for sums of later ones differ by it."""
+    yield
+    assert (compute_threads(), torch.get_num_threads()) == (1, 1)

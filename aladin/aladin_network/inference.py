@@ -257,10 +257,10 @@ def choose_precision(name: QueryPrecisionSetting, device: str) -> Precision:
 
 def multiplies_bfloat16() -> bool:
     """Tell whether the processor has instructions that multiply bfloat16."""
-    return not _BFLOAT16_INSTRUCTIONS.isdisjoint(_processor_flags())
+    return not _BFLOAT16_INSTRUCTIONS.isdisjoint(processor_flags())
 
 
-def _processor_flags() -> list[str]:
+def processor_flags() -> list[str]:
     """Return the names of the processor's instructions; none where the system has no such list."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -120,7 +120,8 @@ class Tower(nn.Module, Generic[E]):
         self.aggregate = (
             nn.Parameter(torch.empty(self.width)) if config.aggregate == "learned" else None
         )
-        self._has_cls = True  # whether element 0 of the encoder's batches is no content
+        # Whether element 0 of the encoder's batches is no content; None until a batch has told.
+        self._has_cls: bool | None = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -153,16 +154,19 @@ class Tower(nn.Module, Generic[E]):
 
     def _with_aggregate(self, features: Features) -> Features:
         states, mask, content = features
-        if not torch.compiler.is_compiling():  # values are unknown; the batch before tells
+        # Looked up once, since it takes waiting for a GPU, and never while compiling, when values
+        # are unknown. A batch without any content says nothing.
+        if self._has_cls is None and not torch.compiler.is_compiling() and bool(content.any()):
             self._has_cls = not bool(content[:, 0].any())
+        has_cls = self._has_cls is not False
         if self.config.aggregate == "encoder":
-            if not self._has_cls:
+            if not has_cls:
                 raise ConfigError(
                     "tower: this encoder has no CLS of its own; set aggregate to mean or learned"
                 )
             return features
         if self.config.aggregate == "first_region":
-            if self._has_cls:  # which nothing reads then
+            if has_cls:  # which nothing reads then
                 states, mask, content = states[:, 1:], mask[:, 1:], content[:, 1:]
             content = content.clone()
             content[:, 0] = False

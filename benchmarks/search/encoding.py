@@ -35,7 +35,7 @@ from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.encoders.readers import TokenizedTexts
 from aladin_network.graphs.export import export_graphs
 from aladin_network.graphs.loading import load_graphs
-from aladin_network.inference import PHOTOS_AT_A_TIME, Network
+from aladin_network.inference import PHOTOS_AT_A_TIME, Network, multiplies_bfloat16
 from aladin_network.model import AladinModel
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import RUNTIMES
@@ -79,8 +79,10 @@ def measure(checkpoint: Path, seconds: float) -> list[EncodingTime]:
     last: AladinModel = cast(Any, copy.deepcopy(model)).to(memory_format=torch.channels_last)
     graphs = {name: load_graphs(checkpoint, name).model for name in RUNTIMES}
     photos = {"torch": model, "channels-last": last, **graphs}
-    texts = {"torch": model, "torch, bfloat16": model.with_texts_in_bfloat16(), **graphs}
-    texts["openvino, bfloat16"] = graphs["openvino"].with_texts_in_bfloat16()
+    texts: dict[str, Network] = {"torch": model, **graphs}
+    if multiplies_bfloat16():
+        for name in ("torch", "openvino"):
+            texts[f"{name}, bfloat16"] = texts[name].with_texts_in_bfloat16()
     inputs = _photos(max(PHOTOS_AT_A_TIME, 2))
     found: list[EncodingTime] = []
     for batch in (1, PHOTOS_AT_A_TIME):

@@ -6,7 +6,7 @@ CHECKPOINT has graphs, DATA photos with captions. Both are encoded on one thread
 at a time, captions as by a build, and some captions one by one as queries:
 
 float32       by ONNX Runtime
-bfloat16      by OpenVINO for photos and texts, by torch for texts
+bfloat16      by OpenVINO for photos and texts, by torch for texts; on processors that multiply it
 int8          by ONNX Runtime for texts: weights of matrix products are quantised by channel, what
               they are multiplied with while it is computed (dynamic quantisation)
 
@@ -17,6 +17,9 @@ rsum_*        rsum by the exhaustive matching, alignment and fused scores, and i
 
 Photos in bfloat16 are evaluated with texts in float32, texts in each way with photos in float32,
 and both together in bfloat16.
+
+Weights of eight bits have a sign on processors with VNNI. Others add pairs of products in 16 bits,
+which overflow if one factor has a sign and the other has none: there weights have none either.
 """
 
 from __future__ import annotations
@@ -43,7 +46,14 @@ from aladin_network.graphs.files import (
     write_manifest,
 )
 from aladin_network.graphs.loading import load_graphs
-from aladin_network.inference import Network, encode_documents, encode_images, encode_texts
+from aladin_network.inference import (
+    Network,
+    encode_documents,
+    encode_images,
+    encode_texts,
+    multiplies_bfloat16,
+    processor_flags,
+)
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.bootstrap import Interval, paired_bootstrap
 from aladin_network.scoring.encoding import Encoding
@@ -58,6 +68,8 @@ from benchmarks.lib.output import figures_parser, print_json, print_rows
 _REFERENCE, _BFLOAT16 = "onnxruntime float32", "openvino bfloat16"
 _SCORES = ("matching", "alignment", "fused")
 _TEXTS_A_BATCH, _LONE_TEXTS = 128, 200
+# Instructions that multiply eight bits with a sign by eight without, and add in 32.
+_INT8_INSTRUCTIONS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 
 class Encoded(NamedTuple):
@@ -109,17 +121,16 @@ def measure(checkpoint: Path, records: Sequence[Record]) -> Report:
     loaded = load_checkpoint(checkpoint)
     by_torch = loaded.model
     ort = load_graphs(checkpoint, "onnxruntime").model
-    bfloat16 = load_graphs(checkpoint, "openvino", "bfloat16").model
     with tempfile.TemporaryDirectory() as folder, one_thread():
         write_int8_copy(checkpoint, Path(folder))
         int8 = load_graphs(Path(folder), "onnxruntime").model
-        same = {_REFERENCE: ort, _BFLOAT16: bfloat16}
+        same: dict[str, Network] = {_REFERENCE: ort}
+        text_networks: dict[str, Network] = {_REFERENCE: ort, "onnxruntime int8": int8}
+        if multiplies_bfloat16():
+            same[_BFLOAT16] = load_graphs(checkpoint, "openvino", "bfloat16").model
+            text_networks[_BFLOAT16] = same[_BFLOAT16]
+            text_networks["torch bfloat16"] = by_torch.with_texts_in_bfloat16()
         photos = _encode_photos(same, records)
-        text_networks = {
-            **same,
-            "torch bfloat16": by_torch.with_texts_in_bfloat16(),
-            "onnxruntime int8": int8,
-        }
         texts = {name: _encode_texts(each, captions) for name, each in text_networks.items()}
     image_of_text = torch.tensor([row for row, each in enumerate(records) for _ in each.captions])
 
@@ -133,12 +144,9 @@ def measure(checkpoint: Path, records: Sequence[Record]) -> Report:
             "fused": two_stage_ranks(match, align, loaded.fusion, image_of_text, None),
         }
 
-    pairs = [
-        (_REFERENCE, _REFERENCE),
-        (_BFLOAT16, _REFERENCE),
-        *((_REFERENCE, name) for name in texts if name != _REFERENCE),
-        (_BFLOAT16, _BFLOAT16),
-    ]
+    pairs = [(_REFERENCE, name) for name in texts]
+    if _BFLOAT16 in photos:
+        pairs += [(_BFLOAT16, _REFERENCE), (_BFLOAT16, _BFLOAT16)]
     found = [ranks_of(*pair) for pair in pairs]
     costs: list[Cost] = []
     for pair, ranks in zip(pairs, found, strict=True):
@@ -160,6 +168,7 @@ def write_int8_copy(checkpoint: Path, folder: Path) -> None:
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    has_sign = not _INT8_INSTRUCTIONS.isdisjoint(processor_flags())
     (folder / GRAPHS).mkdir()
     for path in (
         *(checkpoint / name for name in CHECKPOINT_FILES),
@@ -171,7 +180,7 @@ def write_int8_copy(checkpoint: Path, folder: Path) -> None:
         graph_path(folder, "text"),
         op_types_to_quantize=["MatMul", "Gemm"],
         per_channel=True,
-        weight_type=QuantType.QInt8,
+        weight_type=QuantType.QInt8 if has_sign else QuantType.QUInt8,
         use_external_data_format=True,
     )
     manifest = read_graphs(checkpoint, read_model_id(checkpoint))

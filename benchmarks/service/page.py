@@ -34,8 +34,10 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from benchmarks.lib.output import figures_parser, print_figures
 from benchmarks.lib.served_index import find_served_index, read_queries
 from benchmarks.lib.service_process import ServiceProcess
-from benchmarks.service.page_states import LOOKS, STATES, Asked, open_look, visit
-from benchmarks.service.search_page import NO_CHROMIUM, SearchPage, open_browser
+from benchmarks.service.chromium import NO_CHROMIUM, open_browser
+from benchmarks.service.page_states import STATES, Asked
+from benchmarks.service.page_visits import LOOKS, open_look, visit
+from benchmarks.service.search_page import SearchPage
 
 _FIRST_PAINT_MS = """
 () => new Promise((resolve) => {

@@ -6,9 +6,7 @@ Collects the browser's complaints, too. No other module knows the names of the p
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,36 +14,16 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from playwright.sync_api import (
-    Browser,
     BrowserContext,
     ConsoleMessage,
     Locator,
-    Playwright,
     Request,
     Response,
     expect,
-    sync_playwright,
 )
 
 from aladin_network.types import Target
 
-NO_CHROMIUM = (
-    "no Chromium: expected its file in ALADIN_CHROMIUM, chromium or google-chrome on the PATH, "
-    "or playwright's own (playwright install chromium)"
-)
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# In a container there is no sandbox and no graphics card; the other options keep the browser from
-# contacting its manufacturer. Only the host names of this machine are resolved.
-_ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-)
 # Error of a request whose response the page no longer waits for.
 _GIVEN_UP = "net::ERR_ABORTED"
 
@@ -80,31 +58,6 @@ _PHOTOS_ARE_THERE = """
   return !isSeen || (photo.complete && photo.naturalWidth > 0);
 })
 """
-
-
-def find_chromium(driver: Playwright) -> Path | None:
-    """Return the path of the named, the system's or playwright's browser, or None."""
-    named = os.environ.get("ALADIN_CHROMIUM")
-    if named:
-        return Path(named)
-    for name in _NAMES:
-        found = shutil.which(name)
-        if found:
-            return Path(found)
-    own = Path(driver.chromium.executable_path)
-    return own if own.exists() else None
-
-
-@contextmanager
-def open_browser() -> Generator[Browser | None]:
-    """Start Chromium and end it afterwards; yields None if it is not installed."""
-    with sync_playwright() as driver:
-        file = find_chromium(driver)
-        if file is None:
-            yield None
-            return
-        with driver.chromium.launch(executable_path=file, args=_ARGUMENTS) as browser:
-            yield browser
 
 
 class Complaints:
@@ -211,6 +164,11 @@ class SearchPage:
         return self.page.locator("#error")
 
     @property
+    def parts(self) -> Locator:
+        """The parts of the query below the field."""
+        return self.page.locator("#parts > li.asked")
+
+    @property
     def listed(self) -> Locator:
         """The items that are shown without a search."""
         return self.page.locator("#library:not([hidden]) li.hit")
@@ -282,6 +240,11 @@ class SearchPage:
         """Open a hit; return when the words that explain it are shown."""
         hit.locator("button.open").click()
         expect(self.evidence.locator(".word").first).to_be_visible()
+
+    def mark(self, hit: Locator, role: Literal["like", "unlike"]) -> None:
+        """Mark a hit as right or wrong, or take the mark back."""
+        hit.hover()
+        hit.locator(f".mark.{role}").click()
 
     def point_at_strongest_word(self) -> None:
         """Point at the word that contributes most to the score."""

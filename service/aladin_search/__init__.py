@@ -19,6 +19,7 @@ evaluate    a network on photos with captions
 Index       what `open` and `build` return: search, list, add, delete, evaluate
 Hits        what a search returns: a sequence of `Hit`
 Hit         one photo or text, with scores, metadata and evidence
+Part        a part of a query of several, beside its words, with a weight
 Item        one photo or text of a list
 Field       a metadata field with its values
 Error       the base class of all errors; `InputError` and others are subclasses
@@ -40,6 +41,7 @@ from aladin_network.errors import (
 from aladin_search.functions import build, evaluate, open, recipes, train
 from aladin_search.hits import Hits
 from aladin_search.index import Index
+from aladin_search.inputs import Part
 from aladin_search.listing import Field, Item
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "InputError",
     "Item",
     "NoSuchTargetError",
+    "Part",
     "UnknownItemError",
     "build",
     "evaluate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from os import PathLike
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from aladin_index.search.options import SearchOptionFields, SearchOptions
 from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.types import DeviceName, OnDuplicate, Target
-from aladin_search.hits import THUMBNAIL_PX, Hits
-from aladin_search.inputs import items_of, query_of
+from aladin_search.hits import THUMBNAIL_PX, Hits, sent_photo
+from aladin_search.inputs import GivenParts, Part, items_of, search_query
 from aladin_search.listing import Field, Item, every_item, fields_of, left_out_of
 from aladin_search.progress import reported
+from aladin_service.search.job import PhotoQuery
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -93,9 +94,13 @@ class Index:
         image: str | PathLike[str] | bytes | Image | None = None,
         id: str | None = None,
         target: Target | None = None,
+        all: Sequence[str | Part] = (),
+        not_: Sequence[str | Part] = (),
+        like: Sequence[str] = (),
+        unlike: Sequence[str] = (),
         **options: Unpack[SearchOptionFields],
     ) -> Hits:
-        """Search with words, a photo or an item of the index.
+        """Search with words, a photo or an item of the index, or with several of them at once.
 
         Args:
             text: Words to search for.
@@ -103,25 +108,34 @@ class Index:
             id: Id of an item of the index; it is not among its own hits.
             target: "images" or "texts"; None finds texts for a photo and images otherwise, or what
                 the index has.
+            all: Further parts that hits have as well: texts, or parts of any kind. With parts, the
+                query itself may be missing if one is in `all` or `like`.
+            not_: Parts that hits do not have.
+            like: Ids of items that hits are like.
+            unlike: Ids of items that hits are unlike.
             **options: Options of the search, such as `k` (number of hits, 10), `filter` (metadata
                 that a hit must have), `explain` (hits carry the best region of each word),
-                `rerank`, `min_probability` and `confidence`; docs/SEARCH.md describes all of them.
+                `rerank`, `lexical`, `min_probability` and `confidence`; docs/SEARCH.md describes
+                all of them.
 
         Returns:
             The hits, best first.
 
         Raises:
-            InputError: If not exactly one of `text`, `image` and `id` is given, the photo cannot be
-                used, or an option is out of its bounds.
+            InputError: If not exactly one of `text`, `image` and `id` is given, the parts are no
+                query, a photo cannot be used, or an option is out of its bounds.
             NoSuchTargetError: If the index has no collection `target`.
             UnknownItemError: If the index has no item `id`.
         """
-        query, described = query_of(text, image, id)
+        from aladin_service.search.parts import encode_any
+
+        parts = GivenParts(all=all, not_=not_, like=like, unlike=unlike)
+        query, described = search_query(text, image, id, parts)
         held = self._searcher.index.manifest.targets
-        wanted: Target = target or ("texts" if image is not None else "images")
+        wanted: Target = target or ("texts" if isinstance(query, PhotoQuery) else "images")
         if target is None and wanted not in held:
             wanted = held[0]
-        encoded = self._encoder.encode_one(self._searcher, query)
+        encoded = encode_any(self._encoder, self._searcher, query)
         answer = self._searcher.search(encoded, wanted, SearchOptions(**options))
         files = {hit.id: self._photo_file_if_any(hit.id) for hit in answer.hits}
         return Hits(described, answer, lambda item: self._small(files[item], item, THUMBNAIL_PX))
@@ -286,7 +300,7 @@ class Index:
         Raises:
             UnknownItemError: If the index has no such item.
         """
-        return self._bytes(self.photo_file(item_id), item_id, None)
+        return sent_photo(self.photo_file(item_id), item_id, None, self._limits)
 
     def photo_file(self, item_id: str) -> PhotoFile | None:
         """Return where the bytes of an item's photo are, or None for a text.
@@ -331,19 +345,5 @@ class Index:
         return open_writer(self.path, model_id, engine=engine_options(self.path))
 
     def _small(self, file: PhotoFile | None, item_id: str, size_px: int) -> bytes | None:
-        small = self._bytes(file, item_id, size_px)
+        small = sent_photo(file, item_id, size_px, self._limits)
         return None if small is None else small.data
-
-    def _bytes(self, file: PhotoFile | None, item_id: str, size: int | None) -> PhotoBytes | None:
-        from aladin_service.photos import photo_bytes
-
-        image, memory = self._limits.image, self._limits.memory
-        try:
-            if file is None:
-                return None
-            if size is not None:
-                return photo_bytes.resized_photo(file, item_id, size, image, memory)
-            cut = photo_bytes.cut_photo(file, item_id, image)
-            return cut or photo_bytes.rewritten_photo(file, item_id, image, memory)
-        except photo_bytes.PhotoGoneError:
-            return None

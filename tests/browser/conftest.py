@@ -29,7 +29,8 @@ from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
 from aladin_training.demo.scenes import draw_data_set
-from benchmarks.service.search_page import NO_CHROMIUM, SearchPage, open_browser
+from benchmarks.service.chromium import NO_CHROMIUM, open_browser
+from benchmarks.service.search_page import SearchPage
 
 # Three pages of photos, and many of captions.
 _PHOTOS, _PHOTO_PX = 64, 160

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from benchmarks.service.page_states import LOOKS, STATES, Asked, visit
+from benchmarks.service.page_states import STATES, Asked
+from benchmarks.service.page_visits import LOOKS, visit
 
 pytestmark = pytest.mark.browser
 

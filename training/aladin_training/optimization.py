@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from aladin_network.encoders.base import Freezable
 from aladin_training.adapters.layers import lr_factors
@@ -38,7 +39,9 @@ def build_optimizer(task: nn.Module, stage: StageConfig) -> AdamW:
         [
             {"params": parameters, "lr": stage.lr * scale, "scale": scale, "weight_decay": decay}
             for (scale, decay), parameters in groups.items()
-        ]
+        ],
+        # One kernel for all parameters: those of a small network are launched faster than computed.
+        fused=next(task.parameters()).is_cuda,
     )
 
 
@@ -78,6 +81,18 @@ def set_lr(optimizer: AdamW, lr: float) -> None:
         group["lr"] = lr * group["scale"]
 
 
+@torch.no_grad()
+def follow(averages: list[Tensor], weights: list[Tensor], decay: float) -> None:
+    """Move averages towards weights, all of them in a few operations.
+
+    Args:
+        averages: At least one average, changed in place.
+        weights: Weights that they follow, in the same order.
+        decay: Share of the old averages that is kept.
+    """
+    get_ema_multi_avg_fn(decay)(averages, weights, 0)
+
+
 class WeightAverage:
     """Exponential moving average of the trained weights, which often generalises better."""
 
@@ -105,8 +120,7 @@ class WeightAverage:
         self.steps += 1
         # A lower decay at first, so that the average forgets the random start.
         decay = min(self.decay, self.steps / (self.steps + 10))
-        for name, value in self.values.items():
-            value.lerp_(self._followed[name].detach(), 1 - decay)
+        follow(list(self.values.values()), list(self._followed.values()), decay)
 
     @contextmanager
     def applied(self) -> Generator[None]:

@@ -42,7 +42,9 @@ def branch_checkpoints(folder: Path) -> list[Path]:
     Args:
         folder: Folder of the stage.
     """
-    return sorted((folder / "branches").glob("*"), key=lambda path: int(path.name))
+    # A writer that was killed may have left a folder of another name.
+    found = [path for path in (folder / "branches").glob("*") if path.name.isdigit()]
+    return sorted(found, key=lambda path: int(path.name))
 
 
 class Validation(NamedTuple):

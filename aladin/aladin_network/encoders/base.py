@@ -35,6 +35,7 @@ class Freezable(nn.Module):
         super().__init__()
         self.frozen = frozen
         self.fixed_statistics = False
+        self._digested: tuple[object, str] | None = None
 
     def freeze(self) -> None:
         """Freeze if configured, once the weights are loaded."""
@@ -52,12 +53,21 @@ class Freezable(nn.Module):
         return self
 
     def weights_digest(self) -> str:
-        """Return the sha256 of all weights and buffers, by name."""
-        digest = hashlib.sha256()
-        for name, tensor in sorted(self.state_dict().items()):
-            digest.update(f"{name}:{tuple(tensor.shape)}:{tensor.dtype};".encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        """Return the sha256 of all weights and buffers, by name.
+
+        It is computed anew only if a tensor has been replaced or changed in place, since training
+        asks for it at every stage and for every data set.
+        """
+        weights = sorted(self.state_dict().items())
+        # Every change in place raises a tensor's version.
+        present = [(each.data_ptr(), each._version) for _, each in weights]  # pyright: ignore[reportPrivateUsage]
+        if self._digested is None or self._digested[0] != present:
+            digest = hashlib.sha256()
+            for name, tensor in weights:
+                digest.update(f"{name}:{tuple(tensor.shape)}:{tensor.dtype};".encode())
+                digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+            self._digested = present, digest.hexdigest()
+        return self._digested[1]
 
 
 class Features(NamedTuple):

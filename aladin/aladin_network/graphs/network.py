@@ -18,12 +18,12 @@ from aladin_network.encoders.readers import Reads, TokenizedTexts
 from aladin_network.encoders.tokenization import Tokenization
 from aladin_network.errors import CheckpointError, InputError
 from aladin_network.graphs.files import PIXELS, GraphManifest, ImageFacts
-from aladin_network.graphs.runtimes import GraphSource
+from aladin_network.graphs.runtimes import GraphSource, precisions_of
 from aladin_network.graphs.threads import compute_threads
 from aladin_network.inference import PHOTOS_AT_A_TIME, Network
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import GraphRuntime, Modality, Precision
+from aladin_network.types import GraphRuntime, Modality, Precision, Way
 
 E = TypeVar("E")
 
@@ -95,6 +95,7 @@ class GraphNetwork:
 
     Attributes:
         config: Complete configuration.
+        way: Package that computes the graphs, and its precision.
         image: Preprocessing of photos.
         text: Tokenizer of texts.
         embedding_dim: Size of an embedding.
@@ -121,7 +122,8 @@ class GraphNetwork:
             image: Preprocessing of photos.
             text: Tokenizer of texts.
             graphs: Graphs of the checkpoint.
-            precision: Precision of the graphs.
+            precision: Precision of the arithmetic; float32 in its place where the package of the
+                graphs does not have it on this processor.
             threads: Number of threads that compute a batch, or None for `compute_threads`.
         """
         self.config = config
@@ -132,7 +134,8 @@ class GraphNetwork:
         self.token_dim = width if config.alignment.dim is None else config.alignment.dim
         self.zero_tokens = int(config.alignment.empty_fill == "zero")
         self._graphs = graphs
-        self._precision: Precision = precision
+        has_it = precision in precisions_of(graphs.runtime)
+        self.way = Way(graphs.runtime, precision if has_it else "float32")
         self._threads = threads or compute_threads()
 
     @classmethod
@@ -151,7 +154,7 @@ class GraphNetwork:
             manifest: Manifest of the graphs.
             tokenizer: Tokenizer of the checkpoint.
             graphs: Graphs of the checkpoint.
-            precision: Precision of the graphs.
+            precision: Precision of the arithmetic, where it can be had.
         """
         image = GraphPhotoReader(config.image_encoder, manifest.image)
         text = Tokenization(config.text_encoder, tokenizer)
@@ -180,31 +183,30 @@ class GraphNetwork:
         return self._graphs.runtime
 
     def with_texts_in_bfloat16(self) -> GraphNetwork:
-        """Return the same network in bfloat16, where its runtime has it."""
+        """Return the same network in bfloat16, where its runtime and the processor have it."""
         return self.computed_in(self.runtime, "bfloat16")
 
     def computed_in(self, runtime: GraphRuntime, precision: Precision) -> GraphNetwork:
-        """Return the same network by a package that is installed, in a precision that it has."""
-        if (runtime, precision) == (self.runtime, self._precision):
-            return self
+        """Return the same network by a package that is installed, in a precision if it has it."""
         readers = self.image.encoder, self.text.encoder
-        return GraphNetwork(self.config, *readers, self._graphs.by(runtime), precision)
+        other = GraphNetwork(self.config, *readers, self._graphs.by(runtime), precision)
+        return self if other.way == self.way else other
 
     def on_one_thread(self) -> tuple[GraphNetwork, int]:
         """Return the network for callers that compute on their own threads, and their number."""
         if self._threads == 1:
             return self, 1
         readers = self.image.encoder, self.text.encoder
-        one = GraphNetwork(self.config, *readers, self._graphs, self._precision, threads=1)
+        one = GraphNetwork(self.config, *readers, self._graphs, self.way.precision, threads=1)
         return one, self._threads
 
     def warm(self, *modalities: Modality) -> None:
         """Load graphs before the first batch."""
         for modality in modalities:
-            self._graphs.get(modality, self._precision, self._threads)
+            self._graphs.get(modality, self.way.precision, self._threads)
 
     def _run(self, modality: Modality, inputs: Mapping[str, NDArray[Any]]) -> Encoding:
-        graph = self._graphs.get(modality, self._precision, self._threads)
+        graph = self._graphs.get(modality, self.way.precision, self._threads)
         return Encoding(*graph.run(inputs))
 
 

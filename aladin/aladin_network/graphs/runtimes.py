@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.graphs.files import OUTPUTS, graph_path
+from aladin_network.inference import multiplies_bfloat16
 from aladin_network.types import RUNTIMES, GraphRuntime, Modality, Precision
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -33,7 +34,7 @@ class OnnxRuntimeGraph:
     """A graph computed by ONNX Runtime.
 
     Attributes:
-        PRECISIONS: What it computes in; another precision is replaced by the first of these.
+        PRECISIONS: What it computes in.
         PREPARES_SHAPES: Whether each new shape of its inputs takes time and memory.
     """
 
@@ -83,7 +84,8 @@ class OpenVinoGraph:
     """A graph computed by OpenVINO.
 
     Attributes:
-        PRECISIONS: What it computes in.
+        PRECISIONS: What it computes in; in bfloat16 only if the processor multiplies it, else in
+            float32 without a word.
         PREPARES_SHAPES: Whether each new shape of its inputs takes time and memory: some 8 ms and
             1 MB of a text graph.
     """
@@ -146,9 +148,10 @@ def installed_runtimes() -> list[GraphRuntime]:
     return [name for name in RUNTIMES if find_spec(name) is not None]
 
 
-def precisions_of(runtime: GraphRuntime) -> tuple[Precision, ...]:
-    """Return what a runtime computes in, float32 first."""
-    return _KINDS[runtime].PRECISIONS
+def precisions_of(runtime: GraphRuntime) -> list[Precision]:
+    """Return what a runtime computes in on this processor, float32 first."""
+    reduced = multiplies_bfloat16()
+    return [each for each in _KINDS[runtime].PRECISIONS if each == "float32" or reduced]
 
 
 def check_installed(runtime: GraphRuntime) -> None:
@@ -212,22 +215,20 @@ class GraphSource:
 
         Args:
             modality: Tower.
-            precision: Precision; float32 in its place where the runtime lacks it.
+            precision: Precision that the runtime has here.
             threads: Number of threads that compute a batch.
 
         Raises:
             CheckpointError: If the package cannot load the graph.
         """
-        has_it = precision in _KINDS[self.runtime].PRECISIONS
-        own: Precision = precision if has_it else "float32"
-        key = modality, own, threads
+        key = modality, precision, threads
         graph = self._opened.get(key)
         if graph is not None:
             return graph
         with self._lock:
             if key not in self._opened:
                 path = graph_path(self._checkpoint, modality)
-                self._opened[key] = open_graph(path, self.runtime, threads, own)
+                self._opened[key] = open_graph(path, self.runtime, threads, precision)
             return self._opened[key]
 
     def by(self, runtime: GraphRuntime) -> GraphSource:

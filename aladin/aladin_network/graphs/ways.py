@@ -25,19 +25,13 @@ def ways_of(model: Network, modality: Modality) -> list[Way]:
         model: Network on the CPU, in float32.
         modality: Tower.
     """
-    reduced = multiplies_bfloat16()
     if not isinstance(model, GraphNetwork):
-        in_bfloat16 = [Way("torch", "bfloat16")] if modality == "text" and reduced else []
-        return [Way("torch", "float32"), *in_bfloat16]
+        reduced = modality == "text" and multiplies_bfloat16()
+        return [Way("torch", "float32"), *([Way("torch", "bfloat16")] if reduced else [])]
     runtimes: list[GraphRuntime] = [model.runtime]
     if runtime_setting() == "auto":
         runtimes.extend(name for name in installed_runtimes() if name != model.runtime)
-    return [
-        Way(runtime, precision)
-        for runtime in runtimes
-        for precision in precisions_of(runtime)
-        if precision == "float32" or reduced
-    ]
+    return [Way(runtime, precision) for runtime in runtimes for precision in precisions_of(runtime)]
 
 
 def computed_in(model: Network, way: Way) -> Network:

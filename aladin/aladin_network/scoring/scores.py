@@ -112,14 +112,52 @@ def maxsim(
     if regions.shape[1] == 0:
         return words.new_zeros(words.shape[0], regions.shape[0])
     words, regions = _to_autocast(words), _to_autocast(regions)
-    packed = words[word_mask]  # (real words, dim): padding costs nothing
+    # On a GPU a training step would wait for the number of real words to be counted, which takes
+    # longer than the padding of a batch; and sums of packed words come in any order there.
+    padded = words.is_cuda and torch.is_grad_enabled()
+    score = padded_maxsim if padded else packed_maxsim
+    return score(words, regions, word_mask, region_mask, memory_budget_bytes)
+
+
+def packed_maxsim(
+    words: Float[Tensor, "texts words dim"],
+    regions: Float[Tensor, "images regions dim"],
+    word_mask: Bool[Tensor, "texts words"],
+    region_mask: Bool[Tensor, "images regions"],
+    memory_budget_bytes: int,
+) -> Float[Tensor, "texts images"]:
+    """Compute `maxsim` of the real words alone: padding costs nothing."""
+    packed = words[word_mask]  # (real words, dim)
     text_of_word = word_mask.nonzero()[:, 0]
-    cells = memory_budget_bytes // words.element_size()
-    images_a_chunk = max(1, cells // max(1, packed.shape[0] * regions.shape[1]))
-    best = _BestRegion.apply(packed, regions, region_mask, images_a_chunk)
-    best = best.to(torch.promote_types(best.dtype, torch.float32))  # (real words, images)
+    best = _best_region(packed, regions, region_mask, memory_budget_bytes)  # (real words, images)
     scores = best.new_zeros(words.shape[0], regions.shape[0])
     return scores.index_add(0, text_of_word, best)
+
+
+def padded_maxsim(
+    words: Float[Tensor, "texts words dim"],
+    regions: Float[Tensor, "images regions dim"],
+    word_mask: Bool[Tensor, "texts words"],
+    region_mask: Bool[Tensor, "images regions"],
+    memory_budget_bytes: int,
+) -> Float[Tensor, "texts images"]:
+    """Compute `maxsim` of all words and leave the padded ones out of the sum."""
+    best = _best_region(words.flatten(0, 1), regions, region_mask, memory_budget_bytes)
+    best = best.unflatten(0, word_mask.shape)  # (texts, words, images)
+    return best.masked_fill(~word_mask.unsqueeze(-1), 0).sum(dim=1)
+
+
+def _best_region(
+    words: Float[Tensor, "words dim"],
+    regions: Float[Tensor, "images regions dim"],
+    region_mask: Bool[Tensor, "images regions"],
+    memory_budget_bytes: int,
+) -> Float[Tensor, "words images"]:
+    """Return each word's similarity to the best region of each image, float32 or wider."""
+    cells = memory_budget_bytes // words.element_size()
+    images_a_chunk = max(1, cells // max(1, words.shape[0] * regions.shape[1]))
+    best = _BestRegion.apply(words, regions, region_mask, images_a_chunk)
+    return best.to(torch.promote_types(best.dtype, torch.float32))
 
 
 def alignment_scores(
@@ -221,6 +259,11 @@ def _to_autocast(tokens: Tensor) -> Tensor:
     return tokens
 
 
+def _may_be_padded(mask: Tensor) -> bool:
+    """Tell whether some tokens are padding; on a GPU, where looking means waiting, assume so."""
+    return mask.is_cuda or not bool(mask.all())
+
+
 class _BestRegion(torch.autograd.Function):
     """Maximum similarity of each word in each image, in chunks of images.
 
@@ -239,7 +282,7 @@ class _BestRegion(torch.autograd.Function):
         """Map (N, dim) words and (images, regions, dim) regions to (N, images) maxima."""
         best = words.new_empty(words.shape[0], regions.shape[0])
         winners = torch.empty_like(best, dtype=torch.long)
-        padded = not bool(region_mask.all())
+        padded = _may_be_padded(region_mask)
         for start in range(0, regions.shape[0], images_a_chunk):
             chunk = slice(start, start + images_a_chunk)
             similarity = words @ regions[chunk].flatten(0, 1).T  # (N, chunk * regions)
@@ -257,7 +300,7 @@ class _BestRegion(torch.autograd.Function):
         """Pass each maximum's gradient to its word and to the region of the maximum."""
         words, regions, winners, region_mask = ctx.saved_tensors
         grad = grad_outputs[0]
-        if not bool(region_mask.all()):
+        if _may_be_padded(region_mask):
             # If padding is the maximum, the value is a constant.
             images = torch.arange(regions.shape[0], device=words.device)
             grad = grad.masked_fill(~region_mask[images, winners], 0)

@@ -40,11 +40,13 @@ class ValidPart(NamedTuple):
         role: What the part says of the hits.
         weight: Factor of the part's score in the hits' scores; negative if it counts against them.
         search: The part as a search of its own.
+        is_moved: Whether examples have moved the words of the part.
     """
 
     role: Role
     weight: float
     search: ValidSearch
+    is_moved: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,12 +102,17 @@ class HitPart:
     score: Annotated[
         float,
         Field(
-            description="What the part adds to the hit's `score`; negative if it counts against it."
+            description="What the part adds to the hit's `score`; negative if it counts against it,"
+            " 0 for examples that have moved the words of a text instead."
         ),
     ]
     match: Annotated[float, Field(description="Cosine of the embeddings.")]
     align: Annotated[
-        float | None, Field(description="Alignment score; null if the part was not aligned.")
+        float | None,
+        Field(
+            description="Alignment score, beside examples of the words that they have moved; null"
+            " if the part was not aligned."
+        ),
     ]
     evidence: list[Evidence] | None
 

@@ -85,6 +85,7 @@ class UpgradingSearcher(TwoStageSearcher):
 
     Attributes:
         successor: Searches what the new model has encoded.
+        sides: How each collection is searched.
     """
 
     def __init__(
@@ -101,12 +102,12 @@ class UpgradingSearcher(TwoStageSearcher):
         self.successor = TwoStageSearcher(successor)
         self._live = live
         self._successor = successor
-        self._sides = sides
+        self.sides = sides
 
     def asks_both(self, target: Target, options: SearchOptions) -> bool:
         """Whether a text or a photo with these options is answered by both models."""
         is_whole = options.min_probability is not None or options.confidence is not None
-        return target in self._sides and not is_whole and not options.lexical
+        return target in self.sides and not is_whole and not options.lexical
 
     def over_bridge(self, target: Target, query: EncodedQuery) -> EncodedQuery | None:
         """Return a query for the items that the new model has not encoded yet.
@@ -118,7 +119,7 @@ class UpgradingSearcher(TwoStageSearcher):
         Returns:
             The query in the terms of the old encodings, or None if the old model has to encode it.
         """
-        bridge, entry = self._sides[target].bridge, self.index.manifest.side(target)
+        bridge, entry = self.sides[target].bridge, self.index.manifest.side(target)
         if bridge is None or entry is None:
             return None
         return query._replace(encoding=bridge.query(query.encoding, entry.token_dim))
@@ -162,7 +163,7 @@ class UpgradingSearcher(TwoStageSearcher):
         assert query.by_new is not None
         every = replace(options, offset=0, k=options.offset + options.k, sort=None)
         rest = target, every, received_s or began_s
-        old = self._sides[target].searcher.validate(query, *rest, shared.live)
+        old = self.sides[target].searcher.validate(query, *rest, shared.live)
         new = self.successor.validate(query.by_new, *rest)
         encoded = shared.encoded.get(id(old.collection))
         if encoded is None:
@@ -176,7 +177,7 @@ class UpgradingSearcher(TwoStageSearcher):
         times = Times(began_s, began_s, time.monotonic())
         answers: list[SearchAnswer] = []
         for pair, old, new in zip(pairs, by_old, by_new, strict=True):
-            side = self._sides[pair.asked.target]
+            side = self.sides[pair.asked.target]
             answers.append(
                 merge_hits(
                     pair.asked.options,

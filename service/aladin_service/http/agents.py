@@ -27,7 +27,7 @@ from aladin_service.http.routes.evidence import maps_answer
 from aladin_service.http.routes.index import get_index
 from aladin_service.http.routes.listing import get_index_fields, list_items
 from aladin_service.http.routes.pictures import check_size, pair_query
-from aladin_service.http.routes.search import run_search
+from aladin_service.http.routes.search import run_search, validated_body
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.mcp.access import Query
 from aladin_service.observe.logs import CURRENT_REQUEST
@@ -108,8 +108,9 @@ class ServedIndex:
     async def search(self, query: Query, target: Target, options: SearchOptions) -> SearchAnswer:
         """Search one collection."""
         async with _operation():
-            asked = pair_query(query.text, query.item_id)
-            answered = await run_search(self._service, asked, target, options)
+            body = validated_body(query.search(target, options).plain_fields())
+            asked = await body.query(self._service.fetcher)
+            answered = await run_search(self._service, asked, target, body.options())
             return SEARCH_ANSWER.validate_json(answered.body)
 
     async def compare(self, photo_id: str, query: Query) -> WordMapsAnswer:

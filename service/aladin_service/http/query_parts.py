@@ -30,7 +30,7 @@ NOT_DESCRIPTION = (
 )
 LIKE_DESCRIPTION = (
     f"Items of the index that hits are like, at most {MAX_EXAMPLES} with those of `unlike`; no part"
-    " of a query is among its hits."
+    " of a query is among its hits. They move the words of texts in `all` towards their regions."
 )
 UNLIKE_DESCRIPTION = "Items of the index that hits are unlike."
 

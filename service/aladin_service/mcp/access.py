@@ -6,8 +6,9 @@ calls what the HTTP routes call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import httpx
 
@@ -17,7 +18,7 @@ from aladin_network.types import Target
 from aladin_service.client.async_client import AsyncAladinClient
 from aladin_service.client.calls import Photo
 from aladin_service.client.connection import RetryPolicy
-from aladin_service.client.searches import Search
+from aladin_service.client.searches import Search, SearchPart
 from aladin_service.search.answers import (
     IndexFields,
     Item,
@@ -32,15 +33,42 @@ _RETRIES = RetryPolicy(attempts=3, total_s=30.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """Words, or an item of the index; exactly one is given.
+    """Words, or an item of the index, exactly one of them; and further parts of the query.
 
     Attributes:
         text: Words.
         item_id: Id of the item.
+        also: Texts that hits have as well.
+        without: Texts that hits do not have.
+        like: Ids of items that hits are like.
+        unlike: Ids of items that hits are unlike.
     """
 
     text: str | None = None
     item_id: str | None = None
+    also: Sequence[str] = ()
+    without: Sequence[str] = ()
+    like: Sequence[str] = ()
+    unlike: Sequence[str] = ()
+
+    def search(self, target: Target, options: SearchOptions) -> Search:
+        """Return the search that a client would send.
+
+        Args:
+            target: Collection to search.
+            options: Options of the search.
+        """
+        how: Any = {name: getattr(options, name) for name in OPTION_NAMES}
+        if not (self.also or self.without or self.like or self.unlike):
+            return Search(self.text, target, id=self.item_id, **how)
+        return Search(
+            target=target,
+            all=[SearchPart(text=self.text, id=self.item_id), *self.also],
+            not_=self.without,
+            like=self.like,
+            unlike=self.unlike,
+            **how,
+        )
 
 
 class IndexAccess(Protocol):
@@ -112,10 +140,7 @@ class RemoteIndex:
 
     async def search(self, query: Query, target: Target, options: SearchOptions) -> SearchAnswer:
         """Search one collection."""
-        fields = {name: getattr(options, name) for name in OPTION_NAMES}
-        return await self._client.search(
-            Search(text=query.text, id=query.item_id, target=target, **fields)
-        )
+        return await self._client.search(query.search(target, options))
 
     async def compare(self, photo_id: str, query: Query) -> WordMapsAnswer:
         """Compare the words of a text with the regions of a photo."""

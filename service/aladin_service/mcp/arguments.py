@@ -6,12 +6,11 @@ mistyped filter must not be ignored.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from aladin_index.search.options import SearchOptions
+from aladin_index.search.options import OPTION_NAMES, SearchOptions
 
 # Larger pages fill the context of a model; further hits are on the next page.
 MAX_K = 50
@@ -26,6 +25,8 @@ MAX_PHOTO_PX = 1568
 MAX_ID_CHARS = 4096
 
 ItemKind = Literal["photos", "texts"]
+Words = Annotated[str, Field(min_length=1)]
+ItemId = Annotated[str, Field(max_length=MAX_ID_CHARS)]
 
 
 class _Arguments(BaseModel):
@@ -67,7 +68,59 @@ class _Page(_Arguments):
 
     def options(self) -> SearchOptions:
         """Return the options of the search."""
-        return SearchOptions(k=self.k, offset=self.offset, filter=self.filter or {}, sort=self.sort)
+        given = {name: getattr(self, name) for name in OPTION_NAMES if hasattr(self, name)}
+        return SearchOptions(**{name: each for name, each in given.items() if each is not None})
+
+
+class QueryParts(TypedDict):
+    """Further parts of a query, by the names of `aladin_service.mcp.access.Query`."""
+
+    also: list[str]
+    without: list[str]
+    like: list[str]
+    unlike: list[str]
+
+
+class _Parts(_Arguments):
+    """Further parts of a query, besides its words or its item."""
+
+    and_: Annotated[
+        list[Words] | None,
+        Field(
+            alias="and",
+            description="Further things that the hits have as well, each in words of its own"
+            ' (["snow", "a red sledge"]).',
+        ),
+    ] = None
+    not_: Annotated[
+        list[Words] | None,
+        Field(
+            alias="not",
+            description="Things that the hits must not have, each in plain words without a"
+            ' negation: for "a dog without a leash" the query is "a dog" and not is ["leash"].'
+            " Hits that clearly have one are placed far down.",
+        ),
+    ] = None
+    like: Annotated[
+        list[ItemId] | None,
+        Field(
+            description="Ids of items that are right, such as hits that the user confirmed: further"
+            " hits are like them. They are not among the hits themselves."
+        ),
+    ] = None
+    unlike: Annotated[
+        list[ItemId] | None,
+        Field(description="Ids of items that are wrong: further hits are unlike them."),
+    ] = None
+
+    def parts(self) -> QueryParts:
+        """Return the parts, empty where none is given."""
+        return {
+            "also": self.and_ or [],
+            "without": self.not_ or [],
+            "like": self.like or [],
+            "unlike": self.unlike or [],
+        }
 
 
 Thumbnails = Annotated[
@@ -79,7 +132,19 @@ Thumbnails = Annotated[
 ]
 
 
-class SearchPhotosArguments(_Page):
+Lexical = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        le=1,
+        description="Weight of rare words of the query, such as names, that are written in the"
+        " caption, the file name or the metadata of an item; `found_in` of a hit says where. 1 for"
+        " a query by a name (of a person, a place, a file), otherwise leave it out.",
+    ),
+]
+
+
+class SearchPhotosArguments(_Page, _Parts):
     """Words to search for among the photos, and the page of hits."""
 
     query: Annotated[
@@ -88,7 +153,7 @@ class SearchPhotosArguments(_Page):
             min_length=1,
             description="What the photo shows, as a short caption in plain words: objects, colours,"
             ' actions, places, where things are ("two dogs playing in the snow", "a red car left of'
-            ' a tree"). No operators, no file names, no dates: those go into `filter`.',
+            ' a tree"). No operators, no dates (those go into `filter`), no negation (`not`).',
         ),
     ]
     min_probability: Annotated[
@@ -100,22 +165,30 @@ class SearchPhotosArguments(_Page):
             " Less likely hits are left out of their page.",
         ),
     ] = None
+    confidence: Annotated[
+        float | None,
+        Field(
+            ge=0.5,
+            le=0.99,
+            description="Share of queries in which the hits are to hold a right one, for an index"
+            " with probabilities: as many hits are returned as that takes, few for a clear query."
+            " Not together with min_probability.",
+        ),
+    ] = None
+    lexical: Lexical = None
     include_thumbnails: Thumbnails = False
 
-    def options(self) -> SearchOptions:
-        """Return the options of the search."""
-        return replace(super().options(), min_probability=self.min_probability)
 
-
-class SearchTextsArguments(_Page):
+class SearchTextsArguments(_Page, _Parts):
     """Words to search for among the texts, and the page of hits."""
 
     query: Annotated[
         str, Field(min_length=1, description="What the text says, in plain words of its own.")
     ]
+    lexical: Lexical = None
 
 
-class SimilarArguments(_Page):
+class SimilarArguments(_Page, _Parts):
     """An item of the index, and the page of hits."""
 
     id: Annotated[

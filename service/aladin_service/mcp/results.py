@@ -6,12 +6,13 @@ Scores are rounded to six decimals. Fields without a value are left out.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.results import Box, SearchAnswer, SearchHit
+from aladin_index.search.results import AnswerSet, Box, Role, SearchAnswer, SearchHit, SuggestedPart
 from aladin_service.mcp.arguments import MAX_OFFSET, ItemKind
 from aladin_service.search.answers import Item, WordMapsAnswer
 
@@ -26,6 +27,9 @@ UNRELIABLE = {
     "text_length": "the text is shorter or longer than those that they were fitted to",
     "several_parts": "they were fitted to queries of one part",
     "upgrade": "two models answered, as the index is being upgraded",
+    "filter": "they were fitted without a filter",
+    "more_items": "they were fitted to fewer items than the index has",
+    "no_sets": "they have no thresholds that hits could be cut by",
 }
 
 _DEGRADED = {
@@ -68,6 +72,22 @@ class Hit(BaseModel):
         list[str],
         Field(description="Fields that are too long to be listed; get_photo returns a photo's."),
     ] = []
+    parts: Annotated[
+        list[float] | None,
+        Field(description="What each part of the query adds to `score`, in the order of `parts`."),
+    ] = None
+    found_in: Annotated[
+        dict[str, list[str]] | None,
+        Field(description="Rare words of the query by the field of the hit that has them."),
+    ] = None
+
+
+class Part(BaseModel):
+    """A part of a query of several."""
+
+    role: Annotated[Role, Field(description="all: hits have it; not: hits do not have it.")]
+    text: str | None = None
+    id: str | None = None
 
 
 class SearchResult(BaseModel):
@@ -85,6 +105,9 @@ class SearchResult(BaseModel):
         bool | None,
         Field(description="True: probably nothing in the index matches; say so to the user."),
     ] = None
+    parts: Annotated[list[Part] | None, Field(description="The parts of a query of several.")] = (
+        None
+    )
     notes: Annotated[
         list[str], Field(description="What to know about this answer, such as unknown fields.")
     ] = []
@@ -144,6 +167,8 @@ def search_result(answer: SearchAnswer, found: ItemKind, options: SearchOptions)
     may_be_short = options.min_probability is not None and len(answer.hits) > 0
     following = options.offset + options.k
     more = len(answer.hits) == options.k or may_be_short
+    if answer.set is not None and answer.set.size is not None:
+        more = answer.set.truncated and len(answer.hits) > 0
     judged = answer.probabilities_reliable is True
     return SearchResult(
         found=found,
@@ -151,6 +176,9 @@ def search_result(answer: SearchAnswer, found: ItemKind, options: SearchOptions)
         next_offset=following if more and following <= MAX_OFFSET else None,
         match_probability=_rounded(answer.match_probability) if judged else None,
         no_match=answer.no_match,
+        parts=None
+        if answer.parts is None
+        else [Part(role=part.role, text=part.text, id=part.id) for part in answer.parts],
         notes=_notes(answer),
     )
 
@@ -197,6 +225,8 @@ def _hit(hit: SearchHit, *, judged: bool) -> Hit:
         uri=None if hit.uri == hit.id else hit.uri,
         metadata=kept,
         omitted_metadata=omitted,
+        parts=None if hit.parts is None else [round(part.score, _DECIMALS) for part in hit.parts],
+        found_in={found.field: found.words for found in hit.stages.lexical or []} or None,
     )
 
 
@@ -232,7 +262,30 @@ def _notes(answer: SearchAnswer) -> list[str]:
         why = UNRELIABLE.get(answer.unreliable_because or "", answer.unreliable_because)
         notes.append(f"this answer has no probabilities: {why}")
     notes += [_DEGRADED.get(each, f"left out: {each}") for each in answer.degraded]
+    if answer.set is not None:
+        notes.append(_set_note(answer.set))
+    if answer.suggestion is not None:
+        notes.append(_split_note(answer.suggestion))
     return notes
+
+
+def _set_note(found: AnswerSet) -> str:
+    if found.level is not None:
+        return f"a right item is among these hits in {found.level:.0%} of such queries"
+    if found.unreliable_because is not None:
+        why = UNRELIABLE.get(found.unreliable_because, found.unreliable_because)
+        return f"confidence was not applied, no hit was left out: {why}"
+    return f"the set has {found.size} items, of which this page lacks some"
+
+
+def _split_note(parts: Sequence[SuggestedPart]) -> str:
+    """Name the arguments that split a negated query, which is searched as it stands."""
+    wanted = next(part.text for part in parts if part.role == "all")
+    unwanted = [part.text for part in parts if part.role == "not"]
+    return (
+        "the words of a negation are searched for like others; to exclude them, search with"
+        f" query={json.dumps(wanted)} and not={json.dumps(unwanted)}"
+    )
 
 
 def _rounded(value: float | None) -> float | None:

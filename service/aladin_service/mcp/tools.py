@@ -106,19 +106,19 @@ class Tool(Generic[A]):
 
 
 async def _search_photos(access: IndexAccess, arguments: SearchPhotosArguments) -> ToolAnswer:
-    query = Query(text=arguments.query)
+    query = Query(text=arguments.query, **arguments.parts())
     return await _search(
         access, query, "photos", arguments.options(), thumbnails=arguments.include_thumbnails
     )
 
 
 async def _search_texts(access: IndexAccess, arguments: SearchTextsArguments) -> ToolAnswer:
-    query = Query(text=arguments.query)
+    query = Query(text=arguments.query, **arguments.parts())
     return await _search(access, query, "texts", arguments.options())
 
 
 async def _similar(access: IndexAccess, arguments: SimilarArguments) -> ToolAnswer:
-    query = Query(item_id=arguments.id)
+    query = Query(item_id=arguments.id, **arguments.parts())
     return await _search(
         access,
         query,
@@ -204,12 +204,13 @@ TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         name="search_photos",
         title="Search photos by words",
-        description="Finds photos by what they show, not by file names or tags. Write the query"
-        " like a short caption; relations between things count ('a dog left of a bicycle'). It"
-        " always returns the nearest photos, matching or not: look at `probability`, `no_match`"
-        " and the photos before you claim that one matches. `score` orders the hits and is no"
-        " probability. The stored `text` is somebody's caption, and may tell less than the photo."
-        " For photos like one that you have found, use similar. Pages: repeat with `next_offset`.",
+        description="Finds photos by what they show. Write the query like a short caption;"
+        " relations between things count ('a dog left of a bicycle'). What photos must not show"
+        " goes into `not`; names written with the photos need `lexical`. It always returns the"
+        " nearest photos, matching or not: look at `probability`, `no_match` and the photos before"
+        " you claim that one matches. `score` orders the hits and is no probability. The stored"
+        " `text` is somebody's caption, and may tell less than the photo. Go on from hits with"
+        " `like` and `unlike`, or similar. Pages: repeat with `next_offset`.",
         arguments=SearchPhotosArguments,
         result=SearchResult,
         run=_search_photos,
@@ -231,7 +232,8 @@ TOOLS: tuple[Tool[Any], ...] = (
         title="Find what fits an item",
         description="Finds photos that look like a photo, photos that fit a text, or texts that"
         " describe a photo, by the id of an item of the index; the item itself is not among the"
-        " hits. Use it to go on from a hit of another search.",
+        " hits. Use it to go on from a hit of another search; `and` and `not` change what is"
+        " wanted ('like this photo, but with snow').",
         arguments=SimilarArguments,
         result=SearchResult,
         run=_similar,

@@ -9,6 +9,7 @@ import { appendItems, showItems, showSkeletons, sortItems } from "./grid.js";
 import { offerMore } from "./more.js";
 import { showUsed } from "./options.js";
 import { orderWords, showOrder } from "./order.js";
+import { offerSplit } from "./parts.js";
 import { hitsAtOnce, isSorted, withMoreSorted } from "./search.js";
 
 // The lists on the page, each {hits, search} with the search that found them; that of both stages has
@@ -25,6 +26,7 @@ export function showAnswer({ search, answer, ms, matching }, act) {
   hideComparison();
   list.matching = matching && showList("matching-hits", matching, { ...search, rerank: false }, act);
   showNoMatch(answer);
+  offerSplit(search, answer.suggestion);
   at("found").classList.remove("waiting");
   at("found").classList.toggle("empty", answer.hits.length === 0);
   showSummary(list, search, answer);

@@ -1,6 +1,7 @@
 // What is shown under "Details" alone: how a search was answered, and the time that it took.
 
 import { at, fourDigits, make, percent } from "./elements.js";
+import { partName, partsInOrder } from "./search.js";
 
 // --- The summary of an answer ---
 
@@ -13,9 +14,12 @@ export function methodOf(answer) {
   return lacking.length ? `${how}, degraded: ${lacking.join(", ")}` : how;
 }
 
-// --- The scores of a hit: [name, value] of each ---
+// --- The scores of a hit: [name, value] of each; those of the parts add up to the score ---
 
-export function scoresOf({ rank, score, probability, per_word: perWord, stages: { match, align } }) {
+const ROLE_NAMES = { all: "With", not: "Without", like: "Like", unlike: "Unlike" };
+
+export function scoresOf(hit, search) {
+  const { rank, score, probability, per_word: perWord, parts, stages: { match, align } } = hit;
   const facts = [["Rank", String(rank)], ["Score", fourDigits(score)]];
   if (probability != null) facts.push(["Probability", percent(probability)]);
   facts.push(["Matching", `${fourDigits(match.score)}, rank ${match.rank}`]);
@@ -23,6 +27,10 @@ export function scoresOf({ rank, score, probability, per_word: perWord, stages: 
     facts.push(["Alignment", `${fourDigits(align.score)}, rank ${align.rank}`]);
     facts.push(["Mean per word", fourDigits(perWord)]);
   }
+  const asked = parts ? partsInOrder(search) : [];
+  asked.forEach((part, place) => {
+    facts.push([`${ROLE_NAMES[part.role]} ${partName(part)}`, fourDigits(parts[place].score)]);
+  });
   return facts;
 }
 

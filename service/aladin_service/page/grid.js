@@ -1,6 +1,8 @@
 // Photos in rows of equal height, or texts in a list, and moving through them by keyboard.
 
 import { percent, make, makeButton } from "./elements.js";
+import { fieldLabel } from "./formats.js";
+import { markButtons } from "./marks.js";
 import { showPhoto, whenMissing } from "./photos.js";
 import { preference } from "./preferences.js";
 import { fileOf, labelOf } from "./search.js";
@@ -58,10 +60,24 @@ function itemElement(item, target, act) {
   element.append(open);
   if (item.rank !== undefined) {
     element.dataset.rank = item.rank;
-    element.append(scoresElement(item));
+    element.append(...wordsFound(item, target), scoresElement(item), markButtons(item, target));
   }
   element.append(similar);
   return element;
+}
+
+// Where rare words of the query are written with the item.
+function wordsFound({ stages: { lexical } }, target) {
+  return (lexical ?? []).map(({ field, words }) => {
+    const quoted = words.map((word) => `“${word}”`).join(", ");
+    return make("p", { className: "written" }, `${quoted} in the ${placeName(field, target)}`);
+  });
+}
+
+function placeName(field, target) {
+  if (field === "uri") return "file name";
+  if (field === "text") return target === "images" ? "caption" : "text";
+  return `field ${fieldLabel(field.replace(/^metadata\./, ""))}`;
 }
 
 function photoElement(element, item) {

@@ -1,4 +1,4 @@
-// The options panel: page size, candidates, fusion weight, smallest probability.
+// The options panel: page size, candidates, fusion weight, weight of words, smallest probability.
 
 import { at, percent } from "./elements.js";
 import { indexFacts } from "./index_facts.js";
@@ -9,6 +9,7 @@ const all = at("option-all");
 const rerank = at("option-rerank");
 const fitted = at("option-fitted");
 const fusion = at("option-fusion");
+const lexical = at("option-lexical");
 const probability = at("option-min-probability");
 const toggle = at("options-toggle");
 
@@ -39,7 +40,11 @@ export function showOptions(search) {
   rerank.checked = search.rerank;
   fitted.checked = search.fusion === null;
   if (search.fusion !== null) fusion.value = search.fusion;
+  lexical.value = search.lexical ?? 0;
+  // Words are searched for one text alone.
+  lexical.disabled = search.parts.length > 0 || !(search.query === null || "text" in search.query);
   probability.value = search.minProbability ?? 0;
+  probability.disabled = search.parts.length > 0;
   if (search.minProbability !== null) offerProbability();
   showValues();
   // A search that was shared is shown as it is, also where the service refuses it.
@@ -69,6 +74,7 @@ function read() {
     candidates: all.checked ? "all" : candidates.value === "" ? null : Number(candidates.value),
     rerank: rerank.checked,
     fusion: fitted.checked ? null : Number(fusion.value),
+    lexical: Number(lexical.value) || null,
     minProbability: Number(probability.value) || null,
   };
 }
@@ -78,6 +84,7 @@ function showValues() {
   candidates.disabled = all.checked || !rerank.checked;
   fusion.disabled = fitted.checked || !rerank.checked;
   at("option-fusion-value").textContent = Number(fusion.value).toFixed(2);
+  at("option-lexical-value").textContent = Number(lexical.value) ? lexical.value : "off";
   const least = Number(probability.value);
   at("option-min-probability-value").textContent = least ? percent(least) : "off";
 }

@@ -18,9 +18,11 @@ import {
   showLibrary,
 } from "./library.js";
 import { startKeyboard } from "./keyboard.js";
+import { forgetMarks, startMarks } from "./marks.js";
 import { loadMore, startMore } from "./more.js";
 import { showOptions, startOptions } from "./options.js";
 import { hideOrder, startOrder } from "./order.js";
+import { hideSplit, showParts, startParts } from "./parts.js";
 import { remember, showDetails, startPreferences } from "./preferences.js";
 import {
   askForKey,
@@ -103,7 +105,9 @@ function show(next, openId = null) {
   if (wasSearch !== (search.query !== null)) hideOrder();
   document.title = titleOf(search);
   closeViewer();
+  forgetMarks();
   showQuery(search);
+  showParts(search);
   showOptions(search);
   showFilter(search);
   at("compare").checked = search.compare;
@@ -196,6 +200,7 @@ function fail(error, again) {
   stop();
   hideLibrary();
   hideOrder();
+  hideSplit();
   clearAnswer();
   if (error instanceof Unreachable) waitForService(again);
   else if (error instanceof NeedsKey) askForKey(error);
@@ -243,13 +248,13 @@ function itemQuery(hit) {
 }
 
 function similar(hit) {
-  change({ query: itemQuery(hit) });
+  change({ query: itemQuery(hit), parts: [] });
   scrollTo(0, 0);
 }
 
 function cross(hit) {
   const target = search.target === "images" ? "texts" : "images";
-  change({ query: itemQuery(hit), target });
+  change({ query: itemQuery(hit), parts: [], target });
   scrollTo(0, 0);
 }
 
@@ -310,6 +315,12 @@ startPhotoInput((file) => change({ query: { file } }));
 startSuggestions(searchFor);
 startFilters((filter) => changeWithTyped({ filter }));
 startOptions(choose);
+startParts(changeWithTyped);
+startMarks((examples) => {
+  const marked = new Set(examples.map(({ id }) => id));
+  change({ parts: [...search.parts.filter(({ id }) => !marked.has(id)), ...examples] });
+  scrollTo(0, 0);
+});
 startMore();
 startComparison((compare) => choose({ compare, offset: search.offset }));
 startViewer({

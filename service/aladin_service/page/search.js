@@ -7,10 +7,15 @@
 //          date or their addition
 //   sort   null, or a field that orders the items, with a minus before it: largest value first
 //   pages  how many times `k` hits are loaded and sorted together
+//   parts  [{role: "all" | "not", text}, {role: "like" | "unlike", id, name, of}]: what hits have or
+//          do not have besides the query, and items that they are like or unlike
+//   whole  the text that the query and its parts were split from, or null
 //   others fields of the request, null for the service's default; compare: show both rankings
 
 export const NEW_SEARCH = Object.freeze({
   query: null,
+  parts: [],
+  whole: null,
   target: "images",
   k: 24,
   offset: 0,
@@ -18,6 +23,7 @@ export const NEW_SEARCH = Object.freeze({
   candidates: null,
   fusion: null,
   minProbability: null,
+  lexical: null,
   filter: {},
   order: "desc",
   sort: null,
@@ -25,6 +31,7 @@ export const NEW_SEARCH = Object.freeze({
   compare: false,
 });
 
+export const ROLES = ["all", "not", "like", "unlike"];
 const MAX_K = 1000; // of a request
 const ORDERS = ["desc", "asc", "added"];
 
@@ -32,19 +39,31 @@ const ORDERS = ["desc", "asc", "added"];
 // of one collection, and what is listed and what is found are ordered separately.
 export function changed(search, difference) {
   const next = { ...search, offset: 0, pages: 1, ...difference };
+  const { query, parts, whole } = difference;
+  if (query !== undefined && parts === undefined) next.parts = keptParts(search, query);
+  if ((query !== undefined || parts !== undefined) && whole === undefined) next.whole = null;
   const isOther = next.target !== search.target || (next.query === null) !== (search.query === null);
   if (isOther && !("sort" in difference)) next.sort = null;
   return Object.freeze(next);
 }
 
+// Other words are still refined by words; examples are right or wrong for what was searched.
+function keptParts(search, query) {
+  if (!search.query?.text || !query?.text) return [];
+  return search.parts.filter((part) => "text" in part);
+}
+
 // The fields of the request, except for the query.
 export function requestOptions(search) {
-  const { offset, rerank, candidates, fusion, minProbability, filter } = search;
+  const { query, parts, offset, rerank, candidates, fusion, filter } = search;
   const k = hitsAtOnce(search);
   const sort = isSorted(search) ? search.sort : null;
-  const options = { k, offset, sort, rerank, candidates, fusion, min_probability: minProbability };
+  const options = { k, offset, sort, rerank, candidates, fusion };
+  // The service has neither of them for a query of several parts, nor words without a text.
+  if (parts.length === 0) options.min_probability = search.minProbability;
+  if (parts.length === 0 && query?.text) options.lexical = search.lexical;
   if (Object.keys(filter).length) options.filter = filter;
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== null));
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value != null));
 }
 
 // Whether the query and the target have different modalities, so that the second stage applies.
@@ -54,6 +73,23 @@ export function crossesKinds(search) {
   if ("text" in query) return target === "images";
   return (query.file ? "images" : query.of) !== target;
 }
+
+// The queries among the parts that words and regions tell something of: [{role, query}].
+export function comparedQueries(search) {
+  const { query, parts, target } = search;
+  const own = crossesKinds(search) ? [{ role: "all", query }] : [];
+  const texts = target === "images" ? parts.filter((part) => "text" in part) : [];
+  return [...own, ...texts.map(({ role, text }) => ({ role, query: { text } }))];
+}
+
+// The parts in the order of the answer: by their roles, the query first.
+export function partsInOrder({ query, parts }) {
+  const rest = ROLES.flatMap((role) => parts.filter((part) => part.role === role));
+  return [{ role: "all", ...query }, ...rest];
+}
+
+// What a part is called: its words, or the name of its item or file.
+export const partName = ({ text, name, file }) => text ?? name ?? file?.name ?? "a photo";
 
 // Whether both rankings are shown side by side.
 export function isCompared(search) {
@@ -97,7 +133,7 @@ export function labelOf(item) {
 // --- The address: the search follows the #, so that it can be shared and revisited ---
 
 const NUMBERS = { k: "k", offset: "offset", candidates: "candidates", fusion: "fusion",
-  min_probability: "minProbability" };
+  min_probability: "minProbability", lexical: "lexical" };
 
 // Uploaded photos by the name used in the address. An address cannot hold a photo, so going back
 // to such a search works only until the page is closed.
@@ -112,6 +148,8 @@ export function toAddress(search, openId = null) {
   } else if (query) {
     for (const [name, value] of Object.entries(query)) if (value) parts.set(name, value);
   }
+  if (search.parts.length) parts.set("parts", JSON.stringify(search.parts));
+  if (search.whole !== null) parts.set("whole", search.whole);
   parts.set("target", search.target);
   for (const [name, field] of Object.entries(NUMBERS)) {
     if (search[field] !== NEW_SEARCH[field]) parts.set(name, search[field]);
@@ -130,6 +168,10 @@ export function toAddress(search, openId = null) {
 export function fromAddress(hash) {
   const parts = new URLSearchParams(hash.slice(1));
   const search = { ...NEW_SEARCH, ...readQuery(parts) };
+  if (search.query !== null) {
+    search.parts = readParts(parse(parts.get("parts")));
+    search.whole = parts.get("whole") || null;
+  }
   if (parts.get("target") === "texts") search.target = "texts";
   for (const [name, field] of Object.entries(NUMBERS)) {
     const value = parse(parts.get(name));
@@ -157,6 +199,17 @@ function readQuery(parts) {
   }
   const file = photos.get(parts.get("upload"));
   return { query: file ? { file } : null };
+}
+
+// Parts that this page could have written; others are left out.
+function readParts(given) {
+  const isText = (value) => typeof value === "string" && value !== "";
+  return (Array.isArray(given) ? given : []).flatMap((part) => {
+    const { role, text, id, name, of } = part ?? {};
+    if (["all", "not"].includes(role) && isText(text)) return [{ role, text }];
+    if (!["like", "unlike"].includes(role) || !isText(id)) return [];
+    return [{ role, id, name: isText(name) ? name : id, of: of === "texts" ? of : "images" }];
+  });
 }
 
 function uploadName(file) {

@@ -1,6 +1,6 @@
 // Requests to the service: authentication, errors, and the limits that apply before a request.
 
-import { requestOptions } from "./search.js";
+import { partsInOrder, requestOptions } from "./search.js";
 
 const KEY = "aladin-key"; // in the session storage, which ends with the tab
 const RETRIES = 3;
@@ -39,10 +39,13 @@ export function hasKey() {
 
 // The answer to a search; `more` holds further fields of the request.
 export async function askSearch(search, signal, more = {}) {
-  const { query, target } = search;
+  const { query, parts, target } = search;
   const options = { ...requestOptions(search), ...more };
   const request = { method: "POST", signal };
-  if (query.file) {
+  if (parts.length) {
+    request.headers = { "Content-Type": "application/json" };
+    request.body = JSON.stringify({ ...(await partFields(search)), ...options });
+  } else if (query.file) {
     request.body = new FormData();
     request.body.append("image", query.file);
     for (const [name, value] of Object.entries(options)) {
@@ -54,6 +57,27 @@ export async function askSearch(search, signal, more = {}) {
     request.body = JSON.stringify({ ...what, ...options });
   }
   return withoutUnreliable(await (await ask(`v1/search/${target}`, request)).json());
+}
+
+// The fields of a query of several parts: of each role what it asks for.
+async function partFields(search) {
+  const fields = {};
+  for (const { role, ...part } of partsInOrder(search)) {
+    fields[role] ??= [];
+    if (role === "like" || role === "unlike") fields[role].push(part.id);
+    else if (part.file) fields[role].push({ image: await base64Of(part.file) });
+    else fields[role].push("id" in part ? { id: part.id } : { text: part.text });
+  }
+  return fields;
+}
+
+function base64Of(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result.split(",")[1] ?? "");
+    reader.onerror = () => reject(new Problem("the file cannot be read", { status: 415 }));
+    reader.readAsDataURL(file);
+  });
 }
 
 // The page shows no probability for a query that the calibration cannot judge.

@@ -56,6 +56,7 @@ function asked({ kind, asked: words, photo_bytes: size }) {
   if (kind === "photo") return `a photo of ${bytes(size)}`;
   if (kind === "regions") return `a photo's regions, ${bytes(size)}`;
   if (kind === "embedding") return "an embedding";
+  if (kind === "parts") return words;
   return kind === "item" ? `item ${words}` : `“${words}”`;
 }
 

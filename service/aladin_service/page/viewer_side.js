@@ -5,6 +5,7 @@ import { scoresOf } from "./details.js";
 import { at, make, makeButton } from "./elements.js";
 import { dayOf, fieldLabel, isDate, shownValue } from "./formats.js";
 import { indexFacts } from "./index_facts.js";
+import { markButtons } from "./marks.js";
 import { crossesKinds, fileOf } from "./search.js";
 import { hasKey, pairOf, readPicture } from "./service.js";
 
@@ -18,7 +19,7 @@ export function showSide(hit, search, act) {
   const found = hit.stages !== undefined;
   at("scores").hidden = !found;
   if (!found) return;
-  at("viewer-scores").replaceChildren(...[...scoresOf(hit), ["Id", hit.id]].map(rowElement));
+  at("viewer-scores").replaceChildren(...[...scoresOf(hit, search), ["Id", hit.id]].map(rowElement));
   const picture = at("viewer-detail-actions");
   picture.replaceChildren();
   indexFacts.then(({ isAligned }) => {
@@ -83,7 +84,8 @@ function actionButtons(hit, { target }, act) {
     : ["images", "Photos for this text"];
   const cross = makeButton(name, () => act.cross(hit), { hidden: true });
   indexFacts.then(({ targets }) => (cross.hidden = !targets.includes(other)));
-  return [makeButton("More like this", () => act.similar(hit)), cross];
+  const marks = hit.rank === undefined ? [] : [markButtons(hit, target)];
+  return [makeButton("More like this", () => act.similar(hit)), cross, ...marks];
 }
 
 // --- The evidence as a PNG file ---

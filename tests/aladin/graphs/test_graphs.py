@@ -19,7 +19,7 @@ from PIL import Image
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import TextEncoderConfig, TowerConfig
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.graphs import loading, runtimes
+from aladin_network.graphs import runtimes
 from aladin_network.graphs.export import TOLERANCE, export_graphs
 from aladin_network.graphs.files import GRAPHS, check_graphs, graph_path, read_graphs
 from aladin_network.graphs.loading import load_for_inference, load_graphs
@@ -30,6 +30,7 @@ from aladin_network.inference import PHOTOS_AT_A_TIME
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch
 from aladin_network.types import RUNTIMES
+from tests.processor import pretend_bfloat16
 from tests.tensors import encode_photos, encode_texts
 
 TEXTS = ["two dogs run on the green grass", "a man", "a small red circle above a blue square"]
@@ -103,7 +104,10 @@ def test_many_callers_get_the_numbers_of_one(
     assert for_throughput(by_torch) == (by_torch, 1, PHOTOS_AT_A_TIME)
 
 
-def test_queries_in_bfloat16_are_near_those_in_float32(exported_checkpoint: Path) -> None:
+def test_queries_in_bfloat16_are_near_those_in_float32(
+    exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_bfloat16(monkeypatch)
     model = load_graphs(exported_checkpoint, "openvino").model
     queries = query_network(model, "text", precision="bfloat16")
     assert isinstance(queries, GraphNetwork)
@@ -143,7 +147,7 @@ def test_texts_meet_openvino_in_few_shapes(
 def test_the_items_of_a_build_in_bfloat16(
     exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "multiplies_bfloat16", lambda: True)
+    pretend_bfloat16(monkeypatch)
     exact = load_graphs(exported_checkpoint, "openvino").model
     found = load_for_inference(exported_checkpoint, precision="bfloat16").model
     assert isinstance(found, GraphNetwork)
@@ -157,7 +161,7 @@ def test_the_items_of_a_build_in_bfloat16(
     with pytest.raises(ConfigError, match="openvino computes it, got ALADIN_RUNTIME=onnxruntime"):
         load_for_inference(exported_checkpoint, precision="bfloat16")
     monkeypatch.delenv("ALADIN_RUNTIME")
-    monkeypatch.setattr(loading, "multiplies_bfloat16", lambda: False)
+    pretend_bfloat16(monkeypatch, multiplied=False)
     with pytest.raises(ConfigError, match="this processor does not multiply it"):
         load_for_inference(exported_checkpoint, precision="bfloat16")
     monkeypatch.setattr(runtimes, "find_spec", lambda _: None)

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from aladin_network.graphs import runtimes, ways
+from aladin_network.graphs import runtimes
 from aladin_network.graphs.loading import load_graphs
 from aladin_network.graphs.network import GraphNetwork
 from aladin_network.graphs.ways import computed_in, query_network, ways_of
 from aladin_network.inference import Network, encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.types import Precision, Way
+from tests.processor import MULTIPLIES_BFLOAT16, pretend_bfloat16
 
 TUNED = Way("openvino", "bfloat16")
 OWN = Way("onnxruntime", "float32")
@@ -25,7 +26,7 @@ OWN = Way("onnxruntime", "float32")
 def model(exported_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Network:
     """A network of graphs by ONNX Runtime, on a processor that multiplies bfloat16."""
     monkeypatch.delenv("ALADIN_RUNTIME", raising=False)
-    monkeypatch.setattr(ways, "multiplies_bfloat16", lambda: True)
+    pretend_bfloat16(monkeypatch)
     return load_graphs(exported_checkpoint, "onnxruntime").model
 
 
@@ -39,9 +40,9 @@ def without_openvino(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_ways_of_graphs(model: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     both = [OWN, Way("openvino", "float32"), TUNED]
     assert ways_of(model, "text") == ways_of(model, "image") == both
-    monkeypatch.setattr(ways, "multiplies_bfloat16", lambda: False)
-    assert ways_of(model, "text") == both[:2]
-    monkeypatch.setattr(ways, "multiplies_bfloat16", lambda: True)
+    pretend_bfloat16(monkeypatch, multiplied=False)
+    assert ways_of(model, "text") == ways_of(model, "image") == both[:2]
+    pretend_bfloat16(monkeypatch)
     monkeypatch.setenv("ALADIN_RUNTIME", "onnxruntime")
     assert ways_of(model, "text") == [OWN]
     monkeypatch.delenv("ALADIN_RUNTIME")
@@ -53,10 +54,13 @@ def test_the_ways_of_torch(
     build_tiny: Callable[..., AladinModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = build_tiny()
-    monkeypatch.setattr(ways, "multiplies_bfloat16", lambda: True)
+    pretend_bfloat16(monkeypatch)
     exact, reduced = Way("torch", "float32"), Way("torch", "bfloat16")
     assert ways_of(model, "text") == [exact, reduced]
     assert ways_of(model, "image") == [exact]
+    pretend_bfloat16(monkeypatch, multiplied=False)
+    assert ways_of(model, "text") == [exact]
+    pretend_bfloat16(monkeypatch)
     assert computed_in(model, exact) is model
     assert query_network(model, "text", reduced, as_tuned=True) is not model
     # A tuned index takes precedence over what the processor can do.
@@ -64,11 +68,14 @@ def test_the_ways_of_torch(
 
 
 def is_in_bfloat16(found: Network, exact: Network) -> bool:
-    """Tell a network in bfloat16 from one in float32, which differs in the last digits alone."""
+    """Tell a network in bfloat16 from one in float32, by its numbers where they show it."""
+    assert isinstance(found, GraphNetwork)
     ours, theirs = encode_texts(found, ["two dogs run"]), encode_texts(exact, ["two dogs run"])
     away = abs(ours.embedding - theirs.embedding).max()
+    claimed = found.way.precision == "bfloat16"
     assert away < 0.05
-    return bool(away > 1e-4)
+    assert (away > 1e-4) == (claimed and MULTIPLIES_BFLOAT16)
+    return claimed
 
 
 def test_queries_are_encoded_as_tuned(
@@ -76,7 +83,7 @@ def test_queries_are_encoded_as_tuned(
 ) -> None:
     found = query_network(model, "text", TUNED, as_tuned=True)
     assert isinstance(found, GraphNetwork)
-    assert found.runtime == "openvino"
+    assert found.way == TUNED
     assert is_in_bfloat16(found, model)
     assert query_network(model, "image", OWN, as_tuned=True) is model
     assert query_network(model, "image", None, as_tuned=True) is model
@@ -93,7 +100,7 @@ def test_what_is_missing_here_is_said_once(
     if missing == "package":
         without_openvino(monkeypatch)
     else:
-        monkeypatch.setattr(ways, "multiplies_bfloat16", lambda: False)
+        pretend_bfloat16(monkeypatch, multiplied=False)
     with caplog.at_level(logging.WARNING):
         assert query_network(model, "image", TUNED, as_tuned=True) is model
     (message,) = caplog.messages
@@ -113,10 +120,14 @@ def test_bfloat16_that_was_asked_for_takes_another_runtime(
     assert query_network(model, "image", precision=precision, as_tuned=as_tuned) is model
 
 
+@pytest.mark.parametrize("missing", ["package", "instructions"])
 def test_bfloat16_that_cannot_be_had_is_said(
-    model: Network, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    model: Network, missing: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without_openvino(monkeypatch)
+    if missing == "package":
+        without_openvino(monkeypatch)
+    else:
+        pretend_bfloat16(monkeypatch, multiplied=False)
     assert query_network(model, "text", precision="bfloat16") is model
     assert caplog.messages == [
         "texts are encoded in float32: bfloat16 needs OpenVINO and a processor that multiplies it"
@@ -129,3 +140,13 @@ def test_another_runtime_has_the_same_photos(model: Network) -> None:
     photo = Image.linear_gradient("L").convert("RGB")
     ours, theirs = encode_photos(other, [photo]), encode_photos(model, [photo])
     assert abs(ours.embedding - theirs.embedding).max() < 1e-5
+
+
+def test_a_network_does_not_claim_a_precision_that_it_has_not(
+    model: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(model, GraphNetwork)
+    assert model.with_texts_in_bfloat16() is model  # ONNX Runtime has none
+    assert model.computed_in("openvino", "bfloat16").way == TUNED
+    pretend_bfloat16(monkeypatch, multiplied=False)
+    assert model.computed_in("openvino", "bfloat16").way == Way("openvino", "float32")

@@ -16,6 +16,8 @@ from aladin_network.scoring.scores import (
     alignment_scores,
     matching_scores,
     maxsim,
+    packed_maxsim,
+    padded_maxsim,
     paired_alignment_scores,
     paired_matching_scores,
     paired_maxsim,
@@ -55,6 +57,26 @@ def test_equals_the_loops(operands: Operands) -> None:
     scores = maxsim(*operands)
     torch.testing.assert_close(scores, reference(*operands))
     assert torch.equal(scores[:, 3], torch.zeros(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("budget_bytes", [64, 2**20])
+def test_padded_words_are_scored_and_trained_as_packed_ones(
+    operands: Operands, budget_bytes: int
+) -> None:
+    """Both ways, of which training on a GPU takes the padded one, whatever stands in padding."""
+    words, regions, word_mask, region_mask = operands
+    poisoned = words.masked_fill(~word_mask.unsqueeze(-1), 9.0), regions
+    weights = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4)
+    found: list[tuple[Tensor, ...]] = []
+    for score in (padded_maxsim, packed_maxsim):
+        leaves = [each.clone().requires_grad_() for each in poisoned]
+        scores = score(leaves[0], leaves[1], word_mask, region_mask, budget_bytes)
+        (scores * weights).sum().backward()
+        found.append((scores.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)))
+    assert len(found[0]) == 3
+    for padded, packed in zip(*found, strict=True):
+        torch.testing.assert_close(padded, packed, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found[0][0], reference(*operands))
 
 
 def test_images_without_a_single_region(operands: Operands) -> None:

@@ -5,22 +5,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from aladin_network.graphs import loading
+from aladin_network.graphs.threads import compute_threads, set_compute_threads
 from aladin_network.types import RUNTIMES
 from benchmarks.index import build_speed
+from tests.processor import pretend_bfloat16
 
 
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Measures in this process, which stays on all of its cores."""
-    threads = torch.get_num_threads()
+    threads = compute_threads()
     monkeypatch.setattr(build_speed, "in_fresh_process", lambda task, *given: task(*given))
     monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)
     yield
-    torch.set_num_threads(threads)
+    set_compute_threads(threads)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_every_figure_is_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("ALADIN_RUNTIME", raising=False)
-    monkeypatch.setattr(loading, "multiplies_bfloat16", lambda: True)
+    pretend_bfloat16(monkeypatch)
     words = ["--rounds", "1", "--seconds", "0", "--cores", "1"]
     words += ["--precision", "float32", "bfloat16"]
     build_speed.main([str(exported_checkpoint), str(data), *words, "--json"])

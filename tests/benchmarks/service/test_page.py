@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.lib.served_index import QUICK_SIZE, make_served_index
-from benchmarks.service.page_states import LOOKS, STATES
-from benchmarks.service.search_page import NO_CHROMIUM
+from benchmarks.service.chromium import NO_CHROMIUM
+from benchmarks.service.page_states import STATES
+from benchmarks.service.page_visits import LOOKS
 
 pytestmark = pytest.mark.browser
 

@@ -18,8 +18,8 @@ from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ConfigError, IndexCorruptError
-from aladin_network.graphs import loading
 from aladin_network.graphs.network import GraphNetwork
+from tests.processor import pretend_bfloat16
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_build_in_bfloat16(
     photos = photo_items(tmp_path)
     texts = [TextItem(id=f"t{number}", text="a dog " * (1 + number)) for number in range(4)]
     monkeypatch.setenv("ALADIN_RUNTIME", "auto")
-    monkeypatch.setattr(loading, "multiplies_bfloat16", lambda: True)
+    pretend_bfloat16(monkeypatch)
     rounded = BuildSettings(precision="bfloat16")
     for settings in (BuildSettings(), rounded):
         build_index(exported_checkpoint, tmp_path / settings.precision, photos, texts, settings)

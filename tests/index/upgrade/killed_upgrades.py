@@ -87,7 +87,11 @@ def arm(place: str, at: int, progress: NullProgress) -> None:
         new_collection.insert_items = Deadly(new_collection.insert_items, at)
     else:
         deadly = Deadly(getattr(Path, place), at)
-        setattr(Path, place, lambda path, target: deadly(path, target))
+
+        def move(path: Path, target: Path) -> object:
+            return deadly(path, target)
+
+        setattr(Path, place, move)
 
 
 def upgrade(index: Path, checkpoint: Path, death: tuple[str, int]) -> None:

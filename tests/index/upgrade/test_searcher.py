@@ -150,7 +150,7 @@ def test_each_image_is_scored_by_its_model_on_one_scale(
 @pytest.mark.parametrize("text", TEXTS)
 def test_images_are_asked_over_the_bridge(over_bridge: UpgradingSearcher, text: str) -> None:
     query = query_of(over_bridge, text)
-    side = over_bridge._sides["images"]
+    side = over_bridge.sides["images"]
     expected = expected_order(over_bridge, query, side.searcher)
     answer = over_bridge.search(query, "images", SearchOptions(k=23))
     assert_order(answer, expected, "bridge")

@@ -15,7 +15,8 @@ from aladin_index.open import open_backend
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import UnknownItemError
 from aladin_service.search.encoder import QueryEncoder
-from aladin_service.search.job import TextQuery
+from aladin_service.search.job import ItemQuery, PartsQuery, PhotoQuery, QueryPart, TextQuery
+from aladin_service.search.parts import encode_any
 from aladin_service.settings import QueryLimits
 
 
@@ -118,6 +119,73 @@ def test_fields_are_described_with_their_values(
 def test_an_item_finds_others(index: aladin_search.Index, image_ids: list[str]) -> None:
     hits = index.search(id=image_ids[0], k=10)
     assert set(hits.ids) == set(image_ids[1:])
+
+
+def test_parts_find_what_the_searcher_finds(
+    index: aladin_search.Index, image_ids: list[str], query_photo: Image.Image, tmp_path: Path
+) -> None:
+    file = tmp_path / "query.png"
+    query_photo.save(file)
+    red, photo = TextQuery("a red dog"), PhotoQuery(file.read_bytes())
+    parts = (
+        QueryPart(red, "all"),
+        QueryPart(photo, "all", 0.5),
+        QueryPart(TextQuery("a car"), "not"),
+        QueryPart(ItemQuery(image_ids[1]), "like"),
+        QueryPart(ItemQuery(image_ids[2]), "unlike"),
+    )
+    backend = open_backend(index.path)
+    searcher, encoder = TwoStageSearcher(backend), QueryEncoder(QueryLimits())
+    expected = searcher.search(encode_any(encoder, searcher, PartsQuery(parts)), "images")
+    encoder.close()
+    backend.close()
+    hits = index.search(
+        "a red dog",
+        all=[aladin_search.Part(image=query_photo, weight=0.5)],
+        not_=["a car"],
+        like=[image_ids[1], image_ids[1]],
+        unlike=[image_ids[2]],
+    )
+    assert hits.ids == [hit.id for hit in expected.hits]
+    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected.hits])
+    assert hits.query == (
+        f"'a red dog', a photo, not 'a car', like item {image_ids[1]!r}, "
+        f"unlike item {image_ids[2]!r}"
+    )
+    # Without words, what is asked for is in the parts alone.
+    alone = index.search(like=[image_ids[1]], k=3)
+    assert image_ids[1] not in alone.ids
+    assert len(alone) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"not_": ["a car"]}, "expected a part in all or like beside them, got none"),
+        ({"unlike": ["plain"]}, "expected a part in all or like beside them, got none"),
+        ({"text": "a", "id": "plain", "like": ["plain"]}, "exactly one of text, image and id"),
+        ({"all": [aladin_search.Part()]}, "all: expected exactly one of text, image and id"),
+        ({"all": [aladin_search.Part(text="a", weight=0)]}, "all: expected a weight of more"),
+        ({"text": "a", "like": ["plain"], "unlike": ["plain"]}, "'plain' is in both"),
+        ({"text": "a", "not_": ["b"], "lexical": 1}, "lexical: expected a query of one text"),
+        ({"id": "plain", "lexical": 1}, "lexical: expected a query of one text"),
+    ],
+)
+def test_parts_that_are_no_query_are_refused(
+    index: aladin_search.Index, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(aladin_search.InputError, match=message):
+        index.search(**given)
+    with pytest.raises(aladin_search.UnknownItemError, match="nobody"):
+        index.search("a", like=["nobody"])
+
+
+def test_names_are_found_by_their_words(index: aladin_search.Index) -> None:
+    (hit,) = index.search("motorcycle", lexical=1, k=1)
+    assert hit.text is not None and "motorcycle" in hit.text
+    assert [(found.field, found.words) for found in hit.stages.lexical or ()] == [
+        ("text", ["motorcycle"])
+    ]
 
 
 def test_an_index_without_texts_looks_for_photos(

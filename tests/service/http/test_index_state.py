@@ -287,6 +287,8 @@ async def test_slow_queries_are_told_with_what_they_asked(service: Service) -> N
         await client.post("/v1/search/images", json=body, headers=headers)
         await client.post("/v1/search/texts", json={"id": "plain"})
         await client.post("/v1/search/texts", json={"id": "nowhere"})
+        parts = {"all": [{"text": "a dog"}], "not": [{"text": "a car"}], "like": ["plain"]}
+        assert (await client.post("/v1/search/images", json=parts)).status_code == 200
         batch = {"queries": [{"target": "images", "text": f"dog {n}"} for n in range(3)]}
         await client.post("/v1/search/batch", json=batch)
         answer = (await client.get("/v1/index/slow-queries")).json()
@@ -294,7 +296,8 @@ async def test_slow_queries_are_told_with_what_they_asked(service: Service) -> N
     totals = [query["total_ms"] for query in queries]
     assert totals == sorted(totals, reverse=True)
     told = {(query["kind"], query["asked"]): query for query in queries}
-    assert len(queries) == len(told) == 6
+    assert len(queries) == len(told) == 7
+    assert told["parts", "all a dog, not a car, like plain"]["status"] == 200
     dog = told["text", "a red dog"]
     assert (dog["target"], dog["k"], dog["candidates"], dog["filtered"]) == ("images", 2, 3, True)
     assert (dog["request_id"], dog["status"]) == ("mine", 200)

@@ -36,6 +36,7 @@ values = st.recursive(
     max_leaves=12,
 )
 fields = ["query", "k", "offset", "filter", "sort", "min_probability", "id", "find", "photo_id"]
+fields += ["and", "not", "like", "unlike", "lexical", "confidence"]
 fields += ["text_id", "include_image", "include_thumbnails", "size_px", "unknown"]
 calls = st.fixed_dictionaries(
     {
@@ -64,7 +65,14 @@ sound = st.fixed_dictionaries(
         "name": st.sampled_from(["search_photos", "search_texts"]),
         "arguments": st.fixed_dictionaries(
             {"query": st.text(min_size=1, max_size=30) | st.just("a red dog")},
-            optional={"k": st.integers(1, 50), "offset": st.integers(0, 9)},
+            optional={
+                "k": st.integers(1, 50),
+                "offset": st.integers(0, 9),
+                "not": st.lists(st.just("a car"), max_size=9),
+                "like": st.lists(st.sampled_from(["plain", "nobody"]), max_size=3),
+                "unlike": st.lists(st.sampled_from(["plain", "dogs/red#1"]), max_size=3),
+                "lexical": st.floats(0, 1),
+            },
         ),
     }
 )

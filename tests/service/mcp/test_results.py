@@ -124,6 +124,54 @@ def test_probabilities_that_are_not_reliable_are_not_shown() -> None:
     ]
 
 
+def test_parts_and_words_of_a_hit_are_short() -> None:
+    parts = [
+        {"role": "all", "weight": 1.0, "text": "a dog", "id": None},
+        {"role": "unlike", "weight": -0.25, "text": None, "id": "p7"},
+    ]
+    of_hit = [{"score": s, "match": 0.1, "align": None, "evidence": None} for s in (2.0, -1 / 3)]
+    words = [{"field": "metadata.place", "words": ["zanzibar"]}, {"field": "uri", "words": ["x"]}]
+    stages = hit(1)["stages"] | {"lexical": words}
+    found = search_result(
+        answer(hit(1, parts=of_hit, stages=stages), parts=parts), "photos", SearchOptions()
+    )
+    shown = found.model_dump(mode="json", exclude_defaults=True)
+    assert shown["parts"] == [{"role": "all", "text": "a dog"}, {"role": "unlike", "id": "p7"}]
+    assert shown["hits"][0]["parts"] == [2.0, -0.333333]
+    assert shown["hits"][0]["found_in"] == {"metadata.place": ["zanzibar"], "uri": ["x"]}
+    plain = search_result(
+        answer(hit(1, stages=hit(1)["stages"] | {"lexical": []})), "photos", SearchOptions()
+    )
+    assert (plain.parts, plain.hits[0].parts, plain.hits[0].found_in) == (None, None, None)
+
+
+def test_a_split_is_offered_as_the_arguments_that_make_it() -> None:
+    suggestion = [
+        {"role": "all", "text": "a dog", "source": "a dog"},
+        {"role": "not", "text": "leash", "source": "without a leash"},
+    ]
+    (note,) = search_result(answer(suggestion=suggestion), "photos", SearchOptions()).notes
+    assert note.endswith('search with query="a dog" and not=["leash"]')
+
+
+@pytest.mark.parametrize(
+    ("found", "note", "following"),
+    [
+        ({"level": 0.9, "size": 2}, "a right item is among these hits in 90% of", None),
+        ({"size": 7, "truncated": True}, "the set has 7 items, of which this page lacks some", 2),
+        ({"unreliable_because": "filter"}, "no hit was left out: they were fitted without", 2),
+    ],
+)
+def test_a_prediction_set_is_described(
+    found: dict[str, Any], note: str, following: int | None
+) -> None:
+    made = {"confidence": 0.9, "level": None, "size": None, "truncated": False} | found
+    options = SearchOptions(k=2, confidence=0.9)
+    result = search_result(answer(hit(1), hit(2), set=made), "photos", options)
+    assert note in result.notes[0]
+    assert result.next_offset == following
+
+
 def test_unknown_fields_and_a_lacking_stage_are_noted() -> None:
     odd = answer(unknown_fields=["yaer"], degraded=["rerank_timeout"], probabilities_reliable=None)
     assert search_result(odd, "photos", SearchOptions()).notes == [
@@ -134,7 +182,7 @@ def test_unknown_fields_and_a_lacking_stage_are_noted() -> None:
 
 def test_every_field_of_a_hit_that_is_kept_has_the_service_s_value() -> None:
     kept = search_result(answer(hit(3)), "photos", SearchOptions()).hits[0]
-    assert set(type(kept).model_fields) - {"omitted_metadata"} <= {
+    assert set(type(kept).model_fields) - {"omitted_metadata", "found_in"} <= {
         field.name for field in fields(SearchHit)
     }
 
@@ -169,6 +217,19 @@ def test_arguments_become_options() -> None:
         k=7, offset=14, filter={"year": 2020}, sort="-year", min_probability=0.5
     )
     assert SimilarArguments(id="x").options() == SearchOptions()
+    named = SearchPhotosArguments.model_validate({"query": "x", "lexical": 1, "confidence": "0.9"})
+    assert named.options() == SearchOptions(lexical=1.0, confidence=0.9)
+
+
+def test_arguments_become_parts() -> None:
+    given = {"query": "a dog", "and": ["snow"], "not": ["a leash"], "like": ["a"], "unlike": ["b"]}
+    assert SearchPhotosArguments.model_validate(given).parts() == {
+        "also": ["snow"],
+        "without": ["a leash"],
+        "like": ["a"],
+        "unlike": ["b"],
+    }
+    assert not any(SimilarArguments(id="x").parts().values())
 
 
 @pytest.mark.parametrize(
@@ -184,6 +245,13 @@ def test_arguments_become_options() -> None:
         {"query": "a dog", "min_probability": 1.5},
         {"query": "a dog", "filters": {}},
         {"query": "a dog", "filter": "year"},
+        {"query": "a dog", "not": "a leash"},
+        {"query": "a dog", "not": [""]},
+        {"query": "a dog", "not_": ["a leash"]},
+        {"query": "a dog", "like": ["x" * 5000]},
+        {"query": "a dog", "lexical": 2},
+        {"query": "a dog", "confidence": 0.3},
+        {"not": ["a dog"]},
     ],
 )
 def test_arguments_that_cannot_be_used(given: dict[str, Any]) -> None:

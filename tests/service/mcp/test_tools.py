@@ -107,6 +107,42 @@ async def test_hits_and_scores_are_those_of_the_http_api(opened: Opened, service
             assert_same(await data(access, tool, **given), plain)
 
 
+async def test_parts_of_a_query_are_those_of_the_http_api(
+    opened: Opened, service: Service, image_ids: list[str]
+) -> None:
+    liked, unliked = image_ids[0], image_ids[3]
+    given = {"and": ["a star"], "not": ["a car"], "like": [liked], "unlike": [unliked]}
+    body = {
+        "not": [{"text": "a car"}],
+        "like": [liked],
+        "unlike": [unliked],
+    }
+    async with opened() as access, service() as http:
+        for tool, first, given_first in (
+            ("search_photos", {"text": "a red dog"}, {"query": "a red dog"}),
+            ("search_texts", {"text": "a red dog"}, {"query": "a red dog"}),
+            ("similar", {"id": "plain"}, {"id": "plain"}),
+        ):
+            route = "texts" if tool == "search_texts" else "images"
+            asked = body | {"all": [first, {"text": "a star"}]}
+            answered = (await http.post(f"/v1/search/{route}", json=asked)).json()
+            found = await data(access, tool, **given_first, **given)
+            assert_same(found, answered)
+            roles = [part["role"] for part in found["parts"]]
+            assert roles == ["all", "all", "not", "like", "unlike"]
+            for hit, expected in zip(found["hits"], answered["hits"], strict=True):
+                scores = [part["score"] for part in expected["parts"]]
+                assert hit["parts"] == pytest.approx(scores, abs=1e-6)
+                assert sum(scores) == pytest.approx(hit["score"], abs=1e-4)
+
+
+async def test_a_name_is_found_where_it_is_written(opened: Opened) -> None:
+    async with opened() as access:
+        found = await data(access, "search_photos", query="motorcycle", lexical=1, k=1)
+    (hit,) = found["hits"]
+    assert hit["found_in"] == {"text": ["motorcycle"]}
+
+
 async def test_pages_follow_one_another_until_the_last(
     opened: Opened, image_ids: list[str]
 ) -> None:
@@ -242,6 +278,22 @@ async def test_errors_have_the_messages_of_the_http_api(opened: Opened, service:
         ("search_photos", {"query": "x", "filter": ODD}, {"text": "x", "filter": ODD}),
         ("search_photos", {"query": "x", "sort": "-"}, {"text": "x", "sort": "-"}),
         ("similar", {"id": "nobody"}, {"id": "nobody"}),
+        (
+            "search_photos",
+            {"query": "x", "like": ["plain"], "unlike": ["plain"]},
+            {"all": [{"text": "x"}], "like": ["plain"], "unlike": ["plain"]},
+        ),
+        (
+            "search_photos",
+            {"query": "x", "not": ["y"] * 8},
+            {"all": [{"text": "x"}], "not": [{"text": "y"}] * 8},
+        ),
+        ("search_photos", {"query": "x", "like": ["nobody"]}, {"like": ["nobody"]}),
+        (
+            "search_photos",
+            {"query": "x", "not": ["y"], "lexical": 0.5},
+            {"all": [{"text": "x"}], "not": [{"text": "y"}], "lexical": 0.5},
+        ),
     ]
     async with opened() as access, service() as http:
         for tool, given, body in cases:

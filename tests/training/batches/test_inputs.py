@@ -226,7 +226,8 @@ def test_what_a_cache_holds_is_not_decoded_again(
 ) -> None:
     inputs = store_of(photos, frozen_model, tmp_path / "cache").inputs_of(frozen_model).photos
     assert isinstance(inputs, CachedPhotos)
-    cache: FeatureCache = inputs.cache
+    cache = inputs.features
+    assert isinstance(cache, FeatureCache)
     monkeypatch.delattr(aladin_training.batches.items, "decode_image")
     items, usable = usable_photos(photos, VIEWS, cache, NullProgress())
     assert usable == [0, 1, 2]

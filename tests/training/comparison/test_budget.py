@@ -77,6 +77,21 @@ def test_a_control_takes_as_many_steps_as_the_recipe_that_takes_more(
     assert with_controls(plan, {}) == plan
 
 
+def test_a_recipe_of_another_network_or_other_data_has_no_control(
+    plan: ComparisonPlan, variant: Callable[..., Recipe]
+) -> None:
+    """More steps of the baseline's network would not be the recipe's baseline."""
+    long = "stage.student.epochs=9"
+    wider = variant("wider", long, "model.alignment.dim=4")
+    other = variant("other", long, "data.selection=0.25")
+    recipes = (plan.recipes[0], wider, other)
+    sizes = SIZES | dict.fromkeys(("wider", "other"), SIZES["base"])
+    assert with_controls(dataclasses.replace(plan, recipes=recipes), sizes).recipes == recipes
+    same = variant("third", long)
+    controlled = with_controls(dataclasses.replace(plan, recipes=(*recipes, same)), sizes)
+    assert [each.name for each in controlled.recipes[4:]] == ["base-27-steps"]
+
+
 def test_a_control_has_the_baseline_s_grid(plan: ComparisonPlan, recipe_path: Path) -> None:
     recipe = load_recipe(recipe_path)
     base = dataclasses.replace(recipe, name="base")

@@ -9,7 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from aladin_training.comparison.evaluation import RunEvaluation, load_evaluation
+from aladin_training.comparison.evaluation import (
+    RunEvaluation,
+    finished_evaluation,
+    load_evaluation,
+)
 from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
 
 TEXT_RANKS, IMAGE_RANKS = [0, 4, 9, 10, 0, 0, 2, 30], [0, 0, 5, 10]
@@ -78,3 +82,16 @@ def test_other_weights_split_or_version_are_no_evaluation_of_the_run(
     weights = {"weight": torch.tensor([99])}
     save_file(weights, run.folder / "checkpoint" / "model.safetensors")
     assert load_evaluation(run.folder, "val") is None
+
+
+def test_a_report_needs_no_weights(
+    finish_run: Callable[..., RunEvaluation], run: PlannedRun
+) -> None:
+    """Hundreds of runs fill a disk: their weights may be deleted once they are evaluated."""
+    saved = finish_run(run, TEXT_RANKS, IMAGE_RANKS)
+    (run.folder / "checkpoint" / "model.safetensors").unlink()
+    found = finished_evaluation(run, "val")
+    assert found is not None
+    assert found.model_id == saved.model_id
+    assert found.metrics() == saved.metrics()
+    assert finished_evaluation(run, "test") is None

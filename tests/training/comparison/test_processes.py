@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,9 @@ def perform(job: str, progress: Progress) -> None:
         os.kill(os.getpid(), 9)
     if job == "endless":
         time.sleep(600)
+    if job.startswith("file "):
+        with Path(job.removeprefix("file ")).open("a") as file:
+            file.write(f"{os.getpid()}\n")
 
 
 def test_a_job_that_fails_or_is_killed_does_not_end_the_others() -> None:
@@ -55,6 +59,40 @@ def test_a_job_that_fails_or_is_killed_does_not_end_the_others() -> None:
     }
     assert sorted(jobs.ended) == ["fine", "killed", "mistaken"]
     assert ("fine", RunState("3/10 steps", 3)) in told
+
+
+def test_a_worker_does_one_job_after_the_other_and_ends_with_a_failed_one(tmp_path: Path) -> None:
+    jobs = InOrder(*(f"file {tmp_path / name}" for name in "ab"), "mistaken", f"file {tmp_path}/c")
+    run_in_processes(perform, jobs, 1, lambda *_: None, lambda *_: None)
+    first, second, third = ((tmp_path / name).read_text() for name in "abc")
+    assert first == second
+    assert third != first
+    assert multiprocessing.active_children() == []
+
+
+def test_a_worker_that_died_while_idle_is_replaced(tmp_path: Path) -> None:
+    """One of two workers is killed while it has no job; both later jobs are done all the same."""
+    killed: list[int] = []
+    ended: dict[str, str | None] = {}
+
+    class Waiting(InOrder):
+        """Hands out the rest once two jobs have ended, after killing their idle workers."""
+
+        def take(self) -> str | None:
+            if len(self.waiting) == 2 and not killed:
+                if len(self.ended) < 2:
+                    return None
+                for child in multiprocessing.active_children():
+                    killed.append(child.pid or 0)
+                    os.kill(killed[-1], 9)
+                    child.join()
+            return super().take()
+
+    names = [f"file {tmp_path / name}" for name in "abcd"]
+    run_in_processes(perform, Waiting(*names), 2, lambda *_: None, lambda *end: ended.update([end]))
+    assert len(killed) == 2
+    assert ended == dict.fromkeys(names)
+    assert int((tmp_path / "c").read_text()) not in killed
 
 
 def test_an_interruption_ends_the_processes() -> None:

@@ -36,6 +36,22 @@ class _Place(NamedTuple):
     stop: int
 
 
+class PackedFeatures(NamedTuple):
+    """Items one after the other, without padding.
+
+    Attributes:
+        keys: Keys of the items.
+        lengths: Number of tokens of each item, (items,) int64.
+        states: States of all tokens, (tokens of all items, dim) float16.
+        content: Whether a token takes part in the alignment, (tokens of all items,).
+    """
+
+    keys: list[str]
+    lengths: npt.NDArray[np.int64]
+    states: npt.NDArray[np.float16]
+    content: npt.NDArray[np.bool_]
+
+
 class FeatureCache:
     """The cached outputs of one frozen encoder."""
 
@@ -105,6 +121,27 @@ class FeatureCache:
             mask[row, : stop - start] = True
         return Features(
             torch.from_numpy(states).float(), torch.from_numpy(mask), torch.from_numpy(content)
+        )
+
+    def packed(self, keys: Sequence[str]) -> PackedFeatures:
+        """Read items as they are stored, one after the other.
+
+        Args:
+            keys: Keys of at least one cached item.
+        """
+        places = [self._places[key] for key in keys]
+        return PackedFeatures(
+            list(keys),
+            np.array([place.stop - place.start for place in places]),
+            np.concatenate([self._states[part][start:stop] for part, start, stop in places]),
+            np.concatenate([self._content[part][start:stop] for part, start, stop in places]),
+        )
+
+    def size_bytes(self, keys: Sequence[str]) -> int:
+        """Return the memory that the states of items take, in float16; repeated ones count once."""
+        places = [self._places[key] for key in dict.fromkeys(keys)]
+        return sum(
+            (place.stop - place.start) * self._states[place.part].shape[1] * 2 for place in places
         )
 
     def _open(self, part: str) -> None:

@@ -37,6 +37,7 @@ from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
 from aladin_training.batches.feature_cache import FeatureCache, content_digest
 from aladin_training.batches.items import ImageItems, map_in_threads
+from aladin_training.batches.resident_features import FeatureSource, fastest_source
 from aladin_training.parallel.numerics import Precision, mixed_precision
 
 PHOTOS_A_PART = 64
@@ -65,12 +66,12 @@ class TextInputs(Protocol):
 class CachedPhotos:
     """Cached output of an image encoder."""
 
-    cache: FeatureCache
+    features: FeatureSource
     items: ImageItems
 
     def get(self, rows: Sequence[int], views: Sequence[int]) -> Features:
         """Return the cached features of a batch."""
-        return self.cache.get(
+        return self.features.get(
             [self.items.key(row, view) for row, view in zip(rows, views, strict=True)]
         )
 
@@ -105,12 +106,12 @@ class ReadPhotos:
 class CachedTexts:
     """Cached output of a text encoder."""
 
-    cache: FeatureCache
+    features: FeatureSource
     keys: list[str]
 
     def get(self, rows: Sequence[int]) -> Features:
         """Return the cached features of a batch."""
-        return self.cache.get([self.keys[row] for row in rows])
+        return self.features.get([self.keys[row] for row in rows])
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,13 @@ class InputStore:
         if key not in self._photos:
             cache = FeatureCache(self._cache_root, key)
             self._fill_photos(encoder, cache)
-            self._photos[key] = CachedPhotos(cache, self._items)
+            keys = [
+                self._items.key(row, view)
+                for view in range(self._items.views)
+                for row in range(len(self._items))
+            ]
+            features = fastest_source(cache, keys, _device(encoder))
+            self._photos[key] = CachedPhotos(features, self._items)
         return self._photos[key]
 
     def _cached_texts(self, encoder: TokenizedTextEncoder) -> CachedTexts:
@@ -203,7 +210,8 @@ class InputStore:
             cache = FeatureCache(self._cache_root, key)
             keys = [content_digest(text.encode()) for text in self._captions]
             self._fill_texts(encoder, cache, keys)
-            self._texts[key] = CachedTexts(cache, keys)
+            features = fastest_source(cache, keys, _device(encoder))
+            self._texts[key] = CachedTexts(features, keys)
         return self._texts[key]
 
     def _fill_photos(self, encoder: ImageEncoder, cache: FeatureCache) -> None:
@@ -280,10 +288,9 @@ def _encode(
     if device.type == "cuda" or encoder.reads == "text":
         at_a_time = _PHOTOS_AT_A_TIME_ON_GPU
     parts: list[Features] = []
+    preprocessed = list(map_in_threads(photos, lambda photo: _preprocess(encoder, photo)))
     for start in range(0, len(photos), at_a_time):
-        inputs = encoder.collate(
-            [_preprocess(encoder, photo) for photo in photos[start : start + at_a_time]]
-        )
+        inputs = encoder.collate(preprocessed[start : start + at_a_time])
         if isinstance(inputs, Tensor):
             # Convolutions in this layout are about twice as fast on CPUs.
             inputs = inputs.contiguous(memory_format=torch.channels_last)

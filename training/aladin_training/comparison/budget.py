@@ -75,7 +75,8 @@ def with_controls(plan: ComparisonPlan, sizes: Mapping[str, TrainingSize]) -> Co
 
     A recipe that is better than a baseline of fewer steps may owe it to the steps. A control is the
     baseline with a longer final stage; it takes at least as many steps beyond the start as the
-    recipe that it controls for, and less than an epoch more. It has the baseline's grid.
+    recipe that it controls for, and less than an epoch more. It has the baseline's grid. A recipe
+    with another network or other data has no control: more steps of this baseline are not its.
 
     Args:
         plan: Comparison.
@@ -92,6 +93,8 @@ def with_controls(plan: ComparisonPlan, sizes: Mapping[str, TrainingSize]) -> Co
         sum(steps_of(stage, sizes[recipe.name]) for stage in stages_beyond_start(recipe, baseline))
         for recipe in plan.recipes
         if recipe.name in sizes
+        and (recipe.model, recipe.start, recipe.data)
+        == (baseline.model, baseline.start, baseline.data)
     }
     added = sorted({math.ceil((steps - own) / an_epoch) for steps in wanted if steps > own})
     names = {epochs: f"{baseline.name}-{own + epochs * an_epoch}-steps" for epochs in added}

@@ -6,6 +6,7 @@ import functools
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ from aladin_training.comparison.step_time import (
 )
 from aladin_training.comparison.summary import Comparison, summarize_plan
 from aladin_training.stages.run import run_recipe
+from aladin_training.stages.set_memory import SetMemory
 from aladin_training.stages.sources import stage_history
 
 logger = logging.getLogger(__name__)
@@ -184,7 +186,7 @@ def perform_all(
     if not waiting:
         return {}
     tracker = _Tracker(len(waiting), split, ActiveRuns(progress or NullProgress()))
-    performer = functools.partial(perform, split, shared, correct)
+    performer = RunPerformer(split, shared, correct)
     if jobs > 1:
         run_in_processes(performer, RunQueue(waiting), jobs, tracker.update, tracker.end)
         return tracker.failures
@@ -199,23 +201,47 @@ def perform_all(
     return tracker.failures
 
 
-def perform(split: str, shared: Path, correct: bool, run: PlannedRun, progress: Progress) -> None:
-    """Train a run as far as it is not trained yet, and evaluate it.
+@dataclass(frozen=True)
+class RunPerformer:
+    """Trains and evaluates runs in one process, one after the other.
 
-    Args:
+    Attributes:
         split: Split to evaluate on.
         shared: Folder of the stages that runs share.
-        correct: Whether to fit and evaluate its hubness correction.
-        run: Run to train, perhaps in another process.
-        progress: Receives photos, captions and steps.
-
-    Raises:
-        AladinError: If the recipe, its data or its training fails.
+        correct: Whether to fit and evaluate hubness corrections.
+        memory: Data sets that this process has read; empty in a new process.
     """
-    if not is_trained(run):
-        run_recipe(run.recipe, run.folder, resume=True, progress=progress, shared=shared)
-    if not is_evaluated(load_evaluation(run.folder, split, run.folds), correct=correct):
-        save_evaluation(run.folder, evaluate_run(run, split, progress, correct=correct))
+
+    split: str
+    shared: Path
+    correct: bool
+    memory: SetMemory = field(default_factory=SetMemory)
+
+    def __call__(self, run: PlannedRun, progress: Progress) -> None:
+        """Train a run as far as it is not trained yet, and evaluate it.
+
+        Args:
+            run: Run to train.
+            progress: Receives photos, captions and steps.
+
+        Raises:
+            AladinError: If the recipe, its data or its training fails.
+        """
+        if not is_trained(run):
+            run_recipe(
+                run.recipe,
+                run.folder,
+                resume=True,
+                progress=progress,
+                shared=self.shared,
+                memory=self.memory,
+            )
+        known = load_evaluation(run.folder, self.split, run.folds)
+        if not is_evaluated(known, correct=self.correct):
+            evaluation = evaluate_run(
+                run, self.split, progress, correct=self.correct, memory=self.memory
+            )
+            save_evaluation(run.folder, evaluation)
 
 
 def is_evaluated(evaluation: RunEvaluation | None, *, correct: bool) -> bool:

@@ -34,10 +34,16 @@ from aladin_training.evaluation import (
     score_encodings,
 )
 from aladin_training.stage_files import branch_checkpoints
+from aladin_training.stages.set_memory import SetMemory
 
 
 def evaluate_run(
-    run: PlannedRun, split: str, progress: Progress, *, correct: bool = False
+    run: PlannedRun,
+    split: str,
+    progress: Progress,
+    *,
+    correct: bool = False,
+    memory: SetMemory | None = None,
 ) -> RunEvaluation:
     """Evaluate a finished run in float32, as it would be served.
 
@@ -49,6 +55,7 @@ def evaluate_run(
         progress: Receives photos and captions.
         correct: Whether to fit the correction of a checkpoint whose alignment was trained, unless
             it has one, and to store it there.
+        memory: Data sets of earlier runs of this process, to which this one is added.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
@@ -60,25 +67,23 @@ def evaluate_run(
     source, recipe = Path(data.source).expanduser(), checkpoint.provenance.recipe
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = checkpoint.model.to(device)
+    known = memory or SetMemory()
 
-    def prepared(records: Sequence[Record]) -> PairDataset:
-        return PairDataset.prepare(
-            records,
-            model,
-            Path(data.cache).expanduser(),
-            views=[PLAIN],
-            precision=run.recipe.precision,
-            progress=progress,
-        )
+    def prepared(records: Sequence[Record], part: str, among: SetMemory) -> PairDataset:
+        return among.pairs(part, records, run.recipe, model, [PLAIN], progress)
 
     correction = read_correction(folder, checkpoint.model_id)
     if correct and correction is None and checkpoint.alignment_trained:
         records = correction_records(source, data.train_split, recipe)
         correction = fit_to_records(
-            checkpoint, source, records, lambda some: prepared(some).encode(model)
+            checkpoint,
+            source,
+            records,
+            lambda some: prepared(some, "some", SetMemory()).encode(model),  # each time others
         ).correction
         correction.save(folder / CORRECTION)
-    dataset = prepared(read_split(source, split, recipe))
+    records = known.recall(f"evaluated:{split}:{data!r}", lambda: read_split(source, split, recipe))
+    dataset = prepared(records, f"evaluated:{split}", known)
     images, texts = dataset.encode(model)
     image_of_text = dataset.image_of_text.to(device)
     evaluation = evaluate_encodings(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from aladin_network.checkpoint import read_tensors, write_tensors
-from aladin_network.checkpoint_files import read_model_id
+from aladin_network.checkpoint_files import WEIGHTS, read_model_id
 from aladin_network.files import atomic_file, write_json
 from aladin_network.scoring.metrics import (
     Ranks,
@@ -167,16 +167,20 @@ def load_evaluation(folder: Path, split: str, folds: int = 1) -> RunEvaluation |
 
     Returns:
         The evaluation, or None if there is none of these weights, this split in so many blocks and
-        this schema version.
+        this schema version. Where the weights have been deleted, which a report does not need, an
+        evaluation of any is taken.
     """
     try:
         numbers: dict[str, Any] = json.loads((folder / _NUMBERS).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    model_id = read_model_id(folder / "checkpoint")
-    wanted = {"schema_version": SCHEMA_VERSION, "model_id": model_id, "split": split}
+    wanted = {"schema_version": SCHEMA_VERSION, "split": split}
     # Files without the key are of whole splits.
     if {key: numbers.get(key) for key in wanted} != wanted or numbers.get("folds", 1) != folds:
+        return None
+    weights = folder / "checkpoint"
+    model_id = read_model_id(weights) if (weights / WEIGHTS).exists() else numbers["model_id"]
+    if numbers["model_id"] != model_id:
         return None
     arrays = read_tensors(folder / _ARRAYS)
     return RunEvaluation(

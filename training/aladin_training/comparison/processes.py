@@ -1,7 +1,8 @@
-"""Several jobs at a time, each in a process of its own that reports its progress.
+"""Several jobs at a time, in worker processes that report their progress.
 
-There is one process for each job instead of a pool: if the operating system kills one for its
-memory, the others go on.
+A worker does one job after the other, so that it imports and reads once what all of them need. A
+failed job ends its worker, since what it has left there is not known. If the operating system kills
+a worker for its memory, the others go on.
 """
 
 from __future__ import annotations
@@ -114,9 +115,14 @@ class JobQueue(Protocol[J]):
         ...
 
 
+class _Worker(NamedTuple):
+    process: SpawnProcess
+    connection: Connection
+
+
 class _Running(NamedTuple, Generic[J]):
     job: J
-    process: SpawnProcess
+    worker: _Worker
 
 
 def run_in_processes(
@@ -129,45 +135,71 @@ def run_in_processes(
     """Perform jobs, several at a time; an interruption of this process ends all of them.
 
     Args:
-        perform: Function of a module that performs one job, importable in another process.
+        perform: Performs one job. Each worker has a copy of its own, which may keep between jobs
+            what several of them need; it is pickled, so its class is one of a module.
         jobs: Queue of jobs that can be pickled.
-        at_a_time: Number of processes.
+        at_a_time: Number of worker processes.
         on_state: Receives the state of a running job about once a second.
         on_end: Receives each ended job, with the reason if it failed.
     """
-    context = multiprocessing.get_context("spawn")
+    idle: list[_Worker] = []
     running: dict[Connection, _Running[J]] = {}
     try:
         while True:
             while len(running) < at_a_time and (job := jobs.take()) is not None:
-                ours, theirs = context.Pipe(duplex=False)
-                process = context.Process(target=_child, args=(perform, job, theirs), daemon=True)
-                process.start()
-                theirs.close()  # so that the pipe ends with the child process
-                running[ours] = _Running(job, process)
+                worker = _give(job, idle, perform)
+                running[worker.connection] = _Running(job, worker)
             if not running:
                 return
             for ready in wait(list(running)):
-                connection = cast(Connection, ready)
-                job, process = running[connection]
-                try:
-                    message: RunState | _Ended = connection.recv()
-                except EOFError:
-                    process.join()
-                    message = _Ended(f"its process ended with exit code {process.exitcode}")
+                job, worker = running[cast(Connection, ready)]
+                message = _next_message(worker)
                 if isinstance(message, RunState):
                     on_state(job, message)
                     continue
-                process.join()
-                connection.close()
-                del running[connection]
+                del running[worker.connection]
+                if message.failure is None:
+                    idle.append(worker)
+                else:
+                    _end(worker)
                 jobs.end(job)
                 on_end(job, message.failure)
     finally:
-        for each in running.values():
-            each.process.terminate()
-        for each in running.values():
-            each.process.join()
+        for worker in [*idle, *(each.worker for each in running.values())]:
+            _end(worker)
+
+
+def _give(job: J, idle: list[_Worker], perform: Callable[[J, Progress], None]) -> _Worker:
+    """Give a job to an idle worker, or to a new one if there is none."""
+    while idle:
+        worker = idle.pop()
+        try:
+            worker.connection.send(job)
+        except OSError:  # it was killed while it had nothing to do
+            _end(worker)
+        else:
+            return worker
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(perform, theirs), daemon=True)
+    process.start()
+    theirs.close()  # so that the pipe ends with the child process
+    ours.send(job)
+    return _Worker(process, ours)
+
+
+def _next_message(worker: _Worker) -> RunState | _Ended:
+    try:
+        return worker.connection.recv()
+    except (EOFError, ConnectionResetError):
+        worker.process.join()
+        return _Ended(f"its process ended with exit code {worker.process.exitcode}")
+
+
+def _end(worker: _Worker) -> None:
+    worker.process.terminate()
+    worker.process.join()
+    worker.connection.close()
 
 
 def describe_error(error: Exception) -> str:
@@ -178,12 +210,17 @@ def describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {message}"
 
 
-def _child(perform: Callable[[J, Progress], None], job: J, connection: Connection) -> None:
+def _work(perform: Callable[[J, Progress], None], connection: Connection) -> None:
     # Ctrl+C reaches every process; the parent alone decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        perform(job, RunProgress(connection.send))
-    except Exception as error:
-        connection.send(_Ended(describe_error(error)))
-    else:
-        connection.send(_Ended(None))
+    while True:
+        try:
+            job: J = connection.recv()
+        except EOFError:  # the parent is gone
+            return
+        try:
+            perform(job, RunProgress(connection.send))
+        except Exception as error:
+            connection.send(_Ended(describe_error(error)))
+        else:
+            connection.send(_Ended(None))

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aladin_network.errors import ConfigError, ShapeError
-from aladin_training.losses.negatives import check_mask, diagonal_pairs, hardest_negatives
+from aladin_training.losses.negatives import by_pairs, check_pairs, hardest_negatives
 
 Form = Literal["relative", "absolute"]
 Selection = Literal["gap", "cost"]
@@ -113,20 +113,14 @@ class BoostingLoss(nn.Module):
             ShapeError: If the three shapes differ, or the scores are not square although no
                 `positives` are given.
         """
-        if positives is None:
-            positives = diagonal_pairs(scores, negatives)
-        check_mask(scores, negatives)
+        check_pairs(scores, negatives, positives)
         if anchor_scores.shape != scores.shape:
             raise ShapeError(f"anchor_scores {tuple(scores.shape)}", tuple(anchor_scores.shape))
-        row, column = positives.unbind(dim=1)
-        anchor = anchor_scores.detach()
-        gap = scores - anchor  # (images, texts)
-        gap_of_pair = gap[row, column]
-        anchor_of_pair = anchor[row, column]
-        of_images = self._costs(gap[row], anchor[row], gap_of_pair, anchor_of_pair, negatives[row])
-        of_texts = self._costs(
-            gap.T[column], anchor.T[column], gap_of_pair, anchor_of_pair, negatives.T[column]
-        )
+        gap = by_pairs(scores - anchor_scores.detach(), positives)
+        anchor = by_pairs(anchor_scores.detach(), positives)
+        others = by_pairs(negatives, positives)
+        of_images = self._costs(gap.of_image, anchor.of_image, gap.own, anchor.own, others.of_image)
+        of_texts = self._costs(gap.of_text, anchor.of_text, gap.own, anchor.own, others.of_text)
         return of_images + of_texts
 
     def _costs(

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aladin_network.errors import ConfigError
-from aladin_training.losses.negatives import check_mask, diagonal_pairs, hardest_negatives
+from aladin_training.losses.negatives import by_pairs, check_pairs, hardest_negatives
 
 TripletWeight = Literal["con", "nca", "cir"]
 PairWeight = Literal["con", "lin", "sig", "lin_ms", "sig_ms"]
@@ -126,13 +126,10 @@ class GradientObjective(nn.Module):
             ShapeError: If `negatives` has not the scores' shape, or the scores are not square
                 although no `positives` are given.
         """
-        if positives is None:
-            positives = diagonal_pairs(scores, negatives)
-        check_mask(scores, negatives)
-        row, column = positives.unbind(dim=1)
-        p = scores[row, column]  # (pairs,)
-        of_images, image_gaps = self._direction(scores[row], negatives[row], p)
-        of_texts, text_gaps = self._direction(scores.T[column], negatives.T[column], p)
+        check_pairs(scores, negatives, positives)
+        seen, others = by_pairs(scores, positives), by_pairs(negatives, positives)
+        of_images, image_gaps = self._direction(seen.of_image, others.of_image, seen.own)
+        of_texts, text_gaps = self._direction(seen.of_text, others.of_text, seen.own)
         prescribed = of_images + of_texts
         # The difference is 0 with the gradient of `prescribed`; weights that have overflowed make
         # it NaN, which stops the training instead of corrupting the network.

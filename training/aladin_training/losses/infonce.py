@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aladin_network.errors import ConfigError
-from aladin_training.losses.negatives import check_mask, diagonal_pairs
+from aladin_training.losses.negatives import by_pairs, check_pairs
 
 
 class InfoNCELoss(nn.Module):
@@ -77,15 +77,12 @@ class InfoNCELoss(nn.Module):
             ShapeError: If `negatives` has not the scores' shape, or the scores are not square
                 although no `positives` are given.
         """
-        if positives is None:
-            positives = diagonal_pairs(scores, negatives)
-        check_mask(scores, negatives)
+        check_pairs(scores, negatives, positives)
         trained = self.log_temperature
         logits = scores / (self._fixed if trained is None else trained.exp())
-        row, column = positives.unbind(dim=1)
-        positive = logits[row, column]  # (pairs,)
-        others = logits.masked_fill(~negatives, float("-inf"))
-        of_images = torch.cat([positive.unsqueeze(1), others[row]], dim=1)  # (pairs, 1 + texts)
-        of_texts = torch.cat([positive.unsqueeze(1), others.T[column]], dim=1)
+        positive = by_pairs(logits, positives).own
+        others = by_pairs(logits.masked_fill(~negatives, float("-inf")), positives)
+        of_images = torch.cat([positive.unsqueeze(1), others.of_image], dim=1)  # (pairs, 1 + texts)
+        of_texts = torch.cat([positive.unsqueeze(1), others.of_text], dim=1)
         losses = of_images.logsumexp(dim=1) + of_texts.logsumexp(dim=1) - 2 * positive
         return losses.mean() / 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-from jaxtyping import Bool, Float, Int
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from aladin_network.errors import ShapeError
@@ -30,19 +31,33 @@ def negative_mask(
     return image_ids.unsqueeze(1) != text_image_ids.unsqueeze(0)
 
 
-def diagonal_pairs(
-    scores: Float[Tensor, "images texts"], negatives: Bool[Tensor, "images texts"]
-) -> Int[Tensor, "pairs 2"]:
-    """List the positive pairs of a batch whose row n and column n belong together.
+class PairView(NamedTuple):
+    """A matrix of images and texts as the positive pairs of a batch see it.
 
-    Raises:
-        ShapeError: If the matrix is not square, or the mask has another shape.
+    Attributes:
+        own: Value of each pair itself.
+        of_image: Row of each pair's image: the image with all texts.
+        of_text: Column of each pair's text: the text with all images.
     """
-    if scores.ndim != 2 or scores.shape[0] != scores.shape[1]:
-        raise ShapeError("scores (batch, batch)", tuple(scores.shape))
-    check_mask(scores, negatives)
-    pair = torch.arange(scores.shape[0], device=scores.device)
-    return torch.stack([pair, pair], dim=1)
+
+    own: Shaped[Tensor, " pairs"]
+    of_image: Shaped[Tensor, "pairs texts"]
+    of_text: Shaped[Tensor, "pairs images"]
+
+
+def by_pairs(
+    matrix: Shaped[Tensor, "images texts"], positives: Int[Tensor, "pairs 2"] | None
+) -> PairView:
+    """Look at a matrix from each positive pair.
+
+    Args:
+        matrix: Scores, or a mask.
+        positives: (row, column) of each pair, or None for the diagonal, of which nothing is copied.
+    """
+    if positives is None:
+        return PairView(matrix.diagonal(), matrix, matrix.T)
+    row, column = positives.unbind(dim=1)
+    return PairView(matrix[row, column], matrix[row], matrix.T[column])
 
 
 def hardest_negatives(
@@ -55,6 +70,20 @@ def hardest_negatives(
         negatives: True where a candidate may serve as a negative.
     """
     return hardness.masked_fill(~negatives, float("-inf")).argmax(dim=1)
+
+
+def check_pairs(
+    scores: Tensor, negatives: Tensor, positives: Int[Tensor, "pairs 2"] | None = None
+) -> None:
+    """Refuse scores without a diagonal of pairs, and a mask that would broadcast against them.
+
+    Raises:
+        ShapeError: If the scores are not square although no `positives` are given, or the mask has
+            another shape.
+    """
+    if positives is None and (scores.ndim != 2 or scores.shape[0] != scores.shape[1]):
+        raise ShapeError("scores (batch, batch)", tuple(scores.shape))
+    check_mask(scores, negatives)
 
 
 def check_mask(scores: Tensor, negatives: Tensor) -> None:

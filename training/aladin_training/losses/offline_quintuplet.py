@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from aladin_network.errors import ConfigError, ShapeError
-from aladin_training.losses.negatives import diagonal_pairs, hardest_negatives
+from aladin_training.losses.negatives import by_pairs, check_pairs, hardest_negatives
 
 Form = Literal["triplet", "quintuplet", "adaptive", "online_quintuplet"]
 WeightBy = Literal["offline", "positive"]
@@ -117,8 +117,8 @@ class OfflineQuintupletLoss(nn.Module):
             ShapeError: If the scores are not square, or another tensor does not fit them.
             ConfigError: If the form needs cross scores, and there are none.
         """
-        row, column = diagonal_pairs(scores, negatives).unbind(dim=1)
-        positive = scores[row, column]  # (batch,)
+        check_pairs(scores, negatives)
+        positive = by_pairs(scores, None).own  # (batch,)
         for name, values in offline._asdict().items():
             if values is not None and values.shape != positive.shape:
                 raise ShapeError(f"offline.{name} {tuple(positive.shape)}", tuple(values.shape))

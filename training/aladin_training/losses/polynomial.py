@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from aladin_network.errors import ConfigError
-from aladin_training.losses.negatives import diagonal_pairs, hardest_negatives
+from aladin_training.losses.negatives import by_pairs, check_pairs, hardest_negatives
 
 # A positive pair with a higher score has nothing left to gain.
 _PERFECT = 1 - 1e-5
@@ -63,8 +63,8 @@ class PolynomialLoss(nn.Module):
         Raises:
             ShapeError: If the scores are not square, or the mask has another shape.
         """
-        row, column = diagonal_pairs(scores, negatives).unbind(dim=1)
-        positive = scores[row, column]  # (batch,)
+        check_pairs(scores, negatives)
+        positive = by_pairs(scores, None).own  # (batch,)
         both = self._line(scores, negatives, positive) + self._line(scores.T, negatives.T, positive)
         return both / len(positive)
 

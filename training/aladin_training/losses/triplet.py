@@ -7,7 +7,7 @@ from typing import ClassVar
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from aladin_training.losses.negatives import check_mask, diagonal_pairs
+from aladin_training.losses.negatives import by_pairs, check_pairs
 
 
 class TripletMarginLoss(nn.Module):
@@ -58,13 +58,10 @@ class TripletMarginLoss(nn.Module):
             ShapeError: If `negatives` has not the scores' shape, or the scores are not square
                 although no `positives` are given.
         """
-        if positives is None:
-            positives = diagonal_pairs(scores, negatives)
-        check_mask(scores, negatives)
-        row, column = positives.unbind(dim=1)
-        positive = scores[row, column]  # (pairs,)
-        from_image = self._hinges(scores[row], negatives[row], positive)
-        from_text = self._hinges(scores.T[column], negatives.T[column], positive)
+        check_pairs(scores, negatives, positives)
+        seen, others = by_pairs(scores, positives), by_pairs(negatives, positives)
+        from_image = self._hinges(seen.of_image, others.of_image, seen.own)
+        from_text = self._hinges(seen.of_text, others.of_text, seen.own)
         return from_image + from_text
 
     def _hinges(

@@ -33,7 +33,8 @@ from aladin_training.data import Record, read_records
 from aladin_training.data.beir import read_text_pairs
 from aladin_training.data.records import DocumentRecord
 from aladin_training.data.regions import RegionStore, open_regions
-from aladin_training.data.selection import SelectionSplit
+from aladin_training.data.selection import SELECTION, SelectionSplit
+from aladin_training.stages.set_memory import SetMemory
 from aladin_training.streaming.tar_stream import PhotoStream, TarStream, open_stream
 from aladin_training.tasks.joint import build_tasks
 
@@ -57,7 +58,10 @@ class PreparedRun(NamedTuple):
 
 
 def prepare_run(
-    recipe: Recipe, progress: Progress, before_encoding: Callable[[], None] = lambda: None
+    recipe: Recipe,
+    progress: Progress,
+    before_encoding: Callable[[], None] = lambda: None,
+    memory: SetMemory | None = None,
 ) -> PreparedRun:
     """Check a recipe, build its network and find its data; stages encode what they need.
 
@@ -66,6 +70,7 @@ def prepare_run(
         progress: Receives photos and captions.
         before_encoding: Called once recipe and data have been read without an error, before any
             photo is decoded.
+        memory: Data sets of earlier runs of this process, to which those of this run are added.
 
     Raises:
         ConfigError: If a loss does not fit its task, or an encoder cannot be tuned as requested.
@@ -83,12 +88,11 @@ def prepare_run(
     text_only = start is not None and start.text_only
     if text_only and (regions is not None or recipe.data.stream is not None):
         raise ConfigError("data: the network reads texts only: expected no regions and no stream")
-    train = open_training_data(recipe, progress, text_only)
-    validation = _read_validation_records(recipe, text_only)
-    kept: Sequence[Record | DocumentRecord] = []
-    if recipe.data.selection:
-        assert not isinstance(train, TarStream)  # refused by `DataConfig`
-        train, kept = _keep_apart(recipe, train)
+    if memory is None or recipe.data.stream is not None:  # a stream is read once, from its start
+        memory = SetMemory()
+    train, kept, validation = memory.recall(
+        f"records:{recipe.data!r}:{text_only}", lambda: _read_records(recipe, progress, text_only)
+    )
     model = _build_network(recipe, train, regions) if start is None else start
     for stage in recipe.stage:
         check_fine_tuning(model, stage.tune)
@@ -101,21 +105,16 @@ def prepare_run(
     before_encoding()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     prepare = functools.partial(
-        PairDataset.prepare,
-        model=model,
-        cache_root=Path(recipe.data.cache).expanduser(),
-        precision=recipe.precision,
-        progress=progress,
-        regions=regions,
+        memory.pairs, recipe=recipe, model=model, progress=progress, regions=regions
     )
     views = view_names(recipe.data.mirror, recipe.data.crops)
     if isinstance(train, TarStream):
         train_set = _photo_stream(recipe, train, model, views)
     else:
         shortens = any(stage.short_captions for stage in recipe.stage)
-        train_set = prepare(train, views=views, short_captions=shortens)
-    validation_set = prepare(validation, views=[PLAIN])
-    selection_set = prepare(kept, views=[PLAIN]) if kept else validation_set
+        train_set = prepare("train", train, views=views, short_captions=shortens)
+    validation_set = prepare("validation", validation, views=[PLAIN])
+    selection_set = prepare(SELECTION, kept, views=[PLAIN]) if kept else validation_set
     return PreparedRun(model, train_set, selection_set, validation_set)
 
 
@@ -207,10 +206,23 @@ def open_training_data(
     return open_stream(source, data.train_split, cache, progress)
 
 
-def _read_validation_records(recipe: Recipe, text_only: bool) -> Sequence[Record | DocumentRecord]:
+class _Records(NamedTuple):
+    """Photos with captions, before any is decoded; `kept` are those of the selection split."""
+
+    train: Sequence[Record | DocumentRecord] | TarStream
+    kept: Sequence[Record | DocumentRecord]
+    validation: Sequence[Record | DocumentRecord]
+
+
+def _read_records(recipe: Recipe, progress: Progress, text_only: bool) -> _Records:
     data = recipe.data
+    train = open_training_data(recipe, progress, text_only)
     source = data.validation_source or data.source
-    return _read_split(recipe, source, data.validation_split, text_only)
+    validation = _read_split(recipe, source, data.validation_split, text_only)
+    if not data.selection:
+        return _Records(train, [], validation)
+    assert not isinstance(train, TarStream)  # refused by `DataConfig`
+    return _Records(*_keep_apart(recipe, train), validation)
 
 
 def _keep_apart(

@@ -49,6 +49,7 @@ from aladin_training.stage_files import (
     write_results,
 )
 from aladin_training.stages.preparation import PreparedRun, prepare_run, with_model_id
+from aladin_training.stages.set_memory import SetMemory
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.stages.sources import RunSources, StageStore, link_tree
 
@@ -77,6 +78,7 @@ def run_recipe(
     resume: bool = False,
     progress: Progress | None = None,
     shared: Path | None = None,
+    memory: SetMemory | None = None,
 ) -> RunResult:
     """Train all stages of a recipe.
 
@@ -87,6 +89,7 @@ def run_recipe(
         progress: Receives photos, captions and steps.
         shared: Folder of finished stages that several runs share. A stage with the same history,
             left there by this run or another one, is copied instead of trained.
+        memory: Data sets of earlier runs of this process, see `prepare_run`.
 
     Raises:
         ConfigError: If `out` holds a run and `resume` is off, holds a run of another recipe, or
@@ -102,9 +105,7 @@ def run_recipe(
     # Everything is checked before the first stage is trained, and the folder is written only
     # after recipe and data have been read: an error leaves no folder behind.
     with main_process_first():
-        prepared = prepare_run(
-            recipe, progress, before_encoding=lambda: _claim(out, recipe, resume)
-        )
+        prepared = prepare_run(recipe, progress, lambda: _claim(out, recipe, resume), memory)
     store = None
     if shared is not None and is_main_process():
         store = StageStore(shared, recipe, prepared.train_set.digest)

@@ -14,6 +14,7 @@ from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.model import AladinModel
 from aladin_network.types import ScoreName
 from aladin_training.batches.batch import Batch
+from aladin_training.optimization import follow
 from aladin_training.tasks.scores import (
     BatchScores,
     BatchTeacher,
@@ -116,9 +117,8 @@ class MomentumAnchor:
             step: Step k, counted from 0.
             steps: Number of steps K of the whole stage.
         """
-        beta = momentum(self._decay, step, steps)
-        for own, followed in self._pairs:
-            own.lerp_(followed, 1 - beta)
+        own, followed = zip(*self._pairs, strict=True)
+        follow(list(own), list(followed), momentum(self._decay, step, steps))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for `load_state_dict`."""

@@ -80,7 +80,8 @@ class JointTask(nn.Module):
         self.anchors = tuple(anchors)
         self._reads = reads
         set_trained_parts(model, stage.train, stage.tune)
-        self.terms = nn.ModuleDict(build_tasks(stage))
+        # Beside the network: losses may have parameters, such as a temperature.
+        self.terms = nn.ModuleDict(build_tasks(stage)).to(next(model.parameters()).device)
         self._epoch = 0
 
     @property

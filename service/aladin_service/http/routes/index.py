@@ -14,7 +14,7 @@ from aladin_service.http.error_responses import error_docs
 from aladin_service.http.index_state import IndexStateAnswer, build_state
 from aladin_service.http.openapi import operation_id
 from aladin_service.http.shared_state import Service
-from aladin_service.observe.slow_queries import SlowQueries, SlowQuery
+from aladin_service.observe.slow_queries import Kind, SlowQueries, SlowQuery
 from aladin_service.search.answers import LiveIndexInfo
 from aladin_service.work.jobs import DescribeIndex
 from aladin_service.work.report_jobs import ReportIndex
@@ -59,8 +59,10 @@ class SlowQueryAnswer(BaseModel):
 
     at: datetime = Field(description="Time of its arrival.")
     request_id: str | None
-    kind: Literal["text", "photo", "regions", "item", "embedding"]
-    asked: str | None = Field(description="Its text, truncated, or the item's id.")
+    kind: Kind = Field(description="parts: a query of several parts.")
+    asked: str | None = Field(
+        description="Its text, truncated, or the item's id; of several parts their roles with them."
+    )
     photo_bytes: int | None
     target: str
     k: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
@@ -155,10 +156,22 @@ async def read_search_body(request: Request, service: ServiceState) -> SearchBod
         BodyTooLargeError: If it exceeds the limit (by the middleware, while it is read).
     """
     body = await read_body(request, service, json_fields=("filter", *PART_FIELDS))
-    validate, strict = SearchBody.model_validate, body.kind == "json"
+    strict = body.kind == "json"
+    return await run_sized(service, body.num_bytes, validated_body, body.fields, strict=strict)
+
+
+def validated_body(fields: dict[str, Any], *, strict: bool = True) -> SearchBody:
+    """Validate the fields of a search request.
+
+    Args:
+        fields: Fields of the request.
+        strict: Whether the text "10" is no number, as in JSON; a form has texts only.
+
+    Raises:
+        InputError: If a field is unknown, missing or invalid.
+    """
     try:
-        # Strict: the text "10" is not accepted as a number in JSON.
-        return await run_sized(service, body.num_bytes, validate, body.fields, strict=strict)
+        return SearchBody.model_validate(fields, strict=strict)
     except ValidationError as error:
         raise invalid_input(error) from None
 

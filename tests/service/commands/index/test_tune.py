@@ -11,6 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from aladin_service.cli import app
+from tests.processor import pretend_bfloat16
 
 FEW = ["--at", "2", "--num-queries", "8", "--candidates", "12", "--fidelity", "0.5"]
 
@@ -47,7 +48,7 @@ def test_tune_publishes_what_it_prints(built: Path, tmp_path: Path) -> None:
 def test_the_encoding_of_queries_is_measured_and_kept(
     built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aladin_network.graphs.ways.multiplies_bfloat16", lambda: True)
+    pretend_bfloat16(monkeypatch)
     every = [*FEW, "--agreement", "1e-9"]
     tuned = json.loads(aladin("index", "tune", built, *every, "--json").stdout)["encoding"]
     assert json.loads(aladin("index", "info", built, "--json").stdout)["encoding"] == tuned

@@ -1,0 +1,140 @@
+// The parts of a query besides the text, photo or item in the field: chips that remove a part or
+// change its sign, a form that adds words, and the split of a negation that the service offers.
+
+import { at, make, makeButton } from "./elements.js";
+import { showPhoto } from "./photos.js";
+import { partName } from "./search.js";
+
+const PHOTO_PX = 96;
+const SIGNS = { all: "with", not: "without", like: "like", unlike: "unlike" };
+const OPPOSITE = { all: "not", not: "all", like: "unlike", unlike: "like" };
+
+const chips = at("parts");
+const form = at("refine");
+const toggle = at("refine-toggle");
+const words = at("refine-words");
+const split = at("split");
+
+let parts = [];
+let change = null;
+
+// onParts(difference): called with the fields of the search that changed.
+export function startParts(onParts) {
+  change = onParts;
+  toggle.addEventListener("click", () => showForm(form.hidden));
+  at("refine-close").addEventListener("click", () => {
+    showForm(false);
+    toggle.focus();
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    add("all");
+  });
+  at("refine-without").addEventListener("click", () => add("not"));
+}
+
+function showForm(open) {
+  form.hidden = !open;
+  toggle.setAttribute("aria-expanded", open);
+  if (open) words.focus();
+}
+
+function add(role) {
+  const text = words.value.trim();
+  if (text === "") {
+    words.focus();
+    return;
+  }
+  words.value = "";
+  change({ parts: [...parts.filter((part) => part.text !== text), { role, text }] });
+}
+
+// Show the parts of a search.
+export function showParts(search) {
+  ({ parts } = search);
+  chips.replaceChildren(...parts.map(chip), ...(search.whole === null ? [] : [undo(search.whole)]));
+  chips.hidden = chips.children.length === 0;
+  if (search.query === null) showForm(false);
+  hideSplit();
+}
+
+function chip(part) {
+  const { role } = part;
+  const name = partName(part);
+  const other = parts.filter((each) => each !== part);
+  const turned = { ...part, role: OPPOSITE[role] };
+  const turn = () => {
+    change({ parts: parts.map((each) => (each === part ? turned : each)) });
+    focusChip(parts.indexOf(turned), ".sign");
+  };
+  const sign = makeButton(SIGNS[role], turn, {
+    className: "sign",
+    ariaLabel: `${SIGNS[role]} “${name}”: change to ${SIGNS[OPPOSITE[role]]}`,
+    title: `Change to “${SIGNS[OPPOSITE[role]]}”`,
+  });
+  const place = parts.indexOf(part);
+  const drop = () => {
+    change({ parts: other });
+    focusChip(Math.min(place, other.length - 1), ".remove");
+  };
+  const remove = makeButton("", drop, {
+    className: "remove",
+    ariaLabel: `Remove: ${SIGNS[role]} “${name}”`,
+    title: "Remove",
+  });
+  remove.append(make("span", { ariaHidden: "true" }, "×"));
+  const element = make("li", { className: `asked ${role}` }, sign, pictureOf(part, name), remove);
+  element.dataset.role = role;
+  return element;
+}
+
+// An example is known by its photo, the rest by its words.
+function pictureOf(part, name) {
+  if (part.of !== "images") return make("span", { className: "what", title: name }, name);
+  const photo = make("img", { alt: name, title: name });
+  showPhoto(photo, part.id, PHOTO_PX);
+  return photo;
+}
+
+// The keyboard goes on where it was: the chips are made anew for every search.
+function focusChip(place, button) {
+  const next = chips.children[place]?.querySelector(button);
+  (next ?? toggle).focus();
+}
+
+function undo(whole) {
+  const button = makeButton("Undo the split", () => {
+    change({ query: { text: whole }, parts: [] });
+    at("words").focus();
+  }, { className: "quiet", title: `Search for “${whole}” as it stands` });
+  return make("li", { className: "undo" }, button);
+}
+
+// --- The split of a negation ---
+
+export function hideSplit() {
+  split.hidden = true;
+}
+
+// Offer to search by the parts that a text with a negation was split into; null: there are none.
+export function offerSplit(search, suggestion) {
+  if (suggestion === null || suggestion === undefined) {
+    hideSplit();
+    return;
+  }
+  const [wanted, ...negated] = suggestion;
+  const quoted = negated.map(({ text }) => `“${text}”`).join(" or ");
+  const sources = negated.map(({ source }) => `“${source}”`).join(", ");
+  at("split-words").textContent = `${sources} is searched for like other words.`;
+  const accept = makeButton(`Search for “${wanted.text}” without ${quoted}`, () => {
+    const added = negated.map(({ role, text }) => ({ role, text }));
+    change({
+      query: { text: wanted.text },
+      parts: [...search.parts, ...added],
+      whole: search.query.text,
+    });
+    focusChip(0, ".sign");
+  });
+  at("split-accept").replaceChildren(accept);
+  split.hidden = false;
+}

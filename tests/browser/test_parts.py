@@ -1,0 +1,241 @@
+"""Queries of several parts on the page: words to add, examples, signs, the split of a negation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from benchmarks.service.search_page import SearchPage, data_of
+
+pytestmark = pytest.mark.browser
+
+OpenPage = Callable[..., SearchPage]
+
+WORDS = "a small red star above a blue square"
+TARGET_PX = 24  # WCAG 2.2, success criterion 2.5.8
+
+
+def ids_of(api: httpx.Client, **body: Any) -> list[str]:
+    """What the service finds for a query of several parts."""
+    answer = api.post("/v1/search/images", json={"k": 24, **body}).raise_for_status()
+    return [hit["id"] for hit in answer.json()["hits"]]
+
+
+def refine(page: SearchPage, words: str, name: str) -> dict[str, Any]:
+    """Add words to the query by the form; return the answer once it is shown."""
+    if page.page.locator("#refine").is_hidden():
+        page.page.locator("#refine-toggle").click()
+    page.page.locator("#refine-words").fill(words)
+    with page.answer_shown() as answer:
+        page.page.locator("#refine").get_by_role("button", name=name, exact=True).click()
+    return answer
+
+
+def test_words_are_added_turned_and_removed(page: SearchPage, api: httpx.Client) -> None:
+    page.open().find(WORDS)
+    refine(page, "a green circle", "With")
+    refine(page, "a dog", "Without")
+    asked = {"all": [{"text": WORDS}, {"text": "a green circle"}], "not": [{"text": "a dog"}]}
+    assert page.ids() == ids_of(api, **asked)
+    assert data_of(page.parts, "role") == ["all", "not"]
+
+    with page.answer_shown():
+        page.parts.first.get_by_role("button", name="change to without").click()
+    assert page.ids() == ids_of(
+        api, all=[{"text": WORDS}], **{"not": [{"text": "a green circle"}, {"text": "a dog"}]}
+    )
+    # The keyboard stays at the part that was changed.
+    expect(page.parts.first.locator(".sign")).to_be_focused()
+    with page.answer_shown():
+        page.page.keyboard.press("Tab")
+        page.page.keyboard.press("Enter")
+    assert page.ids() == ids_of(api, all=[{"text": WORDS}], **{"not": [{"text": "a dog"}]})
+    expect(page.parts.first.locator(".remove")).to_be_focused()
+    with page.answer_shown():
+        page.page.keyboard.press("Enter")
+    assert page.ids() == ids_of(api, text=WORDS)
+    expect(page.page.locator("#parts")).to_be_hidden()
+
+
+def test_right_and_wrong_hits_make_the_next_query(page: SearchPage, api: httpx.Client) -> None:
+    hits = [hit["id"] for hit in page.open().find(WORDS)["hits"]]
+    bar = page.page.locator("#marks")
+    expect(bar).to_be_hidden()
+    for place in (0, 2):
+        page.mark(page.hits.nth(place), "like")
+    for place in (1, 3):
+        page.mark(page.hits.nth(place), "unlike")
+    page.mark(page.hits.nth(3), "unlike")  # taken back
+    expect(bar).to_contain_text("2 right, 1 wrong")
+
+    with page.answer_shown():
+        bar.get_by_role("button", name="More like these").click()
+
+    asked = {"all": [{"text": WORDS}], "like": [hits[0], hits[2]], "unlike": [hits[1]]}
+    assert page.ids() == ids_of(api, **asked)
+    assert not {hits[0], hits[1], hits[2]} & set(page.ids())
+    expect(bar).to_be_hidden()
+    assert data_of(page.parts, "role") == ["like", "like", "unlike"]
+    expect(page.parts.locator("img")).to_have_count(3)
+
+    with page.answer_shown():
+        page.parts.nth(2).get_by_role("button", name="change to like").click()
+    assert page.ids() == ids_of(api, all=[{"text": WORDS}], like=[hits[0], hits[2], hits[1]])
+    # Other words have other examples.
+    with page.answer_shown():
+        page.ask("two dogs on a meadow")
+    expect(page.parts).to_have_count(0)
+
+
+def test_hits_are_marked_from_the_viewer_and_marks_are_cleared(page: SearchPage) -> None:
+    page.open().find(WORDS)
+    page.open_evidence(page.hits.nth(1))
+    page.viewer.get_by_role("button", name="Not this").click()
+    page.page.keyboard.press("Escape")
+    pressed = page.hits.nth(1).locator(".mark.unlike")
+    expect(pressed).to_have_attribute("aria-pressed", "true")
+    expect(page.page.locator("#marks")).to_contain_text("1 wrong")
+    page.page.locator("#marks-clear").click()
+    expect(page.page.locator("#marks")).to_be_hidden()
+    expect(pressed).to_have_attribute("aria-pressed", "false")
+
+
+def test_a_photo_and_words_are_one_query(page: SearchPage, photo: Path) -> None:
+    page.open().find_photo(photo)
+    answer = refine(page, "a red star", "With")
+    roles = [(part["role"], part["text"]) for part in answer["parts"]]
+    assert roles == [("all", None), ("all", "a red star")]
+    assert page.ids() == [hit["id"] for hit in answer["hits"]]
+
+
+def test_the_address_has_the_parts(page: SearchPage, open_page: OpenPage, url: str) -> None:
+    hits = page.open().find(WORDS)["hits"]
+    refine(page, "a dog & #1, +ünï", "Without")
+    page.mark(page.hits.first, "like")
+    with page.answer_shown() as answer:
+        page.page.locator("#marks-search").click()
+
+    other = open_page(url)
+    other.page.goto(page.page.url)
+
+    other.expect_hits([hit["id"] for hit in answer["hits"]])
+    assert data_of(other.parts, "role") == ["not", "like"]
+    expect(other.parts.first).to_contain_text("a dog & #1, +ünï")
+    page.page.go_back()
+    page.page.go_back()
+    page.expect_hits([hit["id"] for hit in hits])
+    expect(page.parts).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    ["{no json", '{"role": "all"}', '[null, 3, {"role": "all"}, {"role": "like", "id": 3}]'],
+)
+def test_what_is_no_part_in_an_address_is_left_out(page: SearchPage, parts: str) -> None:
+    hits = page.open().find(WORDS)["hits"]
+    page.page.goto("about:blank")
+    page.open(urlencode({"text": WORDS, "parts": parts}))
+    page.expect_hits([hit["id"] for hit in hits])
+    expect(page.parts).to_have_count(0)
+
+
+def test_the_split_of_a_negation_is_offered_made_and_undone(
+    page: SearchPage, api: httpx.Client
+) -> None:
+    sentence = f"{WORDS} without a dog"
+    whole = page.open().find(sentence)
+    assert whole["parts"] is None
+    offer = page.page.locator("#split")
+    expect(offer).to_contain_text("“without a dog”")
+
+    with page.answer_shown():
+        offer.get_by_role("button").click()
+
+    assert page.ids() == ids_of(api, all=[{"text": WORDS}], **{"not": [{"text": "dog"}]})
+    expect(page.words).to_have_value(WORDS)
+    expect(offer).to_be_hidden()
+    with page.answer_shown():
+        page.page.get_by_role("button", name="Undo the split").click()
+    expect(page.words).to_have_value(sentence)
+    assert page.ids() == [hit["id"] for hit in whole["hits"]]
+    expect(page.parts).to_have_count(0)
+    page.find(WORDS)
+    expect(offer).to_be_hidden()
+
+
+def test_the_parts_have_scores_and_evidence(page: SearchPage) -> None:
+    parts = [{"role": "all", "text": "a blue square"}, {"role": "not", "text": "a dog"}]
+    page.open(urlencode({"text": "a red star", "parts": json.dumps(parts)}))
+    page.show_details()
+    with page.page.expect_response("**/v1/explain?*"):
+        page.open_evidence(page.hits.first)
+    texts = page.evidence.locator("p.words")
+    expect(texts).to_have_count(3)
+    assert page.evidence.locator("h4").all_inner_texts() == ["With", "With", "Without"]
+    last = texts.nth(2).locator(".word").last
+    last.click()
+    expect(last).to_have_attribute("aria-pressed", "true")
+    expect(page.evidence.locator(".word[aria-pressed=true]")).to_have_count(1)
+    expect(page.viewer.locator(".region.lit")).to_have_count(1)
+    rows = page.viewer.locator("#viewer-scores div").all_inner_texts()
+    facts = dict(row.replace("\u2212", "-").split("\n", 1) for row in rows)
+    parts_named = ["With a red star", "With a blue square", "Without a dog"]
+    assert list(facts)[-4:-1] == parts_named
+    added = sum(float(facts[name]) for name in parts_named)
+    assert float(facts["Score"]) == pytest.approx(added, abs=2e-3)
+
+
+def test_rare_words_are_found_where_they_are_written(page: SearchPage) -> None:
+    page.open().find("dogs")
+    page.show_details()
+    page.page.locator("#options-toggle").click()
+    weight = page.page.locator("#option-lexical")
+    with page.answer_shown() as answer:
+        weight.fill("1")
+    found = [
+        (field["field"], word)
+        for hit in answer["hits"]
+        for field in hit["stages"]["lexical"]
+        for word in field["words"]
+    ]
+    shown = page.hits.locator(".written").all_inner_texts()
+    places = {"text": "caption", "uri": "file name"}
+    assert shown == [f"“{word}” in the {places[field]}" for field, word in found]
+    with page.answer_shown() as again:
+        page.page.reload()
+    assert [hit["id"] for hit in again["hits"]] == [hit["id"] for hit in answer["hits"]]
+    # Of a query of several parts there are none.
+    refine(page, "a dog", "Without")
+    expect(weight).to_be_disabled()
+    expect(page.error).to_be_hidden()
+
+
+def test_parts_under_a_thumb(open_page: OpenPage, url: str) -> None:
+    phone = {"width": 320, "height": 640}
+    page = open_page(url, viewport=phone, has_touch=True, is_mobile=True).open()
+    page.find(WORDS)
+    page.hits.first.locator(".mark.like").tap()
+    with page.answer_shown():
+        page.page.locator("#marks-search").tap()
+    page.page.locator("#refine-toggle").tap()
+    page.page.locator("#refine-words").fill("a very long part of the query that is cut")
+    with page.answer_shown():
+        page.page.locator("#refine-without").tap()
+    expect(page.parts).to_have_count(2)
+    too_wide = "document.documentElement.scrollWidth > window.innerWidth"
+    assert not page.page.evaluate(too_wide)
+    for buttons in (page.parts.locator("button"), page.hits.first.locator(".mark")):
+        sizes = buttons.evaluate_all(
+            "all => all.map((one) => one.getBoundingClientRect()).map((b) => [b.width, b.height])"
+        )
+        assert min(min(size) for size in sizes) >= TARGET_PX
+    with page.answer_shown():
+        page.parts.first.locator(".remove").tap()
+    expect(page.parts).to_have_count(1)

@@ -1,0 +1,91 @@
+"""Data sets that several runs of one process read.
+
+The runs of a comparison mostly read the same photos and captions. Looking at all files and opening
+the caches of frozen encoders takes longer than many a short run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar, cast
+
+from aladin_network.model import AladinModel
+from aladin_network.types import Progress
+from aladin_training.batches.dataset import PairDataset
+from aladin_training.batches.inputs import image_digest, text_digest
+from aladin_training.config.recipe import Recipe
+from aladin_training.data import Record
+from aladin_training.data.records import DocumentRecord
+from aladin_training.data.regions import RegionStore
+
+T = TypeVar("T")
+
+# Those of two comparisons at most: a set may hold its features in the memory of a GPU.
+_MOST = 12
+
+
+class SetMemory:
+    """Keeps what was read for one run for the next one; files must not change meanwhile."""
+
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self._known: dict[str, object] = {}
+
+    def recall(self, key: str, make: Callable[[], T]) -> T:
+        """Return what is known by a key, or make it.
+
+        Args:
+            key: Everything that the result depends on.
+            make: Makes it.
+        """
+        if key not in self._known:
+            made = make()
+            while len(self._known) >= _MOST:
+                del self._known[next(iter(self._known))]  # the oldest
+            self._known[key] = made
+        return cast(T, self._known[key])
+
+    def pairs(
+        self,
+        part: str,
+        records: Sequence[Record | DocumentRecord],
+        recipe: Recipe,
+        model: AladinModel,
+        views: Sequence[str],
+        progress: Progress,
+        regions: RegionStore | None = None,
+        short_captions: bool = False,
+    ) -> PairDataset:
+        """Return a part of a recipe's data for networks whose encoders are equal.
+
+        Args:
+            part: Name of the part, which the recipe's data and this name determine.
+            records: Its photos with captions.
+            recipe: Recipe whose data and precision apply.
+            model: Network that reads it; see `PairDataset.prepare`, as for the other arguments.
+            views: Names of the views.
+            progress: Receives photos.
+            regions: Regions of the photos.
+            short_captions: Whether shorter texts may replace captions.
+
+        Raises:
+            DataError: If no photo can be used.
+            RegionError: If photos have no regions.
+            InputError: If the network reads regions and there are none, or vice versa.
+        """
+        encoders = image_digest(model.image.encoder), text_digest(model.text.encoder)
+        key = f"{part}:{recipe.data!r}:{recipe.precision}:{encoders}:{views}:{short_captions}"
+        return self.recall(
+            key,
+            lambda: PairDataset.prepare(
+                records,
+                model,
+                cache_root=Path(recipe.data.cache).expanduser(),
+                views=views,
+                precision=recipe.precision,
+                progress=progress,
+                regions=regions,
+                short_captions=short_captions,
+            ),
+        )
