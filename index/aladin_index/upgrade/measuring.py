@@ -121,18 +121,33 @@ class MethodChooser:
 
     def choose(self, target: Target) -> ChosenMethod:
         """Choose the method of one collection: the bridge if its recall is the better one."""
+        bridged = self.fit(target)
+        if bridged is None:
+            return ChosenMethod(RestMethod(method="old"))
+        recalls = bridged.rest.recalls
+        if recalls is not None and recalls.bridge <= recalls.old:
+            return ChosenMethod(RestMethod(method="old", recalls=recalls))
+        return bridged
+
+    def fit(self, target: Target) -> ChosenMethod | None:
+        """Fit the bridge of one collection, and measure it.
+
+        Returns:
+            The bridge, whether or not it is better than the old model, or None if there can be
+            none, or it cannot be measured.
+        """
         sample = self._samples.get(target)
         if sample is None:
-            return ChosenMethod(RestMethod(method="old"))
+            return None
         # Scores of a corrected index are less than its cosines, by biases of the old model.
         is_possible = not self._new.model.text_only and sample.old.biases is None
         if not is_possible or len(sample) < _LEAST_ITEMS:
-            return ChosenMethod(RestMethod(method="old"))
+            return None
         order = np.random.default_rng(0).permutation(len(sample))
         fitted, searched = (sample.take(half) for half in np.array_split(order, 2))
         queries = self._queries(target, searched)
         if queries is None:
-            return ChosenMethod(RestMethod(method="old"))
+            return None
         new_scores = self._scores(queries.new, searched.new, queries.modality)
         right = [set(each) for each in queries.right]
         if not queries.has_truth:
@@ -140,7 +155,7 @@ class MethodChooser:
         old_scores = self._old_scores(queries, searched.old)
         measured: dict[float, tuple[float, DirectionFusion]] = {}
         for damping in _DAMPINGS:
-            bridge = self._fit(fitted, target, damping)
+            bridge = self._matrices(fitted, target, damping)
             fusion, scores = self._over_bridge(bridge, queries, searched.old)
             measured[damping] = recall_at(scores, right), fusion
         damping = max(measured, key=lambda each: measured[each][0])
@@ -152,12 +167,10 @@ class MethodChooser:
             old=recall_at(old_scores, right),
             bridge=measured[damping][0],
         )
-        if recalls.bridge <= recalls.old:
-            return ChosenMethod(RestMethod(method="old", recalls=recalls))
         rest = RestMethod(method="bridge", recalls=recalls, fusion=measured[damping][1])
-        return ChosenMethod(rest, self._fit(sample, target, damping))
+        return ChosenMethod(rest, self._matrices(sample, target, damping))
 
-    def _fit(self, sample: PairedItems, target: Target, damping: float) -> Bridge:
+    def _matrices(self, sample: PairedItems, target: Target, damping: float) -> Bridge:
         embedding = fit_matrix(sample.old.embeddings, sample.new.embeddings, damping, centred=True)
         tokens = None
         if self._is_aligned(self._old, sample.old) and self._is_aligned(self._new, sample.new):

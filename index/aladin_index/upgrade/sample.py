@@ -97,28 +97,35 @@ def paired_items(
         encoded: What the new model has encoded.
         rows: Rows that are live and encoded.
     """
-    codec = live.base.tokens.codec
+    tokens = encoded.tokens(rows)
+    form = TokenCodec("float16", tokens.values.shape[1])
+    new = ItemVectors(
+        encoded.embeddings(rows), TokenStore.from_arrays(form, tokens, encoded.lengths(rows))
+    )
+    return PairedItems(live.items.by_rows(rows.tolist()), live_vectors(live, rows), new)
+
+
+def live_vectors(live: LiveCollection, rows: NDArray[np.int64]) -> ItemVectors:
+    """Read items as the model of the live generation has encoded them.
+
+    Args:
+        live: The live collection.
+        rows: Rows that are live; those of changes come last.
+    """
     packed: list[PackedTokens] = []
-    lengths = live.lengths(rows)
     built = rows[rows < live.entry.count]
     if len(built):
         packed.append(live.base.tokens.packed(built))
     if len(built) < len(rows):
         assert live.changes is not None  # only there are such rows
         packed.append(live.changes.tokens(rows[len(built) :]).stored)
-    width = live.entry.embedding_dim
     biases = None
     if live.entry.corrected:
         no_words = np.empty((1, live.entry.token_dim), dtype=np.float32)
         biases = live.biases(no_words, "image", rows)
-    old = ItemVectors(
-        live.embeddings(rows.tolist())[:, :width],
+    codec, lengths = live.base.tokens.codec, live.lengths(rows)
+    return ItemVectors(
+        live.embeddings(rows.tolist())[:, : live.entry.embedding_dim],
         TokenStore.from_arrays(codec, PackedTokens.concatenate(packed), lengths),
         biases,
     )
-    tokens = encoded.tokens(rows)
-    form = TokenCodec("float16", tokens.values.shape[1])
-    new = ItemVectors(
-        encoded.embeddings(rows), TokenStore.from_arrays(form, tokens, encoded.lengths(rows))
-    )
-    return PairedItems(live.items.by_rows(rows.tolist()), old, new)

@@ -84,6 +84,7 @@ class UpgradingSearcher(TwoStageSearcher):
     """Answers queries of an index that is being upgraded; thread-safe.
 
     Attributes:
+        live: Searcher of the live generation.
         successor: Searches what the new model has encoded.
         sides: How each collection is searched.
     """
@@ -100,7 +101,7 @@ class UpgradingSearcher(TwoStageSearcher):
         """
         super().__init__(live.index)
         self.successor = TwoStageSearcher(successor)
-        self._live = live
+        self.live = live
         self._successor = successor
         self.sides = sides
 
@@ -172,7 +173,7 @@ class UpgradingSearcher(TwoStageSearcher):
         return _Pair(asked, old, replace(new, collection=encoded), encoded)
 
     def _run_both(self, pairs: Sequence[_Pair], began_s: float) -> list[SearchAnswer]:
-        by_old = _rank([pair.old for pair in pairs], self._live)
+        by_old = _rank([pair.old for pair in pairs], self.live)
         by_new = _rank([pair.new for pair in pairs], self.successor)
         times = Times(began_s, began_s, time.monotonic())
         answers: list[SearchAnswer] = []

@@ -222,7 +222,10 @@ class LiveIndex:
             self._check_database(self._source)
         if self._searcher is None:
             raise self._not_ready()
-        return self._upgrade.searcher(self._searcher)
+        upgraded = self._upgrade.opened
+        if upgraded is not None and upgraded.live is self._searcher:
+            return upgraded
+        return self._searcher
 
     def changer(self) -> ItemChanger:
         """Return the object that adds and removes items.

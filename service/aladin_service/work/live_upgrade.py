@@ -28,6 +28,9 @@ class LiveUpgrade:
 
     Loading a network takes seconds, in which no query is to wait: the old model answers alone until
     the new one is loaded. If it cannot be loaded, that is logged, and the old one goes on.
+
+    Attributes:
+        opened: Answers in place of its `live` searcher; None while there is no upgrade to answer.
     """
 
     def __init__(
@@ -40,22 +43,13 @@ class LiveUpgrade:
             warm_up: Called with what the new model searches before it answers.
         """
         self._device = "cpu" if device is None else device.device
+        self.opened: UpgradingSearcher | None = None
         self._warm_up = warm_up
         self._lock = threading.Lock()
         self._loading = threading.Lock()
-        self._live: TwoStageSearcher | None = None
-        self._opened: UpgradingSearcher | None = None
+        self._followed: tuple[TwoStageSearcher, UpgradePlan] | None = None
         self._loaded: Checkpoint | None = None
         self._logged = ""
-
-    def searcher(self, live: TwoStageSearcher) -> TwoStageSearcher:
-        """Return what answers in place of the searcher of a generation.
-
-        Args:
-            live: Searcher of the live generation.
-        """
-        opened = self._opened
-        return opened if opened is not None and self._live is live else live
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -68,25 +62,22 @@ class LiveUpgrade:
         Args:
             live: Searcher of the live generation.
         """
-        index = live.index
-        with self._lock:
-            if self._live is not live:
-                self._live, self._opened = live, None
+        plan = None
         try:
-            plan = find_upgrade(index)
+            plan = find_upgrade(live.index)
         except AladinError as error:
             self._log(error)
-            return
         if plan is None:  # there is none, or it was given up
-            with self._lock:
-                self._opened = self._loaded = None
+            self.close()
             return
+        with self._lock:
+            self._followed = live, plan
         threading.Thread(target=self._open, args=(live, plan), name="upgrade", daemon=True).start()
 
     def close(self) -> None:
         """Forget the upgrade; a thread that is still loading a network opens nothing."""
         with self._lock:
-            self._live = self._opened = self._loaded = None
+            self._followed = self.opened = self._loaded = None
 
     def _open(self, live: TwoStageSearcher, plan: UpgradePlan) -> None:
         try:
@@ -98,9 +89,9 @@ class LiveUpgrade:
                 if opened is not None:
                     self._warm_up(opened.successor.index)
                 with self._lock:
-                    if self._live is not live:
+                    if self._followed != (live, plan):  # another generation, or given up
                         return
-                    self._loaded, self._opened = checkpoint, opened
+                    self._loaded, self.opened = checkpoint, opened
             if opened is not None:
                 _LOG.info("an upgrade of generation %d: both models answer", live.index.generation)
         except Exception as error:

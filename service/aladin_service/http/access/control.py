@@ -188,6 +188,7 @@ class AccessControl:
     async def _checked(
         self, needed: Needed, headers: Headers, scope: Scope, receive: Receive, send: Send
     ) -> None:
+        assert needed.scope != "open"  # nothing is checked then
         policy, state = self._policy, scope["state"]
         try:
             if needed.method not in _SAFE_METHODS:
