@@ -220,12 +220,10 @@ class LiveIndex:
         """
         if self._source is not None and self._source.polls:
             self._check_database(self._source)
-        if self._searcher is None:
+        live, upgraded = self._searcher, self._upgrade.opened
+        if live is None:
             raise self._not_ready()
-        upgraded = self._upgrade.opened
-        if upgraded is not None and upgraded.live is self._searcher:
-            return upgraded
-        return self._searcher
+        return upgraded if upgraded is not None and upgraded.live is live else live
 
     def changer(self) -> ItemChanger:
         """Return the object that adds and removes items.
@@ -303,10 +301,8 @@ class LiveIndex:
                 detector=self._detector,
                 exif=limits.exif,
             )
-            network = index.checkpoint.model
-            self._changer = ItemChanger(
-                writer, network, images, limits.metadata, limits.max_text_chars
-            )
+            network, bounds = index.checkpoint.model, (limits.metadata, limits.max_text_chars)
+            self._changer = ItemChanger(writer, network, images, *bounds)
         self._checkpoint = index.checkpoint
         self._upgrade.follow(self._searcher)
         if replaces:
