@@ -13,6 +13,7 @@ from aladin_index.engines.engine_index import EngineIndex
 from aladin_index.format.manifest import Manifest
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import SearchBackend
+from aladin_index.upgrade.searcher import UpgradingSearcher
 from aladin_network.errors import (
     UnknownItemError,
 )
@@ -41,6 +42,8 @@ class IndexState(NamedTuple):
         alignment_trained: Whether the alignment of its model was trained.
         text_only: Whether its model is for texts alone.
         in_engine: Whether a vector database stores it.
+        encoded: While two models answer because the index is being upgraded, the number of items of
+            each collection that the new one has encoded; otherwise None.
     """
 
     manifest: Manifest
@@ -48,6 +51,7 @@ class IndexState(NamedTuple):
     alignment_trained: bool
     text_only: bool = False
     in_engine: bool = False
+    encoded: Mapping[Target, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,17 @@ class DescribeIndex(Job[IndexState]):
 
     def run(self, worker: Worker) -> IndexState:
         """Return the manifest and the counts."""
-        index = worker.searcher().index
-        counts: dict[Target, int] = {
-            target: index.side(target).count for target in index.manifest.targets
-        }
+        searcher = worker.searcher()
+        index, targets = searcher.index, searcher.index.manifest.targets
+        counts: dict[Target, int] = {target: index.side(target).count for target in targets}
+        encoded: dict[Target, int] | None = None
+        if isinstance(searcher, UpgradingSearcher):
+            new = searcher.successor.index
+            encoded = {target: new.side(target).count for target in targets}
         checkpoint = index.checkpoint
         trained, text_only = checkpoint.alignment_trained, checkpoint.model.text_only
         in_engine = isinstance(index, EngineIndex)
-        return IndexState(index.manifest, counts, trained, text_only, in_engine)
+        return IndexState(index.manifest, counts, trained, text_only, in_engine, encoded)
 
 
 @dataclass(frozen=True)

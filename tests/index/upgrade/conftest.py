@@ -39,23 +39,28 @@ Begin = Callable[..., None]
 
 
 @pytest.fixture
-def begin(new_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
+def begin(new_checkpoint: Path) -> Begin:
     """Return a function that begins an upgrade and ends it after so many parts."""
 
     def run(root: Path, parts: int, settings: UpgradeSettings = SETTINGS) -> None:
-        left = parts
-        write = PartsWriter._write_part
-
-        def counted(writer: PartsWriter, *arguments: object) -> None:
-            nonlocal left
-            if left == 0:
-                raise CutShortError
-            left -= 1
-            write(writer, *arguments)  # type: ignore[arg-type]
-
-        with monkeypatch.context() as patch:
-            patch.setattr(PartsWriter, "_write_part", counted)
-            with pytest.raises(CutShortError):
-                upgrade_index(root, new_checkpoint, settings)
+        begin_upgrade(root, new_checkpoint, parts, settings)
 
     return run
+
+
+def begin_upgrade(root: Path, checkpoint: Path, parts: int, settings: UpgradeSettings) -> None:
+    """Begin an upgrade and end it, as if it were killed, after so many parts."""
+    left = parts
+    write = PartsWriter._write_part
+
+    def counted(writer: PartsWriter, *arguments: object) -> None:
+        nonlocal left
+        if left == 0:
+            raise CutShortError
+        left -= 1
+        write(writer, *arguments)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PartsWriter, "_write_part", counted)
+        with pytest.raises(CutShortError):
+            upgrade_index(root, checkpoint, settings)
