@@ -84,8 +84,7 @@ class LiveIndex:
             warm_up: Called with each index before it answers.
         """
         self.path = path
-        self._device, self._warm = device, warm
-        self._limits = limits
+        self._device, self._warm, self._limits = device, warm, limits
         self._fallback = fallback
         self._detector = detector
         self._access = access or EngineAccess()
@@ -166,15 +165,17 @@ class LiveIndex:
                 # Not earlier: requests that arrive now have to wait for what is being opened.
                 self._seen = published
 
-    def refresh(self) -> None:
+    def refresh(self, *, polls: bool = False) -> None:
         """Open a generation that was published since; concurrent requests wait for it.
 
-        They would otherwise miss items that were added to the new generation and acknowledged. A
-        generation in a vector database is opened in the background, because remote calls may take
-        long.
+        They would otherwise miss items that were added to the new generation and acknowledged. One
+        in a vector database is opened in the background, as remote calls may take long, or with
+        `polls` here.
         """
         if self._source is not None and self._source.polls:
-            return
+            if not polls:
+                return
+            self._source.poll()
         if not self.is_current:
             self.try_to_open()
 

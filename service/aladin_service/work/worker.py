@@ -150,7 +150,7 @@ class Worker:
         try:
             return change(changer)
         except IndexMismatchError:
-            self.live.refresh()
+            self.live.refresh(polls=True)
             if (other := self.live.changer()) is changer:
                 raise
             return change(other)

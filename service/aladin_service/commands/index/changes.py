@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from aladin_index.encode.region_sources import RegionSource
     from aladin_index.encode.source_items import PhotoPlaces, SourceItem
+    from aladin_index.format.layout import EngineLocation
     from aladin_index.format.records import SkippedItem
     from aladin_network.detectors.base import Detector
     from aladin_training.data.folder_rules import FolderRules
@@ -280,9 +281,14 @@ def rollback(
     generation left behind restores it, with its changes, until the next `aladin index compact`
     removes it from the disk.
     """
+    from aladin_index.format.layout import location_of
     from aladin_index.generations.history import describe_changes, rolled_back_changes
     from aladin_index.generations.published import rollback_index
 
+    location = location_of(index)
+    if location is not None:
+        _rollback_in_engine(index, location, to)
+        return
     report = rollback_index(index, to)
     counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())
     typer.echo(f"{index}: generation {report.generation} is live again: {counts}")
@@ -296,3 +302,15 @@ def rollback(
             f"  no longer live, and removed by the next compaction: generation {number}, its "
             f"changes: {describe_changes(changes)}"
         )
+
+
+def _rollback_in_engine(index: Path, location: EngineLocation, to: int | None) -> None:
+    from aladin_index.engines.push import rollback_engine
+    from aladin_index.open import connect
+    from aladin_service.settings import read_settings
+
+    with closing(connect(location, read_settings().engine_options)) as client:
+        left = client.live_generation()
+        generation = rollback_engine(client, to)
+    typer.echo(f"{index}: generation {generation} is live again, with its own changes")
+    typer.echo(f"  to bring generation {left} back: aladin index rollback {index} --to {left}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,8 +28,10 @@ from aladin_service.commands.options import (
 from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
-    from aladin_index.upgrade.run import UpgradeReport
+    from aladin_index.format.layout import EngineLocation
+    from aladin_index.upgrade.run import UpgradeReport, UpgradeSettings
     from aladin_network.detectors.base import Detector
+    from aladin_network.types import Progress
 
 NewModelOption = Annotated[
     Path | None, typer.Option("--model", metavar="MODEL", help=f"The new model. {MODEL_HELP}")
@@ -103,11 +105,14 @@ def upgrade(
     it again with --resume when they are back, or with --resume --skip-missing. Until it is finished
     or given up with --discard, no other command writes a generation of the index.
 
+    An index in a vector database is copied into INDEX/upgrade, encoded again there, and pushed as a
+    new generation; the old model answers alone until that is live.
+
     What was fitted to the old model does not carry over; stdout names the commands that fit it
     anew. The calibration and the hubness correction of the new model's checkpoint are taken.
     """
     from aladin_index.upgrade.encoding import EncodingSettings
-    from aladin_index.upgrade.run import UpgradeSettings, upgrade_index
+    from aladin_index.upgrade.run import UpgradeSettings
     from aladin_network.errors import InputError
     from aladin_service.library.places import model_folder
 
@@ -133,8 +138,33 @@ def upgrade(
     )
     finder = _detector(index, folder, detector, on)
     with _explained(index), stderr_progress() as progress:
-        report = upgrade_index(index, folder, settings, progress, finder)
+        report = _upgrade(index, folder, settings, progress, finder)
     _print(index, report)
+
+
+def _upgrade(
+    index: Path,
+    folder: Path | None,
+    settings: UpgradeSettings,
+    progress: Progress,
+    regions: Detector | None,
+) -> UpgradeReport:
+    """Upgrade an index in files or in a vector database."""
+    from aladin_index.format.layout import location_of
+    from aladin_index.open import connect
+    from aladin_index.upgrade.engines import upgrade_engine_index
+    from aladin_index.upgrade.run import upgrade_index
+    from aladin_service.settings import read_settings
+
+    location = location_of(index)
+    if location is None:
+        return upgrade_index(index, folder, settings, progress, regions)
+    options = read_settings().engine_options
+    with closing(connect(location, options)) as client:
+        # No call takes longer than its time limit.
+        return upgrade_engine_index(
+            index, location, client, folder, settings, progress, regions, options.timeout_s
+        )
 
 
 def _lines(queries: Path | None) -> tuple[str, ...]:
@@ -165,7 +195,7 @@ def _detector(
 @contextmanager
 def _explained(index: Path) -> Generator[None]:
     """Name the items that keep an upgrade from its end, and tell how an interrupted one goes on."""
-    from aladin_index.format.upgrade_plan import read_plan
+    from aladin_index.format.layout import UPGRADE
     from aladin_index.upgrade.run import MissingSourcesError
 
     try:
@@ -175,19 +205,35 @@ def _explained(index: Path) -> Generator[None]:
             typer.echo(f"skipped {item_id}: {reason}", err=True)
         raise
     except KeyboardInterrupt:
-        if read_plan(index) is not None:
+        if (index / UPGRADE).is_dir():
             typer.echo(f"stopped: aladin index upgrade {index} --resume goes on", err=True)
         raise
 
 
 def _discard(index: Path) -> None:
+    from aladin_index.format.layout import location_of
     from aladin_index.upgrade.run import discard_upgrade
 
+    location = location_of(index)
+    if location is not None:
+        _discard_in_engine(index, location)
+        return
     plan = discard_upgrade(index)
     if plan is None:
         typer.echo(f"{index}: there is no unfinished upgrade")
     else:
         typer.echo(f"{index}: the upgrade to model {plan.model.id[:12]} is given up")
+
+
+def _discard_in_engine(index: Path, location: EngineLocation) -> None:
+    from aladin_index.open import connect
+    from aladin_index.upgrade.engines import discard_engine_upgrade
+    from aladin_service.settings import read_settings
+
+    with closing(connect(location, read_settings().engine_options)) as client:
+        found = discard_engine_upgrade(index, client)
+    given_up = "the upgrade is given up" if found else "there is no unfinished upgrade"
+    typer.echo(f"{index}: {given_up}")
 
 
 def _print(index: Path, report: UpgradeReport) -> None:
