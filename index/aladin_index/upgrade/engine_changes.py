@@ -95,6 +95,8 @@ class EngineChanges:
         for start in range(0, len(changed), _ITEMS_AT_A_TIME):
             some = changed[start : start + _ITEMS_AT_A_TIME]
             items = [entry.item for entry in client.fetch(self._generation, target, some)]
+            for item_id in set(some) - {item.id for item in items}:
+                del now[item_id]  # deleted since it was listed: the next pass finds out
             for entries in self._encoded(generation, target, items):
                 client.upsert(generation, target, entries)
         # Of what was replaced by something that cannot be encoded, nothing stays either.

@@ -275,8 +275,12 @@ class _EngineUpgrade:
     def settle(self, switched: _Switched) -> None:
         """Carry over the changes that reached the old generation while the new one went live."""
         for target, known in switched.known.items():
-            stored = switched.stored[target]
-            self.changes.carry(switched.generation, target, known, stored)
+            stored, now = switched.stored[target], known
+            for _ in range(_PASSES):
+                before = self.changes.carried
+                now = self.changes.carry(switched.generation, target, now, stored)
+                if self.changes.carried == before:
+                    break
 
     def _carry(self, generation: int) -> None:
         """Bring the new generation up to date, and write down how far it is."""

@@ -269,6 +269,7 @@ class MilvusEngine:
         """Yield every item once, in parts and in any order; those changed meanwhile or not."""
         collection = self._names.of(generation, target)
         form = self._form(collection)
+        self._note_write(collection)  # so that what other processes have written is there
         for keys in key_ranges(self.count(generation, target)):
             rows = self._connection.call(
                 lambda client, keys=keys: client.query(
