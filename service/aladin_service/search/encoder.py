@@ -33,7 +33,7 @@ from aladin_network.photos.memory import (
     wanted_while,
 )
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Modality, Precision
+from aladin_network.types import Modality
 from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import (
     EmbeddingQuery,
@@ -91,10 +91,8 @@ class QueryEncoder:
         limits: QueryLimits,
         cache: EncodingCache | None = None,
         decode_threads: int = 1,
-        precision: Precision = "float32",
         detector: Detector | None = None,
-        *,
-        as_tuned: bool = False,
+        networks: QueryNetworks | None = None,
     ) -> None:
         """Create an encoder without encoding anything.
 
@@ -102,17 +100,16 @@ class QueryEncoder:
             limits: Limits for a query.
             cache: Cache of encodings, or None to cache nothing.
             decode_threads: Most photos decoded at a time, if the memory of the limits allows them.
-            precision: Precision in which texts are encoded, unless an index was tuned for another.
             detector: Finds the regions of photos for models that read regions, or None.
-            as_tuned: Whether queries are encoded in the way that was chosen for their index.
+            networks: Networks that encode in place of those of the indexes, or None for the
+                indexes' own.
         """
         self._limits = limits
         self._detector = detector
         self._images = ImageReader(
             limits.image, memory=limits.memory, regions=limits.regions, detector=detector
         )
-        make = partial(query_network, precision=precision, as_tuned=as_tuned)
-        self._networks = QueryNetworks(make)
+        self._networks = networks or QueryNetworks(query_network)
         self._warm = {modality: WeakSet[Network]() for modality in _MODALITIES}
         self._cache = cache or EncodingCache(0)
         self._decoders = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Generic, Literal, TypeVar, cast
 
@@ -22,7 +23,8 @@ from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
 from aladin_index.upgrade.searcher import UpgradingSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError, IndexMismatchError
-from aladin_network.inference import choose_precision
+from aladin_network.graphs.ways import query_network
+from aladin_network.inference import QueryNetworks, choose_precision
 from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
 from aladin_network.types import DeviceName, FirstStageName
@@ -301,13 +303,18 @@ class WorkerPlan:
         detector = self._detector(place)
         limits = self.settings.query_limits  # shared, because they hold the memory for photos
         photos_root = self.settings.photos_root
+        make = partial(
+            query_network,
+            precision=choose_precision(self.settings.query_precision, place.device),
+            as_tuned=self.settings.query_precision == "auto" and place.device == "cpu",
+            photo_threads=self.settings.photo_threads,
+        )
         encoder = QueryEncoder(
             limits,
             EncodingCache(self.settings.query_cache_bytes),
             decode_threads=self.settings.decode_threads,
-            precision=choose_precision(self.settings.query_precision, place.device),
             detector=detector,
-            as_tuned=self.settings.query_precision == "auto" and place.device == "cpu",
+            networks=QueryNetworks(make),
         )
         live = LiveIndex(
             self.index,

@@ -181,26 +181,25 @@ class AccessControl:
         elif needed.scope == "open":
             await self._app(scope, receive, send)
         elif needed.scope == "write":
-            await self._audited(needed, headers, scope, receive, send)
+            await self._audited(headers, scope, receive, send)
         else:
-            await self._checked(needed, headers, scope, receive, send)
+            await self._checked(needed.scope, headers, scope, receive, send)
 
     async def _checked(
-        self, needed: Needed, headers: Headers, scope: Scope, receive: Receive, send: Send
+        self, needed: KeyScope, headers: Headers, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        assert needed.scope != "open"  # nothing is checked then
         policy, state = self._policy, scope["state"]
         try:
-            if needed.method not in _SAFE_METHODS:
+            if scope["method"] not in _SAFE_METHODS:
                 origin = foreign_origin(headers, policy.origins)
                 if origin is not None:
                     raise CrossSiteError(origin)
             key = None if policy.keys is None else await self._key(policy.keys, headers, scope)
             state["key"] = key
-            if needed.scope not in (policy.anonymous if key is None else key.scopes):
+            if needed not in (policy.anonymous if key is None else key.scopes):
                 if key is None and policy.keys is not None:
                     raise UnauthorizedError("an API key is required", has_key=False)
-                raise MissingScopeError(needed.scope, None if key is None else key.name)
+                raise MissingScopeError(needed, None if key is None else key.name)
             if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
                 raise UnknownHostError(headers.get("host", ""))
             if key is not None or policy.clients is not None:
@@ -250,9 +249,7 @@ class AccessControl:
             return None
         return None if bucket is None else RateLimit(who, bucket, policy.rates)
 
-    async def _audited(
-        self, needed: Needed, headers: Headers, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _audited(self, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         state: dict[str, Any] = scope["state"]
         record = state["write_record"] = WriteRecord()
         status: int | None = None
@@ -264,7 +261,7 @@ class AccessControl:
             await send(message)
 
         try:
-            await self._checked(needed, headers, scope, receive, send_and_note)
+            await self._checked("write", headers, scope, receive, send_and_note)
         finally:
             key: ApiKey | None = state["key"]
             log_write(
