@@ -296,7 +296,9 @@ class _EngineUpgrade:
         # It is not what was pushed from another index of files: a push says so.
         record = read_generation(client, generation).with_changes()
         client.write_record(generation, record.pieces())
-        stored = {target: rows_of(client, generation, target) for target in known}
+        stored: dict[Target, Rows] = {
+            target: rows_of(client, generation, target) for target in known
+        }
         switched = _Switched(generation=generation, known=known, stored=stored)
         write_json(self._folder / UPGRADE / _SWITCHED, dump_config(switched))
 
