@@ -94,6 +94,7 @@ class Index:
         *,
         image: str | PathLike[str] | bytes | Image | None = None,
         id: str | None = None,
+        box: Sequence[float] | None = None,
         target: Target | None = None,
         all: Sequence[str | Part] = (),
         not_: Sequence[str | Part] = (),
@@ -107,35 +108,34 @@ class Index:
             text: Words to search for.
             image: Photo to search with: the path of its file, its bytes, or a decoded picture.
             id: Id of an item of the index; it is not among its own hits.
-            target: "images" or "texts"; None finds texts for a photo and images otherwise, or what
-                the index has.
-            all: Further parts that hits have as well: texts, or parts of any kind. With parts, the
-                query itself may be missing if one is in `all` or `like`.
+            box: Part of the photo to search for: x0, y0, x1, y1 in fractions of its size.
+            target: "images" or "texts"; None finds texts for a whole photo, otherwise images, or
+                what the index has.
+            all: Further parts that hits have; with one here or in `like`, the query may be missing.
             not_: Parts that hits do not have.
             like: Ids of items that hits are like.
             unlike: Ids of items that hits are unlike.
             **options: Options of the search, such as `k` (number of hits, 10), `filter` (metadata
-                that a hit must have), `explain` (hits carry the best region of each word),
-                `rerank`, `lexical`, `min_probability` and `confidence`; docs/SEARCH.md describes
-                all of them.
+                that a hit must have), `explain` (hits carry the best region of each word) and
+                `lexical`; docs/SEARCH.md describes all of them.
 
         Returns:
             The hits, best first.
 
         Raises:
             InputError: If not exactly one of `text`, `image` and `id` is given, the parts are no
-                query, a photo cannot be used, or an option is out of its bounds.
+                query, a photo cannot be used, the box is none, or an option is out of its bounds.
             NoSuchTargetError: If the index has no collection `target`.
             UnknownItemError: If the index has no item `id`.
         """
         from aladin_service.search.parts import encode_any
 
         parts = GivenParts(all=all, not_=not_, like=like, unlike=unlike)
-        query, described = search_query(text, image, id, parts)
+        query, described = search_query(Part(text=text, image=image, id=id, box=box), parts)
         held = self._searcher.index.manifest.targets
-        wanted: Target = target or ("texts" if isinstance(query, PhotoQuery) else "images")
-        if target is None and wanted not in held:
-            wanted = held[0]
+        is_whole = isinstance(query, PhotoQuery) and query.box is None
+        usual: Target = "texts" if is_whole else "images"
+        wanted = target or (usual if usual in held else held[0])
         encoded = encode_any(self._encoder, self._searcher, query)
         answer = self._searcher.search(encoded, wanted, SearchOptions(**options))
         files = {hit.id: self._photo_file_if_any(hit.id) for hit in answer.hits}

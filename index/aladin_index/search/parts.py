@@ -6,11 +6,11 @@ A part that hits do not have chooses no candidates: what is far from it is not n
 
 The second stage adds up the parts' scores. That of a part which can be aligned is the fusion of
 both stages; of another, such as a photo where photos are searched, the cosine, standardised over
-the candidates. Examples move the words of texts (`aladin_index.search.feedback`), which are then
-ordered by the alignment alone, and add nothing themselves; where no text is aligned, they count by
-their cosines. A part that hits do not have counts by what its score exceeds its usual level, the
-mean less one standard deviation of the candidates: an item that lacks it gains nothing by lacking
-it clearly.
+the candidates, as is the fusion of a box of a photo. Examples move the words of texts
+(`aladin_index.search.feedback`), which are then ordered by the alignment alone, and add nothing
+themselves; where no text is aligned, they count by their cosines. A part that hits do not have
+counts by what its score exceeds its usual level, the mean less one standard deviation of the
+candidates: an item that lacks it gains nothing by lacking it clearly.
 """
 
 from __future__ import annotations
@@ -208,13 +208,13 @@ def _part_score(
     part: ValidPart, match: NDArray[np.float32], align: NDArray[np.float32] | None
 ) -> NDArray[np.float32]:
     """Return the scores of one block of candidates before they are weighted."""
-    fusion = part.search.fusion
-    if align is None:
-        score = (match - match.mean()) / (match.std() or 1)
-    elif part.is_moved and part.search.options.fusion is None:
+    fusion, score = part.search.fusion, match
+    if align is not None and part.is_moved and part.search.options.fusion is None:
         score = (align - fusion.align_mean) / fusion.align_std
-    else:
+    elif align is not None:
         score = fusion.combine(align, match, part.search.weight)
+    if align is None or not part.search.is_crossing:  # scores without fitted constants
+        score = (score - score.mean()) / (score.std() or 1)
     if part.role != "not":
         return score
     return np.maximum(score - (score.mean() - score.std()), 0)
@@ -248,6 +248,8 @@ def _biases(
     collection: Collection, search: ValidSearch, rows: NDArray[np.int64]
 ) -> Float[np.ndarray, "rows 2"] | None:
     """Return what a hubness correction subtracts from the scores of a search, or None."""
-    if not isinstance(collection, LiveCollection) or not collection.entry.corrected:
+    if not search.is_crossing or not isinstance(collection, LiveCollection):
+        return None
+    if not collection.entry.corrected:
         return None
     return collection.biases(search.tokens, search.modality, rows)

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.search.answer_models import AnswerUpgrade, HitModel
+from aladin_index.search.answer_facts import AnswerUpgrade, HitModel
 from aladin_index.search.backend import Collection, SearchBackend
 from aladin_index.search.candidates import Found, ValidSearch
 from aladin_index.search.options import SearchOptions

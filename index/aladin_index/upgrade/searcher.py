@@ -6,7 +6,7 @@ the new one's query over a bridge to the old model's encodings, as was chosen by
 (`aladin_index.upgrade.scale`) and merged, and each hit says which model scored it.
 
 What needs the live generation as a whole is answered by the old model alone: queries by an item, an
-embedding or several parts, searches by words, probabilities and prediction sets.
+embedding, a part of a photo or several parts, searches by words, probabilities, prediction sets.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ from aladin_service.search.job import (
     PlainQuery,
     RegionsQuery,
     TextQuery,
+    with_box,
 )
 from aladin_service.search.lru_cache import CachedEncoding, CacheKey, EncodingCache, content_of
 from aladin_service.settings import QueryLimits
@@ -202,7 +203,10 @@ class QueryEncoder:
                 encoded = self._run_network(model, list(inputs.values()))
                 for place, result in zip(inputs, encoded, strict=True):
                     results[place] = result
-        return results
+        return [
+            encoded if isinstance(query, TextQuery) else with_box(query, encoded)
+            for query, encoded in zip(queries, results, strict=True)
+        ]
 
     def encode_one(self, searcher: TwoStageSearcher, query: PlainQuery) -> EncodedQuery:
         """Encode one query by itself.
@@ -252,7 +256,7 @@ class QueryEncoder:
                 case ItemQuery(item_id, include_itself):
                     return searcher.stored_query(item_id, include_itself=include_itself)
                 case EmbeddingQuery(values):
-                    return _take_embedding(searcher, values)
+                    return searcher.embedding_query(values)
         except Exception as error:  # the caller tells apart what was foreseen and what was not
             return error
 
@@ -331,17 +335,3 @@ def _fault(model: Network, item: _Input) -> InputError | None:
     except InputError as error:
         return error
     return None
-
-
-def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> EncodedQuery:
-    with np.errstate(over="ignore"):
-        embedding = np.array(values, dtype=np.float32)
-        length = np.linalg.norm(embedding)
-    if not np.isfinite(length) or length == 0:
-        raise InputError("embedding: expected finite numbers, not all of them 0")
-    manifest = searcher.index.manifest
-    entry = manifest.side(manifest.targets[0])
-    assert entry is not None  # it is one of the targets
-    no_tokens = np.zeros((0, entry.token_dim), dtype=np.float32)
-    embedding /= length
-    return EncodedQuery(Encoding.of_item(embedding, no_tokens), modality=None)

@@ -20,7 +20,8 @@ from aladin_network.errors import (
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import OnDuplicate, Target
-from aladin_service.evidence.pairs import PairQuery, draw_pair, drawing_version, find_pair
+from aladin_service.evidence.explained import draw_pair
+from aladin_service.evidence.pairs import PairQuery, drawing_version, find_pair
 from aladin_service.photos.photo_bytes import (
     PhotoBytes,
     PhotoGoneError,

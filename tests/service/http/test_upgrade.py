@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -11,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 
 from aladin_index.build.builder import build_index
@@ -45,6 +47,12 @@ def new_checkpoint(
     heads = AlignmentHeadConfig(dim=12), MatchingHeadConfig(layers=1, heads=2, dim=24)
     save_checkpoint(folder, build_tiny(alignment=heads[0], matching=heads[1]))
     return folder
+
+
+@pytest.fixture(scope="session")
+def photo(query_photo: Image.Image, encoded: Callable[..., bytes]) -> bytes:
+    """A picture that is not in the index, as a file."""
+    return encoded(query_photo)
 
 
 @pytest.fixture
@@ -166,12 +174,13 @@ async def test_a_model_that_cannot_be_loaded_leaves_the_old_one_to_answer(
 
 
 async def test_queries_that_the_new_model_cannot_answer_are_answered_by_the_old_one(
-    service: Service, index: Path, new_checkpoint: Path
+    service: Service, index: Path, new_checkpoint: Path, photo: bytes
 ) -> None:
     async with service(index) as client:
         await asyncio.to_thread(begin_upgrade, index, new_checkpoint, PARTS, SETTINGS)
         await search_until(client, by_both)
-        asked = [{"text": None, "id": "plain"}, {"lexical": 0.5}]
+        asked: list[dict[str, Any]] = [{"text": None, "id": "plain"}, {"lexical": 0.5}]
+        asked.append({"text": None, "image": base64.b64encode(photo).decode(), "box": [0, 0, 1, 1]})
         asked.append({"text": None, "all": [{"text": "a dog"}], "not": [{"text": "a star"}]})
         for body in asked:
             answer = await search(client, **body)
