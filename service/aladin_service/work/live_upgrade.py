@@ -132,10 +132,11 @@ def encode_for_both(
     asked: dict[int, PlainQuery] = {}
     for place, job in enumerate(jobs):
         query = job.query
-        is_plain = isinstance(query, TextQuery) or (
-            isinstance(query, PhotoQuery) and query.box is None
-        )
-        if is_plain and searcher.asks_both(job.target, job.options):
+        if isinstance(query, PhotoQuery) and query.box is not None:
+            continue
+        if isinstance(query, TextQuery | PhotoQuery) and searcher.asks_both(
+            job.target, job.options
+        ):
             asked[place] = query
     by_new: dict[int, EncodedQuery] = {}
     found: dict[int, Encoded | Exception | None] = {}
