@@ -71,6 +71,8 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
             "metadata",
             "size_px",
             "evidence",
+            "found",
+            "region_evidence",
             "parts",
             "model",
         ]
