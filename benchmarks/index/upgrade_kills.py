@@ -77,7 +77,7 @@ class Upgrades:
 
         Args:
             index: Folder of the index.
-            checkpoints: Networks of the index one after another, its own first.
+            checkpoints: Networks of the index in turn, its own first.
             encoding: How items are encoded.
             seed: Seed of the moments of the kills.
         """
@@ -126,8 +126,6 @@ class Upgrades:
         if process.exitcode != 0:
             raise SystemExit("an upgrade failed by itself")
         self.finished += 1
-        if self.finished + 1 == len(self._checkpoints):
-            raise SystemExit("no networks are left: ask for fewer kills, or for more photos")
 
     def _start(self) -> BaseProcess:
         process = _FORK.Process(target=self._upgrade)
@@ -137,7 +135,9 @@ class Upgrades:
     def _upgrade(self) -> None:
         use_one_thread()  # a forked process has no other
         settings = UpgradeSettings(resume=True, encoding=self._encoding)
-        upgrade_index(self._index, self._checkpoints[self.finished + 1], settings)
+        upgrade_index(
+            self._index, self._checkpoints[(self.finished + 1) % len(self._checkpoints)], settings
+        )
 
     def _stage(self) -> str:
         """Describe what an upgrade is doing, judging by its files."""
@@ -226,7 +226,7 @@ def _lost(service: ServiceProcess, counts: Counts) -> list[str]:
 def _figures(
     world: World, upgrades: Upgrades, counts: Counts, lost: Sequence[str]
 ) -> dict[str, Any]:
-    network = world.networks[upgrades.finished]
+    network = world.networks[upgrades.finished % len(world.networks)]
     with open_index(world.index) as index:
         side = index.side("images")
         items = list(side.items.ids())
