@@ -259,10 +259,10 @@ class Index:
         Returns:
             Metrics by system; "two_stage" are the searches of this index.
         """
-        from aladin_index.format.layout import MODEL
+        from aladin_index.format.models import model_folder
         from aladin_service.measure.evaluate import evaluate_system
 
-        model = self.path / MODEL
+        model = model_folder(self.path, self._searcher.index.manifest.model.id)
         with reported(progress) as shown:
             return evaluate_system(model, Path(data), split, self.path, shown).metrics
 

@@ -29,12 +29,10 @@ class EncodedQuery(NamedTuple):
 
     Attributes:
         encoding: Encoding of the one item.
-        modality: Modality of the query, or None for a bare embedding, which is compared with the
-            items' embeddings alone.
+        modality: Modality of the query; None for a bare embedding, compared with embeddings alone.
         text: Text of a text query; required to explain its hits.
         size_px: Width and height of a photo query, required for boxes in it; or None if unknown.
-        boxes: (regions, 4) boxes that came with a photo query's regions, in fractions of the
-            photo; or None if there are none.
+        boxes: (regions, 4) boxes that came with a photo's regions, in fractions of it, or None.
         is_stored: Whether it was looked up. A stored text of a network for texts alone was encoded
             in the role of a document, and is not aligned with others.
         box: Part of a photo query that is searched for, in fractions of the photo; None for all.
@@ -44,6 +42,7 @@ class EncodedQuery(NamedTuple):
         encode_ms: Time in the network, for the whole batch, or to look an item up.
         cached: Whether the encoding comes from the cache.
         batch: Number of queries that were encoded together, including this one.
+        by_new: The same query by the model that the index is upgraded to, if that answers, too.
     """
 
     encoding: Encoding
@@ -59,6 +58,7 @@ class EncodedQuery(NamedTuple):
     encode_ms: float = 0.0
     cached: bool = False
     batch: int = 1
+    by_new: EncodedQuery | None = None
 
 
 class EncodedPart(NamedTuple):

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from aladin_index.search.answer_facts import AnswerSet, AnswerUpgrade, HitModel
+
 # x0, y0, x1, y1 in fractions of a photo's width and height.
 Box = tuple[float, float, float, float]
 
@@ -188,6 +190,13 @@ class SearchHit:
             " null for a query of one."
         ),
     ] = None
+    model: Annotated[
+        HitModel | None,
+        Field(
+            description="While the index is upgraded and the answer's `upgrade` is not null: the"
+            " model that scored the hit; the stages' scores and ranks are its own."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,38 +220,6 @@ class SuggestedPart:
     role: Annotated[Literal["all", "not"], Field(description="Field that the part would come in.")]
     text: str
     source: Annotated[str, Field(description="The words of the text that it was made of.")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerSet:
-    """The hits likely enough that, with the confidence asked for, a right one is among them."""
-
-    confidence: Annotated[float, Field(description="As it was asked for.")]
-    level: Annotated[
-        float | None,
-        Field(
-            description="Share of queries whose set holds a right item: the fitted confidence, the"
-            " asked one or the next higher percent. Null if the page lacks items of the set, or"
-            " there is none."
-        ),
-    ] = None
-    size: Annotated[
-        int | None, Field(description="Items of the set, on the page or not; null without a set.")
-    ] = None
-    truncated: Annotated[
-        bool,
-        Field(description="Whether the page lacks items of the set, which a larger `k` adds."),
-    ] = False
-    unreliable_because: Annotated[
-        str | None,
-        Field(
-            description="Why there is no set, so that no hit is left out: other_photos,"
-            " unknown_text_lengths and text_length as for probabilities; filter, since the"
-            " calibration's queries searched without one; more_items, since they searched fewer"
-            " items by a tenth or more; no_sets, since the answer has no probabilities. Otherwise"
-            " null."
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +290,8 @@ class SearchAnswer:
             " the calibration does not record the lengths of its texts (fit it again);"
             " text_length, the text, or for an image query the texts found, are shorter or longer"
             " than those; several_parts or box, it was fitted to queries of one part and to whole"
-            " photos, and there are no probabilities. Otherwise null."
+            " photos, and there are no probabilities; upgrade, two models answered, and there are"
+            " none. Otherwise null."
         ),
     ] = None
     unknown_fields: Annotated[
@@ -342,6 +320,16 @@ class SearchAnswer:
     set: Annotated[
         AnswerSet | None,
         Field(description="The prediction set; null unless requested by `confidence`."),
+    ] = None
+    upgrade: Annotated[
+        AnswerUpgrade | None,
+        Field(
+            description="Given if two models answered because the index is being upgraded: `score`"
+            " of a hit is then the number of standard deviations above the mean score that its"
+            " model gives to a sample of the items, and there are no probabilities. Null if one"
+            " model answered alone, as for queries by id, by an embedding, by a box or of several"
+            " parts, and with `min_probability`, `confidence` or `lexical`."
+        ),
     ] = None
     took_ms: TookMs
 

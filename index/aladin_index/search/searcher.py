@@ -34,6 +34,7 @@ from aladin_index.search.results import SearchAnswer
 from aladin_index.settings import EXACT_ALIGN
 from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.fusion import Fusion
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
 _DEFAULTS = SearchOptions()
@@ -68,19 +69,28 @@ class TwoStageSearcher:
     If the index is calibrated, hits have probabilities. They are computed from both stages'
     scores, compared with those of the first stage's best items (`Calibration.pool`; with a filter,
     the best that pass it), and do not depend on the order or the page.
+
+    Attributes:
+        index: The searched index.
+        clock: Estimates how long the second stage takes.
     """
 
-    def __init__(self, index: SearchBackend) -> None:
-        """Search `index`, which must stay open."""
+    def __init__(self, index: SearchBackend, fusion: Fusion | None = None) -> None:
+        """Search an index, which must stay open.
+
+        Args:
+            index: The index.
+            fusion: Fusion of both stages' scores, or None for that of the index.
+        """
         self.index = index
         manifest = index.manifest
-        fusion = manifest.fusion(index.checkpoint.fusion)
+        fusion = fusion or manifest.fusion(index.checkpoint.fusion)
         self._candidates = {target: manifest.candidates(target) for target in manifest.targets}
         self._fusions = {direction: fusion.of(direction) for direction in DIRECTION_OF.values()}
         self._is_aligned = index.checkpoint.alignment_trained
         self._text_only = index.checkpoint.model.text_only
         self._embedder = LazyEmbedder(index)
-        self._clock = RerankDeadline()
+        self.clock = RerankDeadline()
 
     def search(
         self,
@@ -151,16 +161,16 @@ class TwoStageSearcher:
         ]
         found = retrieve(among_candidates)
         retrieved_s = time.monotonic()
-        ranked = zip(found, rerank(among_candidates, found, self._clock), strict=True)
+        ranked = zip(found, rerank(among_candidates, found, self.clock), strict=True)
         every = (
-            rank_everything(each, self._clock)
+            rank_everything(each, self.clock)
             for each in searches
             if each.is_exhaustive and each.words is None
         )
         pages: list[Page] = []
         for search in searches:
             if search.words is not None:
-                of_search, page = rank_with_words(search, search.words, self._clock)
+                of_search, page = rank_with_words(search, search.words, self.clock)
             else:
                 of_search, page = next(every if search.is_exhaustive else ranked)
             verdict = judge(search, of_search, page)

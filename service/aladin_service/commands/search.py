@@ -277,8 +277,7 @@ def _search_here(
     detector: str | None,
     out: Path | None,
 ) -> SearchAnswer:
-    from aladin_index.format.layout import MODEL
-    from aladin_index.open import open_backend
+    from aladin_index.open import live_model, open_backend
     from aladin_index.search.backend import EncodedParts
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_network.graphs.loading import load_for_inference
@@ -288,10 +287,9 @@ def _search_here(
     from aladin_service.search.parts import encode_any
     from aladin_service.settings import QueryLimits, engine_options
 
-    checkpoint = None
+    checkpoint, engine = None, engine_options(index)
     if isinstance(query, TextQuery) and not options.explain and place.device == "cpu":
-        checkpoint = load_for_inference(index / MODEL, texts_only=True)
-    engine = engine_options(index)
+        checkpoint = load_for_inference(live_model(index, engine), texts_only=True)
     with (
         closing(place),
         closing(open_backend(index, checkpoint=checkpoint, device=place, engine=engine)) as opened,

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from aladin_index.search.answer_facts import AnswerSet
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.results import AnswerSet, Box, Role, SearchAnswer, SearchHit, SuggestedPart
+from aladin_index.search.results import Box, Role, SearchAnswer, SearchHit, SuggestedPart
 from aladin_service.mcp.arguments import MAX_OFFSET, ItemKind
 from aladin_service.search.answers import Item, WordMapsAnswer
 
@@ -26,6 +27,7 @@ UNRELIABLE = {
     "unknown_text_lengths": "the calibration is of an older version",
     "text_length": "the text is shorter or longer than those that they were fitted to",
     "several_parts": "they were fitted to queries of one part",
+    "upgrade": "two models answered, as the index is being upgraded",
     "box": "they were fitted to whole photos",
     "filter": "they were fitted without a filter",
     "more_items": "they were fitted to fewer items than the index has",

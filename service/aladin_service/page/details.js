@@ -25,7 +25,8 @@ export function scoresOf(hit, search) {
   facts.push(["Matching", `${fourDigits(match.score)}, rank ${match.rank}`]);
   if (align) {
     facts.push(["Alignment", `${fourDigits(align.score)}, rank ${align.rank}`]);
-    facts.push(["Mean per word", fourDigits(perWord)]);
+    const ofRegions = search.query?.box && search.target === "images";
+    facts.push([ofRegions ? "Mean per region" : "Mean per word", fourDigits(perWord)]);
   }
   const asked = parts ? partsInOrder(search) : [];
   asked.forEach((part, place) => {

@@ -6,6 +6,7 @@ import { markButtons } from "./marks.js";
 import { showPhoto, whenMissing } from "./photos.js";
 import { preference } from "./preferences.js";
 import { fileOf, labelOf } from "./search.js";
+import { outlineBox } from "./selection.js";
 
 const STEPS_PX = [320, 640, 1280]; // few sizes, so that the service can keep its thumbnails
 const WIDEST = 3; // photos that are wider or taller are shown whole in a frame of this shape
@@ -44,6 +45,18 @@ export function ratioOf({ size_px: size }) {
   return Math.min(WIDEST, Math.max(1 / WIDEST, size[0] / size[1]));
 }
 
+// Where the part of a photo that was searched for is in this photo.
+function placeFound(found) {
+  const layer = make("div", { className: "found-layer" });
+  outlineBox(layer, found, "found-box");
+  return layer;
+}
+
+// Whether the photo fills its frame.
+function isWhole({ size_px: size }) {
+  return size && Math.max(size[0] / size[1], size[1] / size[0]) <= WIDEST;
+}
+
 function itemElement(item, target, act) {
   const name = labelOf(item);
   const element = make("li", { className: "hit" });
@@ -57,6 +70,7 @@ function itemElement(item, target, act) {
     ariaLabel: `More like this: ${name}`,
   });
   if (target === "images") element.append(photoElement(element, item));
+  if (item.found && isWhole(item)) element.append(placeFound(item.found));
   element.append(open);
   if (item.rank !== undefined) {
     element.dataset.rank = item.rank;

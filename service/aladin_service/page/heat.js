@@ -127,12 +127,12 @@ function wordElement({ text, score, share, region }, index, strength, onWord) {
   return word;
 }
 
-// The sum of the words' scores beside the alignment score.
-export function sumOf({ words, align }) {
+// The sum of the scores beside the alignment score. what: "word" or "region".
+export function sumOf({ words, align }, what = "word") {
   const total = words.reduce((sum, { score }) => sum + score, 0);
   const sum = make("strong", { id: "why-total" }, fourDigits(total));
   sum.dataset.total = total;
-  const count = words.length === 1 ? "1 word adds up to " : `${words.length} words add up to `;
+  const count = words.length === 1 ? `1 ${what} adds up to ` : `${words.length} ${what}s add up to `;
   // The two sums are computed in different places and agree except for rounding.
   const agrees = Math.abs(total - align) < 1e-4;
   const rest = agrees ? ", the alignment score." : `; the alignment score is ${fourDigits(align)}.`;

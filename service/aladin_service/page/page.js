@@ -44,7 +44,7 @@ import {
   changed,
   fromAddress,
   isCompared,
-  nameOf,
+  itemQuery,
   titleOf,
   toAddress,
 } from "./search.js";
@@ -243,19 +243,20 @@ function forgetOpen() {
   else history.replaceState(null, "", toAddress(search));
 }
 
-function itemQuery(hit) {
-  return { id: hit.id, name: nameOf(hit), of: search.target };
-}
-
-function similar(hit) {
-  change({ query: itemQuery(hit), parts: [] });
+function searchBy(query, target = search.target) {
+  change({ query, parts: [], target });
   scrollTo(0, 0);
 }
+
+const similar = (hit) => searchBy(itemQuery(hit, search.target));
 
 function cross(hit) {
-  const target = search.target === "images" ? "texts" : "images";
-  change({ query: itemQuery(hit), parts: [], target });
-  scrollTo(0, 0);
+  searchBy(itemQuery(hit, search.target), search.target === "images" ? "texts" : "images");
+}
+
+// box: null for the whole photo.
+function part({ box: _, ...whole }, box) {
+  searchBy(box === null ? whole : { ...whole, box }, "images");
 }
 
 // --- The address ---
@@ -310,6 +311,7 @@ startQueryField({
   },
   target: (target) => choose({ target }),
   remove: () => change({ query: null }),
+  part: (box) => part(search.query, box),
 });
 startPhotoInput((file) => change({ query: { file } }));
 startSuggestions(searchFor);
@@ -326,6 +328,7 @@ startComparison((compare) => choose({ compare, offset: search.offset }));
 startViewer({
   similar,
   cross,
+  part,
   filter: (field, value) => change({ filter: narrowed(search.filter, field, value) }),
   step: open,
   more: loadMore,

@@ -1,15 +1,25 @@
 // The query: the text field, the photo or item in its place, and the ways to provide a photo.
 
 import { at, make } from "./elements.js";
+import { frameElement } from "./heat.js";
+import { indexFacts } from "./index_facts.js";
 import { showBlob, showPhoto } from "./photos.js";
+import { partName } from "./search.js";
+import { startSelection } from "./selection.js";
 
 const EXAMPLE_PX = 96;
+const PART_PX = 640;
 
 const words = at("words");
 const box = at("example");
 const input = at("photo");
+const panel = at("part");
+const partToggle = at("example-part");
 
-// on: {submit(text), target(name), remove()}
+let shown = null; // the query
+let selection = null; // of the photo in the panel
+
+// on: {submit(text), target(name), remove(), part(box): null for the whole photo}
 export function startQueryField(on) {
   const form = at("search");
   form.addEventListener("submit", (event) => {
@@ -24,9 +34,19 @@ export function startQueryField(on) {
     on.remove();
     words.focus();
   });
+  partToggle.addEventListener("click", () => showPart(panel.hidden, on));
+  at("part-search").addEventListener("click", () => selection.draw());
+  at("part-whole").addEventListener("click", () => on.part(null));
+  at("part-close").addEventListener("click", () => {
+    showPart(false, on);
+    partToggle.focus();
+  });
 }
 
 export function showQuery({ query, target }) {
+  shown = query;
+  showPart(false);
+  partToggle.hidden = true;
   at("search").elements.target.value = target;
   const byWords = query === null || "text" in query;
   box.hidden = byWords;
@@ -35,13 +55,46 @@ export function showQuery({ query, target }) {
     words.value = query?.text ?? "";
     return;
   }
-  at("example-name").textContent = query.file ? query.file.name || "A photo" : query.name;
+  at("example-name").textContent = partName(query);
   // A new element each time, so that an earlier photo cannot arrive late.
   const photo = make("img", { id: "example-photo", alt: "" });
   box.querySelector("img").replaceWith(photo);
+  if (!showQueryPhoto(photo, query, EXAMPLE_PX)) {
+    photo.hidden = true; // the item is a text
+    return;
+  }
+  if (query.box) photo.style.objectViewBox = viewOf(query.box);
+  indexFacts.then(({ isAligned, targets }) => {
+    if (shown === query) partToggle.hidden = !(isAligned && targets.includes("images"));
+  });
+}
+
+// Returns whether there is a photo.
+function showQueryPhoto(photo, query, px) {
   if (query.file) showBlob(photo, query.file);
-  else if (query.of === "images") showPhoto(photo, query.id, EXAMPLE_PX);
-  else photo.hidden = true; // the item is a text
+  else if (query.of === "images") showPhoto(photo, query.id, px);
+  return Boolean(query.file) || query.of === "images";
+}
+
+function viewOf([x0, y0, x1, y1]) {
+  return `inset(${[y0, 1 - x1, 1 - y1, x0].map((share) => `${100 * share}%`).join(" ")})`;
+}
+
+// Show or hide the photo of the query, to select a part of it.
+function showPart(open, on) {
+  panel.hidden = !open;
+  partToggle.setAttribute("aria-expanded", open);
+  if (!open) {
+    at("part-photo").replaceChildren();
+    return;
+  }
+  const photo = make("img", { alt: "The photo of the query", draggable: false });
+  showQueryPhoto(photo, shown, PART_PX);
+  const frame = frameElement(photo, null);
+  at("part-whole").hidden = !shown.box;
+  at("part-photo").replaceChildren(frame);
+  selection = startSelection(frame, { draw: on.part, first: shown.box });
+  selection.toggle(true);
 }
 
 // The text in the field; empty if a photo or an item is the query.

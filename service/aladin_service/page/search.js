@@ -1,7 +1,8 @@
 // The state of a search, and its form in the address of the page. A search is an immutable value
 // that is replaced as a whole, so the address, the request and the page always agree.
 //
-//   query  {text} | {id, name, of} an item of the index | {file} a local photo | null
+//   query  {text} | {id, name, of} an item of the index | {file} a local photo | null; of a photo
+//          perhaps with a box, the part of it to search for: [x0, y0, x1, y1] in fractions
 //   target "images" | "texts": the kind of items to find
 //   order  "desc" | "asc" | "added": of the items that are listed where there is no query, by their
 //          date or their addition
@@ -59,8 +60,8 @@ export function requestOptions(search) {
   const k = hitsAtOnce(search);
   const sort = isSorted(search) ? search.sort : null;
   const options = { k, offset, sort, rerank, candidates, fusion };
-  // The service has neither of them for a query of several parts, nor words without a text.
-  if (parts.length === 0) options.min_probability = search.minProbability;
+  // The service has neither of them for several parts or a box, nor words without a text.
+  if (parts.length === 0 && !query?.box) options.min_probability = search.minProbability;
   if (parts.length === 0 && query?.text) options.lexical = search.lexical;
   if (Object.keys(filter).length) options.filter = filter;
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value != null));
@@ -74,10 +75,15 @@ export function crossesKinds(search) {
   return (query.file ? "images" : query.of) !== target;
 }
 
+// Whether words or regions of the query are compared with regions or words of the hits.
+export function hasEvidence(search) {
+  return crossesKinds(search) || Boolean(search.query?.box);
+}
+
 // The queries among the parts that words and regions tell something of: [{role, query}].
 export function comparedQueries(search) {
   const { query, parts, target } = search;
-  const own = crossesKinds(search) ? [{ role: "all", query }] : [];
+  const own = hasEvidence(search) ? [{ role: "all", query }] : [];
   const texts = target === "images" ? parts.filter((part) => "text" in part) : [];
   return [...own, ...texts.map(({ role, text }) => ({ role, query: { text } }))];
 }
@@ -89,11 +95,14 @@ export function partsInOrder({ query, parts }) {
 }
 
 // What a part is called: its words, or the name of its item or file.
-export const partName = ({ text, name, file }) => text ?? name ?? file?.name ?? "a photo";
+export function partName({ text, name, file, box }) {
+  const whole = text ?? name ?? (file?.name || "a photo");
+  return box ? `Part of ${whole}` : whole;
+}
 
 // Whether both rankings are shown side by side.
 export function isCompared(search) {
-  return search.compare && search.rerank && crossesKinds(search);
+  return search.compare && search.rerank && hasEvidence(search);
 }
 
 // Whether the hits are sorted by a field.
@@ -114,13 +123,16 @@ export function withMoreSorted(search) {
 }
 
 export function titleOf({ query }) {
-  const what = query && (query.text ?? query.name ?? query.file.name);
+  const what = query && partName(query);
   return what ? `${what} · ALADIN search` : "ALADIN search";
 }
 
 export function nameOf(item) {
   return item.text ?? item.uri ?? item.id;
 }
+
+// The query by an item; of: its collection.
+export const itemQuery = (item, of) => ({ id: item.id, name: nameOf(item), of });
 
 // Where an item's file is, or its id.
 export const fileOf = (item) => item.uri ?? item.id;
@@ -145,6 +157,7 @@ export function toAddress(search, openId = null) {
   if (query?.file) {
     photos.set(uploadName(query.file), query.file);
     parts.set("upload", uploadName(query.file));
+    if (query.box) parts.set("box", query.box);
   } else if (query) {
     for (const [name, value] of Object.entries(query)) if (value) parts.set(name, value);
   }
@@ -193,12 +206,18 @@ export function fromAddress(hash) {
 
 function readQuery(parts) {
   if (parts.get("text")) return { query: { text: parts.get("text") } };
+  const box = readBox(parts.get("box"));
   if (parts.get("id")) {
     const [id, name, of] = ["id", "name", "of"].map((part) => parts.get(part));
-    return { query: { id, name: name ?? id, of: of ?? "images" } };
+    return { query: { id, name: name ?? id, of: of ?? "images", ...box } };
   }
   const file = photos.get(parts.get("upload"));
-  return { query: file ? { file } : null };
+  return { query: file ? { file, ...box } : null };
+}
+
+function readBox(text) {
+  const box = text?.split(",").map(Number) ?? [];
+  return box.length === 4 && box.every(Number.isFinite) ? { box } : {};
 }
 
 // Parts that this page could have written; others are left out.

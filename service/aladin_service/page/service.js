@@ -48,11 +48,12 @@ export async function askSearch(search, signal, more = {}) {
   } else if (query.file) {
     request.body = new FormData();
     request.body.append("image", query.file);
+    if (query.box) request.body.append("box", JSON.stringify(query.box));
     for (const [name, value] of Object.entries(options)) {
       request.body.append(name, typeof value === "object" ? JSON.stringify(value) : value);
     }
   } else {
-    const what = "id" in query ? { id: query.id } : { text: query.text };
+    const what = "id" in query ? { id: query.id, box: query.box } : { text: query.text };
     request.headers = { "Content-Type": "application/json" };
     request.body = JSON.stringify({ ...what, ...options });
   }
@@ -65,8 +66,8 @@ async function partFields(search) {
   for (const { role, ...part } of partsInOrder(search)) {
     fields[role] ??= [];
     if (role === "like" || role === "unlike") fields[role].push(part.id);
-    else if (part.file) fields[role].push({ image: await base64Of(part.file) });
-    else fields[role].push("id" in part ? { id: part.id } : { text: part.text });
+    else if (part.file) fields[role].push({ image: await base64Of(part.file), box: part.box });
+    else fields[role].push("id" in part ? { id: part.id, box: part.box } : { text: part.text });
   }
   return fields;
 }
@@ -114,21 +115,28 @@ export async function listItems(target, order, signal) {
   }
 }
 
-// Each word of a pair compared with each region. query: that of a search; id: of the item.
+// Each word of a pair, or each region in the query's box, compared with each region. query: that of
+// a search; id: of the item.
 export async function mapEvidence(query, id) {
   if (query.file) {
-    const body = new FormData();
-    body.append("image", query.file);
-    body.append("id", id);
-    return (await ask("v1/explain", { method: "POST", body })).json();
+    return (await ask("v1/explain", { method: "POST", body: pairForm(query, id) })).json();
   }
   return (await ask(`v1/explain?${pairOf(query, id)}`)).json();
+}
+
+// The form of a pair of an uploaded photo and an item.
+export function pairForm({ file, box }, id) {
+  const body = new FormData();
+  body.append("image", file);
+  body.append("id", id);
+  if (box) body.append("box", JSON.stringify(box));
+  return body;
 }
 
 // The parameters of a pair of a text or an item, and an item.
 export function pairOf(query, id) {
   const what = "text" in query ? { text: query.text } : { query_id: query.id };
-  return new URLSearchParams({ ...what, id });
+  return new URLSearchParams({ ...what, id, ...(query.box && { box: query.box }) });
 }
 
 // Whether the service says that a photo does not exist.

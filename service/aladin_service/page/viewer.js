@@ -4,8 +4,10 @@
 import { at, make } from "./elements.js";
 import { forgetEvidence, showEvidence } from "./evidence.js";
 import { frameElement } from "./heat.js";
+import { indexFacts } from "./index_facts.js";
 import { photoAddress, showBlob, showPhoto, whenMissing } from "./photos.js";
-import { crossesKinds, fileOf, labelOf } from "./search.js";
+import { crossesKinds, fileOf, itemQuery, labelOf } from "./search.js";
+import { startSelection } from "./selection.js";
 import { hasKey, largestPhotoPx, readPicture } from "./service.js";
 import { saveAs, showSide } from "./viewer_side.js";
 import { startZoom, zoomBack, zoomIn, zoomOn, zoomOut } from "./zoom.js";
@@ -18,9 +20,11 @@ const stage = at("stage");
 const download = at("download");
 
 let act = {};
-let shown = null; // {hit, list, photo, photoId}
+let shown = null; // {hit, list, photo, photoId, selection}
+let hasParts = false; // whether a part of a photo can be searched for
 
-// actions: {similar(hit), cross(hit), filter(field, value), step(hit, list), more(), close()}
+// actions: {similar(hit), cross(hit), part(query, box), filter(field, value), step(hit, list),
+// more(), close()}
 export function startViewer(actions) {
   act = actions;
   at("viewer-close").addEventListener("click", () => dialog.close());
@@ -28,6 +32,11 @@ export function startViewer(actions) {
   at("viewer-next").addEventListener("click", () => step(1));
   at("zoom-in").addEventListener("click", zoomIn);
   at("zoom-out").addEventListener("click", zoomOut);
+  at("viewer-part").addEventListener("click", selectPart);
+  indexFacts.then(({ isAligned, targets }) => {
+    hasParts = isAligned && targets.includes("images");
+    at("viewer-part").hidden = !hasParts;
+  });
   at("full-screen").addEventListener("click", fullScreen);
   at("full-screen").hidden = !document.fullscreenEnabled;
   download.addEventListener("click", onDownload);
@@ -48,7 +57,7 @@ export function closeViewer() {
 // list: {hits, search} of the hit, for its neighbours and its query.
 export function openViewer(hit, list) {
   const { search } = list;
-  const { photo, photoId } = photoOf(hit, search);
+  const { photo, photoId, query } = photoOf(hit, search);
   shown = { hit, list, photo, photoId };
   at("viewer-title").textContent = search.target === "images" ? labelOf(hit) : "Text";
   showPlace();
@@ -57,6 +66,9 @@ export function openViewer(hit, list) {
   dialog.classList.toggle("no-photo", !frame);
   at("viewer-tools").hidden = !frame;
   if (photo) whenMissing(photo, (notFound) => lose(frame, hit, notFound));
+  at("viewer-part").setAttribute("aria-pressed", "false");
+  const onPart = (box) => act.part(query, box);
+  if (frame) shown.selection = selectionOn(frame, onPart);
   download.hidden = photoId === null;
   if (photoId !== null) {
     download.href = photoAddress(photoId);
@@ -66,22 +78,38 @@ export function openViewer(hit, list) {
   if (!dialog.open) dialog.showModal();
   zoomOn(frame);
   if (!document.fullscreenElement) at("viewer-title").focus({ preventScroll: true });
-  showEvidence(hit, search, frame);
+  showEvidence(hit, search, frame, hasParts ? onPart : null);
 }
 
-// The photo of the pair: the hit's or the query's; photoId: if it is one of the index.
+// A mouse draws a box on a photo as it is; once chosen, so do fingers, and on an enlarged one.
+function selectionOn(frame, draw) {
+  const isPlain = () => hasParts && !stage.classList.contains("zoomed");
+  return startSelection(frame, {
+    draw,
+    toggle: (isOn) => at("viewer-part").setAttribute("aria-pressed", isOn),
+    starts: ({ pointerType }) => pointerType === "mouse" && isPlain(),
+  });
+}
+
+function selectPart() {
+  const { selection } = shown;
+  if (hasParts) selection?.toggle(!selection.isOn());
+}
+
+// The photo of the pair: the hit's or the query's; photoId: if it is one of the index; query: a
+// search by that photo.
 function photoOf(hit, search) {
   const { query, target } = search;
   const ofQuery = target === "texts";
-  if (ofQuery && !crossesKinds(search)) return { photo: null, photoId: null };
+  if (ofQuery && !crossesKinds(search)) return { photo: null, photoId: null, query };
   const photo = make("img", { alt: ofQuery ? "The photo of the query" : labelOf(hit), draggable: false });
   if (ofQuery && query.file) {
     showBlob(photo, query.file);
-    return { photo, photoId: null };
+    return { photo, photoId: null, query };
   }
   const photoId = ofQuery ? query.id : hit.id;
   showPhoto(photo, photoId, Math.min(PHOTO_PX, largestPhotoPx()));
-  return { photo, photoId };
+  return { photo, photoId, query: ofQuery ? query : itemQuery(hit, "images") };
 }
 
 function lose(frame, hit, notFound) {
@@ -114,6 +142,7 @@ function onKey(event) {
     "=": zoomIn,
     "-": zoomOut,
     0: zoomBack,
+    b: selectPart,
     f: fullScreen,
   };
   keys[event.key]?.();

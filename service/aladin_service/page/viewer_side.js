@@ -6,8 +6,8 @@ import { at, make, makeButton } from "./elements.js";
 import { dayOf, fieldLabel, isDate, shownValue } from "./formats.js";
 import { indexFacts } from "./index_facts.js";
 import { markButtons } from "./marks.js";
-import { crossesKinds, fileOf } from "./search.js";
-import { hasKey, pairOf, readPicture } from "./service.js";
+import { fileOf, hasEvidence } from "./search.js";
+import { hasKey, pairForm, pairOf, readPicture } from "./service.js";
 
 const COPIED_MS = 2000;
 const REVOKE_AFTER_MS = 10_000;
@@ -23,7 +23,7 @@ export function showSide(hit, search, act) {
   const picture = at("viewer-detail-actions");
   picture.replaceChildren();
   indexFacts.then(({ isAligned }) => {
-    if (crossesKinds(search) && isAligned) picture.replaceChildren(pictureButton(hit, search.query));
+    if (hasEvidence(search) && isAligned) picture.replaceChildren(pictureButton(hit, search.query));
   });
 }
 
@@ -108,10 +108,7 @@ function pictureButton(hit, query) {
 
 function fetchPicture(address, query, hit) {
   if (address !== null) return readPicture(address);
-  const body = new FormData();
-  body.append("image", query.file);
-  body.append("id", hit.id);
-  return readPicture("v1/explain.png", { method: "POST", body });
+  return readPicture("v1/explain.png", { method: "POST", body: pairForm(query, hit.id) });
 }
 
 export function saveAs(blob, name) {

@@ -34,6 +34,7 @@ _REASONS = {
     "text_length": "the text is shorter or longer than those that the index's calibration was "
     "fitted on",
     "several_parts": "the index's calibration was fitted to queries of one part",
+    "upgrade": "two models answered, as the index is being upgraded from one to the other",
     "box": "the index's calibration was fitted to whole photos",
     "filter": "the index's calibration was fitted without a filter",
     "more_items": "the index has more items than its calibration was fitted to; aladin calibrate "

@@ -73,6 +73,8 @@ PageFile = Literal[
     "results.css",
     "search.css",
     "search.js",
+    "selection.css",
+    "selection.js",
     "service.js",
     "state.css",
     "state.js",
