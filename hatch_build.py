@@ -41,6 +41,7 @@ PORTABLE = {
 }
 X86_64 = {
     "path_avx2.c": ["-mavx2", "-mfma", "-mf16c"],
+    "path_avx2_wide.c": ["-mavx2", "-mfma", "-mf16c"],
     "path_avx512.c": [
         *["-mavx2", "-mfma", "-mf16c"],
         *["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512vnni"],

@@ -25,6 +25,15 @@ Direction = Literal["text_to_image", "image_to_text"]
 DIRECTIONS: tuple[Direction, ...] = ("text_to_image", "image_to_text")
 DIRECTION_OF: dict[Modality, Direction] = {"text": "text_to_image", "image": "image_to_text"}
 
+# What the tokens of a query are for late interaction with items, by the query's modality and the
+# target: where photos are searched by the regions of a photo, these take the place of words.
+COMPARED_AS: dict[tuple[Modality, Target], Modality] = {
+    ("text", "images"): "text",
+    ("text", "texts"): "text",
+    ("image", "texts"): "image",
+    ("image", "images"): "text",
+}
+
 # Treatment of a new item whose id is already in the index.
 OnDuplicate = Literal["error", "replace", "skip"]
 

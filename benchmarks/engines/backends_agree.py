@@ -33,7 +33,8 @@ import numpy as np
 from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.disk import disk_errors, only_builder
-from aladin_index.format.layout import MODEL, EngineLocation
+from aladin_index.format.layout import EngineLocation
+from aladin_index.format.models import model_folder
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, live_parts
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import install_model, write_generation
@@ -85,7 +86,7 @@ def tag_index(source: Path, root: Path, settings: BuildSettings) -> None:
             source's.
     """
     with open_index(source) as index, disk_errors(root), only_builder(root):
-        install_model(root, source / MODEL, index.manifest.model)
+        install_model(root, model_folder(source, index.manifest.model.id), index.manifest.model)
         sides: dict[Target, CollectionSource] = {}
         for target in index.manifest.targets:
             side = index.side(target)

@@ -33,8 +33,12 @@ from benchmarks.lib.source_tree import PACKAGES
 
 _ITEMS = 20
 # The first request still loads modules and fills caches, and is not counted. Of the others the one
-# with the fewest functions counts: a background thread may have run beside the rest.
-_TEXTS = ("a red dog runs", "the blue boat by the sea", "a green bird flies", "the dog by the boat")
+# with the fewest functions counts: a background thread may have run beside the rest, and what takes
+# long on a busy machine is watched for clients that hang up.
+_TEXTS = (
+    *("a red dog runs", "the blue boat by the sea", "a green bird flies", "the dog by the boat"),
+    *("a red boat", "the green dog runs", "a blue bird", "the bird by the sea", "a dog flies"),
+)
 # Comprehensions are functions in Python 3.11 and part of their function from 3.12 on.
 _NOT_FUNCTIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>")
 

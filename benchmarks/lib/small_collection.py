@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+import random
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -142,6 +143,11 @@ def make_texts(count: int) -> list[TextItem]:
         TextItem(id=f"text {number}", text=" ".join(random.choice(_WORDS, 1 + number % 8)))
         for number in range(count)
     ]
+
+
+def text_of_words(chance: random.Random) -> str:
+    """Draw a text of two to eight words."""
+    return " ".join(chance.choices(_WORDS, k=chance.randint(2, 8)))
 
 
 @contextmanager

@@ -4,8 +4,9 @@
 
 INDEX holds the photos of DATA, each with its first caption as its text, which is searched.
 
-names     every photo gets a made-up name in its metadata (in memory, the index is not changed):
-          the share of the queries "NAME" and "a photo of NAME" whose first hit is its photo
+names     every photo gets a made-up name in its metadata, its caption or its file name (in memory,
+          the index is not changed): the share of the queries "NAME" and "a photo of NAME" whose
+          first hit is its photo
 captions  the captions of DATA but the first, which is the photo's own text: the sum of R@1, R@5 and
           R@10 in percent by weight of the words; `same_without_text` says whether all photos are
           found at the same places with weight 1 as without words where photos have no text
@@ -17,7 +18,7 @@ ms        the median time of a caption's search by weight 0 and 1, at the index'
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,8 @@ from aladin_service.settings import QueryLimits
 from aladin_training.data import read_records
 from benchmarks.lib.output import figures_parser, print_figures
 
-_WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0)
+_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0)
+_FORMS = {"alone": "{}", "in_words": "a photo of {}"}
 _SYLLABLES = ("ba", "do", "fi", "ku", "le", "mo", "ni", "pa", "ro", "su")
 _TIMED = 300
 
@@ -82,10 +84,11 @@ def measure(index: Path, captions: Sequence[tuple[str, str]], items: int) -> dic
         named = [
             (_name(row), item.id) for row, item in enumerate(store.by_rows(range(photos.count)))
         ]
-        store.words = _named(store)
-        for kind, form in (("alone", "{}"), ("in_words", "a photo of {}")):
+        for kind, form in _FORMS.items():
             asked = [(encode(form.format(name)), photo) for name, photo in named]
-            figures[f"names_{kind}"] = _first(searcher, asked, 1.0)
+            for place, put in _PLACES.items():
+                store.words = _named(store, put)
+                figures[f"names_in_{place}_{kind}"] = _first(searcher, asked, 1.0)
         store.words = _without_text(store)
         places = [_places(searcher, encoded, weight) for weight in (0.0, 1.0)]
         figures["same_without_text"] = bool((places[0] == places[1]).all())
@@ -93,12 +96,19 @@ def measure(index: Path, captions: Sequence[tuple[str, str]], items: int) -> dic
     return figures | _look_up([text for text, _ in captions], items)
 
 
-def _named(store: ItemStore) -> WordIndex:
-    """Return the words of items with a text and a made-up name in their metadata."""
+# Where a photo has its name, beside its caption.
+_PLACES: dict[str, Callable[[StoredItem, str], StoredItem]] = {
+    "metadata": lambda item, name: item._replace(metadata={"name": name}),
+    "caption": lambda item, name: item._replace(text=f"{item.text} with {name}"),
+    "file_name": lambda item, name: item._replace(uri=f"holiday/{name}_01.jpg"),
+}
+
+
+def _named(store: ItemStore, put: Callable[[StoredItem, str], StoredItem]) -> WordIndex:
+    """Return the words of items with a made-up name."""
 
     def by_rows(rows: Sequence[int]) -> list[StoredItem]:
-        items = store.by_rows(rows)
-        return [each._replace(uri=None, metadata={"name": _name(each.row)}) for each in items]
+        return [put(each._replace(uri=None), _name(each.row)) for each in store.by_rows(rows)]
 
     return WordIndex(by_rows)
 

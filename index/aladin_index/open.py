@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,14 @@ from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.client import EngineClient, EngineOptions
 from aladin_index.format.layout import (
     ENGINE_FILE,
+    MODEL,
+    MODELS,
     EngineLocation,
     check_url,
     is_folder,
     location_of,
 )
+from aladin_index.format.models import live_model_folder, model_folder
 from aladin_index.generations.reader import open_index
 from aladin_index.search.backend import SearchBackend
 from aladin_network.checkpoint_files import Checkpoint
@@ -107,6 +111,32 @@ def open_backend(
     return open_engine_index(
         path, client, checkpoint=checkpoint, device=device, generation=generation
     )
+
+
+def live_model(path: Path, engine: EngineOptions | None = None) -> Path:
+    """Return the folder of the checkpoint that the live generation of an index is of.
+
+    The vector database is asked only if the folder has models of upgrades.
+
+    Args:
+        path: Folder of the index.
+        engine: See `open_backend`.
+
+    Raises:
+        IndexNotReadyError: If no generation was published yet.
+        IndexCorruptError: If CURRENT or a manifest is damaged.
+        EngineUnavailableError: If the vector database does not respond.
+    """
+    location = location_of(path)
+    if location is None:
+        return live_model_folder(path)
+    if not (path / MODELS).is_dir():
+        return path / MODEL
+    from aladin_index.engines.record import read_generation, require_live
+
+    with closing(connect(location, engine)) as client:
+        record = read_generation(client, require_live(client, path))
+    return model_folder(path, record.manifest.model.id)
 
 
 def open_writer(path: Path, model_id: str, *, engine: EngineOptions | None = None) -> ItemWriter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -47,6 +48,8 @@ class Index:
         from aladin_index.devices.search_device import SearchDevice
         from aladin_index.open import open_backend
         from aladin_index.search.searcher import TwoStageSearcher
+        from aladin_network.graphs.ways import query_network
+        from aladin_network.inference import QueryNetworks
         from aladin_service.commands.options import detector_for
         from aladin_service.search.encoder import QueryEncoder
         from aladin_service.settings import QueryLimits, engine_options
@@ -54,16 +57,14 @@ class Index:
         self.path = path
         with ExitStack() as opened:
             place = opened.enter_context(closing(SearchDevice.choose(device, "faiss")))
-            backend = opened.enter_context(
-                closing(open_backend(path, device=place, engine=engine_options(path)))
-            )
+            backend = open_backend(path, device=place, engine=engine_options(path))
+            opened.callback(backend.close)
             self._searcher = TwoStageSearcher(backend)
             encoder = backend.checkpoint.model.image.encoder
             self._detector = detector_for(encoder, detector, place.device)
             self._limits = QueryLimits()
-            self._encoder = QueryEncoder(
-                self._limits, detector=self._detector, as_tuned=place.device == "cpu"
-            )
+            networks = QueryNetworks(partial(query_network, as_tuned=place.device == "cpu"))
+            self._encoder = QueryEncoder(self._limits, detector=self._detector, networks=networks)
             opened.callback(self._encoder.close)
             self._opened = opened.pop_all()
 
@@ -93,6 +94,7 @@ class Index:
         *,
         image: str | PathLike[str] | bytes | Image | None = None,
         id: str | None = None,
+        box: Sequence[float] | None = None,
         target: Target | None = None,
         all: Sequence[str | Part] = (),
         not_: Sequence[str | Part] = (),
@@ -106,35 +108,34 @@ class Index:
             text: Words to search for.
             image: Photo to search with: the path of its file, its bytes, or a decoded picture.
             id: Id of an item of the index; it is not among its own hits.
-            target: "images" or "texts"; None finds texts for a photo and images otherwise, or what
-                the index has.
-            all: Further parts that hits have as well: texts, or parts of any kind. With parts, the
-                query itself may be missing if one is in `all` or `like`.
+            box: Part of the photo to search for: x0, y0, x1, y1 in fractions of its size.
+            target: "images" or "texts"; None finds texts for a whole photo, otherwise images, or
+                what the index has.
+            all: Further parts that hits have; with one here or in `like`, the query may be missing.
             not_: Parts that hits do not have.
             like: Ids of items that hits are like.
             unlike: Ids of items that hits are unlike.
             **options: Options of the search, such as `k` (number of hits, 10), `filter` (metadata
-                that a hit must have), `explain` (hits carry the best region of each word),
-                `rerank`, `lexical`, `min_probability` and `confidence`; docs/SEARCH.md describes
-                all of them.
+                that a hit must have), `explain` (hits carry the best region of each word) and
+                `lexical`; docs/SEARCH.md describes all of them.
 
         Returns:
             The hits, best first.
 
         Raises:
             InputError: If not exactly one of `text`, `image` and `id` is given, the parts are no
-                query, a photo cannot be used, or an option is out of its bounds.
+                query, a photo cannot be used, the box is none, or an option is out of its bounds.
             NoSuchTargetError: If the index has no collection `target`.
             UnknownItemError: If the index has no item `id`.
         """
         from aladin_service.search.parts import encode_any
 
         parts = GivenParts(all=all, not_=not_, like=like, unlike=unlike)
-        query, described = search_query(text, image, id, parts)
+        query, described = search_query(Part(text=text, image=image, id=id, box=box), parts)
         held = self._searcher.index.manifest.targets
-        wanted: Target = target or ("texts" if isinstance(query, PhotoQuery) else "images")
-        if target is None and wanted not in held:
-            wanted = held[0]
+        is_whole = isinstance(query, PhotoQuery) and query.box is None
+        usual: Target = "texts" if is_whole else "images"
+        wanted = target or (usual if usual in held else held[0])
         encoded = encode_any(self._encoder, self._searcher, query)
         answer = self._searcher.search(encoded, wanted, SearchOptions(**options))
         files = {hit.id: self._photo_file_if_any(hit.id) for hit in answer.hits}
@@ -258,10 +259,10 @@ class Index:
         Returns:
             Metrics by system; "two_stage" are the searches of this index.
         """
-        from aladin_index.format.layout import MODEL
+        from aladin_index.format.models import model_folder
         from aladin_service.measure.evaluate import evaluate_system
 
-        model = self.path / MODEL
+        model = model_folder(self.path, self._searcher.index.manifest.model.id)
         with reported(progress) as shown:
             return evaluate_system(model, Path(data), split, self.path, shown).metrics
 

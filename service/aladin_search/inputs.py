@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aladin_index.search.results import Role
+from aladin_index.search.results import Box, Role
 from aladin_network.errors import InputError
 from aladin_network.types import Target
 from aladin_service.search.job import (
@@ -30,18 +30,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A part of a query of several: exactly one of `text`, `image` and `id`.
+    """A part of a query of several, or a query: exactly one of `text`, `image` and `id`.
 
     Attributes:
         text: Words.
         image: Path of a photo's file, its bytes, or a decoded picture.
         id: Id of an item of the index.
+        box: Part of the photo to search for, in fractions of its size; None for all of it.
         weight: Factor of the part's score in the sum of all parts, more than 0.
     """
 
     text: str | None = None
     image: str | PathLike[str] | bytes | Image | None = None
     id: str | None = None
+    box: Sequence[float] | None = None
     weight: float = 1.0
 
 
@@ -60,27 +62,23 @@ class GivenParts:
 
 
 def search_query(
-    text: str | None,
-    image: str | PathLike[str] | bytes | Image | None,
-    item_id: str | None,
-    parts: GivenParts,
+    query: Part, parts: GivenParts
 ) -> tuple[TextQuery | PhotoQuery | ItemQuery | PartsQuery, str]:
     """Return the query, and its description for people.
 
     Args:
-        text: Words.
-        image: Path of a photo's file, its bytes, or a decoded picture.
-        item_id: Id of an item of the index.
+        query: Words, photo or item, at its usual weight.
         parts: Further parts; the query itself is then one that hits have, and may be missing.
 
     Raises:
-        InputError: If not exactly one of the three is given without parts, more than one with
-            them, or a part has none, several or a weight of 0 or less.
+        InputError: If `query` is not exactly one of text, image and id without parts, or more than
+            one with them, a part is none or several or has a weight of 0 or less, a box is none or
+            has no photo.
     """
-    given = [each for each in (text, image, item_id) if each is not None]
+    given = [each for each in (query.text, query.image, query.id) if each is not None]
     if not parts or len(given) > 1:
-        return _one_query("search", text, image, item_id)
-    wanted = [Part(text=text, image=image, id=item_id)] if given else []
+        return _one_query("search", query)
+    wanted = [query] if given or query.box is not None else []
     made: list[QueryPart] = []
     words: list[str] = []
     kinds: tuple[tuple[Role, Sequence[str | Part]], ...] = (
@@ -92,43 +90,45 @@ def search_query(
     for role, of_role in kinds:
         for each in of_role:
             part = Part(text=each) if isinstance(each, str) else each
-            query, described = _one_query(role, part.text, part.image, part.id)
+            asked, described = _one_query(role, part)
             if not part.weight > 0:
                 raise InputError(f"{role}: expected a weight of more than 0, got {part.weight}")
-            made.append(QueryPart(query, role, part.weight))
+            made.append(QueryPart(asked, role, part.weight))
             words.append(described if role == "all" else f"{role} {described}")
     return PartsQuery(tuple(made)), ", ".join(words)
 
 
-def _one_query(
-    source: str,
-    text: str | None,
-    image: str | PathLike[str] | bytes | Image | None,
-    item_id: str | None,
-) -> tuple[TextQuery | PhotoQuery | ItemQuery, str]:
+def _one_query(source: str, part: Part) -> tuple[TextQuery | PhotoQuery | ItemQuery, str]:
     """Return a query of one part, and its description; `source` names it in an error."""
-    given = [
-        name
-        for name, value in (("text", text), ("image", image), ("id", item_id))
-        if value is not None
-    ]
+    kinds = {"text": part.text, "image": part.image, "id": part.id}
+    given = [name for name, value in kinds.items() if value is not None]
     if len(given) != 1:
         raise InputError(
             f"{source}: expected exactly one of text, image and id, got "
             f"{', '.join(given) or 'none'}"
         )
-    if text is not None:
-        return TextQuery(text), repr(text)
-    if item_id is not None:
-        return ItemQuery(item_id), f"item {item_id!r}"
+    box: Box | None = None
+    if part.box is not None:
+        from aladin_index.search.boxes import check_box  # imports numpy
+
+        box = check_box(part.box)
+    if part.text is not None:
+        if box is not None:
+            raise InputError("box: expected a photo beside it, by image or id, got text")
+        return TextQuery(part.text), repr(part.text)
+    of = "" if box is None else "a part of "
+    if part.id is not None:
+        return ItemQuery(part.id, box=box), f"{of}item {part.id!r}"
+    image = part.image
     if isinstance(image, bytes):
-        return PhotoQuery(image), "a photo"
+        return PhotoQuery(image, box=box), f"{of}a photo"
     if isinstance(image, str | PathLike):
-        return PhotoQuery(Path(image).read_bytes(), str(image)), f"the photo {os.fspath(image)!r}"
+        data = Path(image).read_bytes()
+        return PhotoQuery(data, str(image), box), f"{of}the photo {os.fspath(image)!r}"
     assert image is not None  # by the count above
     file = io.BytesIO()
     image.convert("RGB").save(file, "PNG", compress_level=1)
-    return PhotoQuery(file.getvalue()), "a photo"
+    return PhotoQuery(file.getvalue(), box=box), f"{of}a photo"
 
 
 def photos_of(source: Path, split: str | None) -> Iterator[ImageItem | SkippedItem]:

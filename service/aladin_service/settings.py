@@ -19,12 +19,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from aladin_index.format.layout import location_of
 from aladin_index.settings import MAX_METADATA_BYTES, MetadataLimits
 from aladin_network.errors import ConfigError
-from aladin_network.photos.decoding import (
-    DEFAULT_LIMITS,
-    MOST_PIXELS,
-    MOST_SIDE_PX,
-    ImageLimits,
-)
+from aladin_network.photos.decoding import DEFAULT_LIMITS, MOST_PIXELS, MOST_SIDE_PX, ImageLimits
 from aladin_network.photos.formats import UPLOAD_FORMATS
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits
@@ -136,6 +131,8 @@ class ServiceSettings(BaseSettings):
         shutdown_s: Time to finish accepted work after a stop signal.
         query_threads: Batches of queries that a worker encodes and searches in parallel; by
             default the processors are shared among the workers, at most four each.
+        photo_threads: Threads that compute the graph of one query photo; by default two where
+            every worker has as many processors.
         max_batch: Maximum number of queries that are encoded together.
         batch_wait_ms: Time that a query waits for others to be encoded with while a worker is
             idle; 0: none, only queries that arrive while all workers are busy are encoded
@@ -229,6 +226,7 @@ class ServiceSettings(BaseSettings):
     job_timeout_s: float = Field(default=60.0, gt=0)
     shutdown_s: int = Field(default=10, ge=1)
     query_threads: int = Field(default_factory=_query_threads, ge=1)
+    photo_threads: int = Field(default_factory=lambda known: min(2, _query_threads(known)), ge=1)
     max_batch: int = Field(default=16, ge=1)
     batch_wait_ms: float = Field(default=0.0, ge=0)
     max_waiting: int = Field(default=128, ge=0)

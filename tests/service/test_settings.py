@@ -112,3 +112,15 @@ def test_the_memory_for_photos_is_shared_by_the_workers(workers: int, share_mib:
     assert limits.image.max_side_px == 30_000
     given = ServiceSettings(workers=workers, decode_memory_bytes=400 * 2**20)
     assert given.query_limits.memory.max_bytes == 400 * 2**20 // workers
+
+
+@pytest.mark.parametrize(
+    ("processors", "workers", "batches", "photo"),
+    [(1, 1, 1, 1), (2, 1, 2, 2), (2, 2, 1, 1), (16, 2, 4, 2)],
+)
+def test_the_processors_are_shared_by_the_workers(
+    monkeypatch: pytest.MonkeyPatch, processors: int, workers: int, batches: int, photo: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
+    settings = ServiceSettings(workers=workers)
+    assert (settings.query_threads, settings.photo_threads) == (batches, photo)

@@ -331,3 +331,34 @@ def _raw_batch(prepared: PreparedRun, stage: StageConfig) -> Batch:
         pairs.captions_of_photo, stage.batch_size, None, pairs.views, f"0:{stage.name}"
     )
     return pairs.batch(plan.epoch(0)[0])
+
+
+def test_steps_on_cached_states_are_those_on_photos(recipe_path: Path, tmp_path: Path) -> None:
+    resnet = {
+        "model_type": "resnet",
+        "embedding_size": 8,
+        "hidden_sizes": [8, 16],
+        "depths": [1, 1],
+        "layer_type": "basic",
+    }
+
+    def weights(cached: bool) -> dict[str, torch.Tensor]:
+        tune = {"mode": "last", "layers": 1, "cached": cached}
+        recipe = joint_alone(
+            recipe_path,
+            f"stage.joint.tune={json.dumps({'image_encoder': tune})}",
+            f"model.image_encoder.architecture={json.dumps(resnet)}",
+            "model.image_encoder.pyramid=[1]",
+            "model.image_tower.aggregate=mean",
+            "stage.joint.epochs=2",
+        )
+        run_recipe(recipe, tmp_path / str(cached))
+        return load_file(tmp_path / str(cached) / "checkpoint" / "model.safetensors")
+
+    found, expected = weights(True), weights(False)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        # States are kept in float16.
+        torch.testing.assert_close(found[name], value, atol=2e-3, rtol=2e-2, msg=name)
+    start = json.loads((tmp_path / "True" / "recipe.json").read_text())
+    assert start["stage"][0]["tune"]["image_encoder"]["cached"] is True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
@@ -11,63 +10,14 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from PIL import Image
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
+from torch import Tensor
 
 from aladin_network.config import ImageEncoderConfig
+from aladin_network.encoders.freezable import Freezable
 from aladin_network.encoders.readers import Reads
+from aladin_network.errors import ConfigError
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.masking import lengthened
-
-
-class Freezable(nn.Module):
-    """Base of the encoders: when frozen, no gradient and evaluation mode always.
-
-    Evaluation mode matters beyond dropout: a converted network may keep placeholders in its
-    batch norms' running statistics.
-
-    Attributes:
-        frozen: Whether the module is frozen.
-        fixed_statistics: Whether the batch norms keep their running statistics, frozen or not.
-    """
-
-    def __init__(self, frozen: bool) -> None:
-        super().__init__()
-        self.frozen = frozen
-        self.fixed_statistics = False
-        self._digested: tuple[object, str] | None = None
-
-    def freeze(self) -> None:
-        """Freeze if configured, once the weights are loaded."""
-        if self.frozen:
-            self.requires_grad_(False)
-            self.eval()
-
-    def train(self, mode: bool = True) -> Freezable:
-        """Switch the mode; a frozen module stays in evaluation mode."""
-        super().train(mode and not self.frozen)
-        if self.fixed_statistics:
-            for module in self.modules():
-                if isinstance(module, _BatchNorm):
-                    module.eval()
-        return self
-
-    def weights_digest(self) -> str:
-        """Return the sha256 of all weights and buffers, by name.
-
-        It is computed anew only if a tensor has been replaced or changed in place, since training
-        asks for it at every stage and for every data set.
-        """
-        weights = sorted(self.state_dict().items())
-        # Every change in place raises a tensor's version.
-        present = [(each.data_ptr(), each._version) for _, each in weights]  # pyright: ignore[reportPrivateUsage]
-        if self._digested is None or self._digested[0] != present:
-            digest = hashlib.sha256()
-            for name, tensor in weights:
-                digest.update(f"{name}:{tuple(tensor.shape)}:{tensor.dtype};".encode())
-                digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-            self._digested = present, digest.hexdigest()
-        return self._digested[1]
 
 
 class Features(NamedTuple):
@@ -165,6 +115,16 @@ class PatchBatch(NamedTuple):
     grids: Int[Tensor, "batch 2"]
 
 
+class LayerStates(NamedTuple):
+    """States that enter a layer of an image encoder, in place of photos.
+
+    Attributes:
+        values: States of tokens, or of a map's cells row by row.
+    """
+
+    values: Float[Tensor, "batch tokens dim"]
+
+
 class PromptedPhoto(NamedTuple):
     """A photo inside of a prompt, as a vision-language network reads it.
 
@@ -206,7 +166,12 @@ ImageInput = (
     Float[Tensor, "3 height width"] | PhotoPatches | RegionInput | PromptedPhoto | DocumentInput
 )
 ImageBatch = (
-    Float[Tensor, "batch 3 height width"] | PatchBatch | RegionBatch | PromptedPhotos | TextBatch
+    Float[Tensor, "batch 3 height width"]
+    | PatchBatch
+    | RegionBatch
+    | PromptedPhotos
+    | TextBatch
+    | LayerStates
 )
 
 
@@ -243,6 +208,8 @@ class ImageEncoder(Freezable, ABC):
         dim: Width of the states; set by the subclass.
         num_tokens: Number of tokens of every photo, or None if it differs from photo to photo.
         projection: Projection of the source's tower, or None if it has none or there was no source.
+        last_layers: Number of layers that are computed from `LayerStates`, or None if the encoder
+            is not divided.
     """
 
     reads: ClassVar[Reads]
@@ -250,6 +217,7 @@ class ImageEncoder(Freezable, ABC):
     dim: int
     num_tokens: int | None
     projection: Projection | None = None
+    last_layers: int | None = None
 
     @abstractmethod
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
@@ -294,7 +262,20 @@ class ImageEncoder(Freezable, ABC):
 
     @abstractmethod
     def forward(self, batch: Any) -> Features:
-        """Encode a batch returned by this encoder's `collate`."""
+        """Encode a batch returned by this encoder's `collate`, or `LayerStates` once divided."""
+
+    def divide(self, last_layers: int | None) -> None:
+        """Let `forward` go on from the states that enter the last layers, or no longer.
+
+        Args:
+            last_layers: Number of layers that are computed from these states, or None to read
+                photos only. A divided encoder is a `DividedEncoder`, and takes photos as well.
+
+        Raises:
+            ConfigError: If this encoder cannot be divided there.
+        """
+        if last_layers is not None:
+            raise ConfigError("this encoder has no layers below which states can be kept")
 
     @abstractmethod
     def region_boxes(self, width_px: int, height_px: int) -> Float[np.ndarray, "regions 4"]:
@@ -306,6 +287,18 @@ class ImageEncoder(Freezable, ABC):
         Raises:
             InputError: If this encoder reads regions, which have their own boxes.
         """
+
+
+class DividedEncoder(Protocol):
+    """An image encoder after `ImageEncoder.divide`."""
+
+    def layer_states(self, batch: Any) -> LayerStates:
+        """Return the states of photos, as `collate` returns them, that enter the last layers."""
+        ...
+
+    def states_digest(self) -> str:
+        """Return a digest of everything that determines `layer_states`."""
+        ...
 
 
 Batched = TypeVar("Batched", bound=Tensor | tuple[Tensor, ...] | PromptedPhotos)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
+import json
 from collections.abc import Sequence
+from math import isqrt
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -15,14 +18,24 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.configuration_utils import PretrainedConfig
 
-from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
-from aladin_network.encoders.base import Features, TextEncoder, with_front
+from aladin_network.config import ImageEncoderConfig, ImagePreprocessing, dump_changes
+from aladin_network.encoders.base import (
+    Features,
+    LayerStates,
+    TextEncoder,
+    concatenate_features,
+    with_front,
+)
+from aladin_network.encoders.divided_tower import DividedTower
 from aladin_network.encoders.dual_encoder import build_dual_tower, pool_photos
 from aladin_network.encoders.pixels import Grid, grid_boxes, preprocess_photo
 from aladin_network.encoders.transformers_model import build_tower
 from aladin_network.encoders.vision_tower import VisionTowerEncoder, pooled_cells
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.regions import RegionSet
+
+# More maps than fit into the processor's caches take twice as long each.
+_STATES_AT_A_TIME = 16
 
 
 class _Layout(NamedTuple):
@@ -44,7 +57,8 @@ class _Layout(NamedTuple):
 class HFImageEncoder(VisionTowerEncoder):
     """Patches of a vision transformer, or cells of a convolutional network's last feature map.
 
-    They are the last layer's states, as the network of the transformers library returns them. A
+    They are the last layer's states, as the network of the transformers library returns them; of a
+    transformer that merges patches on their way, such as Swin, fewer than there were patches. A
     transformer's CLS comes first and is no content; further register tokens are dropped. With
     ``pooled`` the states have passed the tower's last norm, and the vector that its own
     similarity compares comes first. The cells may be averaged to coarser grids, of several sizes
@@ -82,6 +96,7 @@ class HFImageEncoder(VisionTowerEncoder):
             build = build_dual_tower if config.pooled else build_tower
             model = build(config.architecture)
         self.model = model
+        self._divided: DividedTower | None = None
         self._options = self._position_options()
         self.freeze()
         self.dim, self.grid, self.has_cls, self.covered = self._probe()
@@ -102,8 +117,55 @@ class HFImageEncoder(VisionTowerEncoder):
         """Stack preprocessed photos."""
         return torch.stack(list(inputs))
 
-    def forward(self, batch: Float[Tensor, "batch 3 height width"]) -> Features:
-        """Encode preprocessed photos."""
+    def divide(self, last_layers: int | None) -> None:
+        """Divide the network; see `ImageEncoder.divide`."""
+        self.last_layers = self._divided = None
+        if last_layers is None:
+            return
+        self._divided = DividedTower(self.model, last_layers)
+        try:
+            self._check_division()
+        except ConfigError:
+            self._divided = None
+            raise
+        self.last_layers = last_layers
+
+    @torch.no_grad()
+    def _check_division(self) -> None:
+        """Compare the divided with the whole network on one photo."""
+        was_training = self.model.training
+        self.model.eval()
+        size_px = self.preprocessing.height_px, self.preprocessing.width_px
+        photo = torch.rand(1, 3, *size_px, device=next(self.model.parameters()).device)
+        try:
+            expected, found = self(photo).states, self(self.layer_states(photo)).states
+        except (TypeError, ValueError, RuntimeError, IndexError) as error:
+            raise ConfigError(f"image_encoder: cannot begin at a layer ({error})") from error
+        finally:
+            self.model.train(was_training)
+        # A GPU that multiplies in TF32 differs by some thousandths, another network by everything.
+        if found.shape != expected.shape or (found - expected).norm() > 5e-3 * expected.norm():
+            raise ConfigError(
+                "image_encoder: its output needs more than the states that enter the last layers "
+                f"(chosen layers: {list(self.config.layers)})"
+            )
+
+    def layer_states(self, batch: Float[Tensor, "batch 3 height width"]) -> LayerStates:
+        """Compute what enters the last layers; see `DividedEncoder`."""
+        with torch.no_grad():
+            return self._division().states(batch, **self._options)
+
+    def states_digest(self) -> str:
+        """Digest the layers before the division; see `DividedEncoder`."""
+        settings = dump_changes(self.preprocessing), self.config.architecture
+        content = json.dumps(settings, sort_keys=True) + self._division().digest()
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def forward(self, batch: Float[Tensor, "batch 3 height width"] | LayerStates) -> Features:
+        """Encode preprocessed photos, or go on with what enters the last layers."""
+        if isinstance(batch, LayerStates) and len(batch.values) > _STATES_AT_A_TIME:
+            parts = batch.values.split(_STATES_AT_A_TIME)
+            return concatenate_features([self(LayerStates(part)) for part in parts])
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             outputs, front = self._outputs(batch)
         cells = torch.cat([self._on_grid(output) for output in outputs], dim=1)
@@ -119,14 +181,22 @@ class HFImageEncoder(VisionTowerEncoder):
         size_px = (width_px, height_px)
         return grid_boxes(size_px, self.preprocessing, self.grid, self.levels, self.covered)
 
-    def _outputs(self, pixels: Tensor) -> tuple[list[Tensor], Tensor | None]:
+    def _division(self) -> DividedTower:
+        if self._divided is None:
+            raise ConfigError("image_encoder: the network is not divided")
+        return self._divided
+
+    def _outputs(self, batch: Tensor | LayerStates) -> tuple[list[Tensor], Tensor | None]:
         """Run the network; return the chosen and the last hidden states, and the pooled vector.
 
         The states are (batch, tokens, dim), or a convolutional map (batch, dim, rows, columns);
         what is pooled is (batch, dim), None without ``pooled``.
         """
         layers = self.config.layers
-        output = self.model(pixel_values=pixels, output_hidden_states=bool(layers), **self._options)
+        model, pixels = self.model, batch
+        if isinstance(batch, LayerStates):
+            model, pixels = self._division().enter(batch), batch.values
+        output = model(pixel_values=pixels, output_hidden_states=bool(layers), **self._options)
         if self.config.pooled:
             states, pooled = pool_photos(self.model, output)
             return [states], pooled
@@ -138,8 +208,12 @@ class HFImageEncoder(VisionTowerEncoder):
     def _on_grid(self, output: Tensor) -> Tensor:
         """Arrange an output on the last layer's grid: (batch, dim, rows, columns)."""
         if output.ndim == 3:
-            patches = output[:, output.shape[1] - self.grid[0] * self.grid[1] :]
-            return patches.transpose(1, 2).unflatten(2, self.grid)
+            finer = 1 if self.has_cls else _finer(output, self.grid)
+            rows, columns = finer * self.grid[0], finer * self.grid[1]
+            patches = output[:, output.shape[1] - rows * columns :]
+            output = patches.transpose(1, 2).unflatten(2, (rows, columns))
+            if finer == 1:
+                return output
         # Cells of a finer map that share one coarse cell become its channels, without loss.
         return F.pixel_unshuffle(output, output.shape[2] // self.grid[0])
 
@@ -170,14 +244,24 @@ class HFImageEncoder(VisionTowerEncoder):
             dims = [output.shape[1] * f**2 for output, f in zip(outputs, finer, strict=True)]
             return _Layout(sum(dims), (rows, columns), False, (1.0, 1.0))
         patch_height, patch_width = self._patch_px()
-        grid = (height // patch_height, width // patch_width)
-        dim = sum(output.shape[2] for output in outputs)
+        patches = (height // patch_height, width // patch_width)
+        # Patches that were merged on their way, as in Swin: `merged` by `merged` to a token.
+        merged = max(1, isqrt(patches[0] * patches[1] // last.shape[1]))
+        grid = (patches[0] // merged, patches[1] // merged)
+        has_cls = last.shape[1] > grid[0] * grid[1]
+        if last.shape[1] < grid[0] * grid[1] or (merged > 1 and has_cls):
+            raise ConfigError(
+                f"image_encoder: {last.shape[1]} tokens of {patches[0]} x {patches[1]} patches are "
+                "on no grid; choose another size of photos"
+            )
+        finer = [1 if has_cls else _finer(output, grid) for output in outputs]
+        dim = sum(output.shape[2] * f**2 for output, f in zip(outputs, finer, strict=True))
         if self.config.pooled and (pooled is None or pooled.shape != (1, dim)):
             found = None if pooled is None else tuple(pooled.shape)
             raise ConfigError(f"image_encoder: no pooled vector of {dim} numbers, got {found}")
         # An incomplete patch at the right or bottom edge is dropped.
-        covered = grid[1] * patch_width / width, grid[0] * patch_height / height
-        return _Layout(dim, grid, last.shape[1] > grid[0] * grid[1], covered)
+        covered = patches[1] * patch_width / width, patches[0] * patch_height / height
+        return _Layout(dim, grid, has_cls, covered)
 
     def _position_options(self) -> dict[str, bool]:
         """Request interpolated positions for photos that do not have the network's own size.
@@ -196,6 +280,11 @@ class HFImageEncoder(VisionTowerEncoder):
         patch = cast(PretrainedConfig, self.model.config).patch_size
         height, width = patch if isinstance(patch, (list, tuple)) else (patch, patch)
         return int(height), int(width)
+
+
+def _finer(output: Tensor, grid: Grid) -> int:
+    """Return how many tokens of a transformer's layer lie on one side of a cell of a grid."""
+    return isqrt(output.shape[1] // (grid[0] * grid[1]))
 
 
 def _normalised(output: Tensor) -> Tensor:

@@ -189,16 +189,20 @@ class GraphNetwork:
     def computed_in(self, runtime: GraphRuntime, precision: Precision) -> GraphNetwork:
         """Return the same network by a package that is installed, in a precision if it has it."""
         readers = self.image.encoder, self.text.encoder
-        other = GraphNetwork(self.config, *readers, self._graphs.by(runtime), precision)
+        graphs = self._graphs.by(runtime)
+        other = GraphNetwork(self.config, *readers, graphs, precision, self._threads)
         return self if other.way == self.way else other
+
+    def on_threads(self, count: int) -> GraphNetwork:
+        """Return the same network with each batch computed by a number of threads."""
+        if self._threads == count:
+            return self
+        readers = self.image.encoder, self.text.encoder
+        return GraphNetwork(self.config, *readers, self._graphs, self.way.precision, count)
 
     def on_one_thread(self) -> tuple[GraphNetwork, int]:
         """Return the network for callers that compute on their own threads, and their number."""
-        if self._threads == 1:
-            return self, 1
-        readers = self.image.encoder, self.text.encoder
-        one = GraphNetwork(self.config, *readers, self._graphs, self.way.precision, threads=1)
-        return one, self._threads
+        return self.on_threads(1), self._threads
 
     def warm(self, *modalities: Modality) -> None:
         """Load graphs before the first batch."""

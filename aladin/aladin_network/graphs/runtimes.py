@@ -52,6 +52,8 @@ class OnnxRuntimeGraph:
         # Planned as one piece for every shape of inputs, activations take twice the memory, 43 MB
         # instead of 25 for a photo of 384 pixels by MobileNetV2, and no less time.
         options.enable_mem_pattern = False
+        # Threads that wait for the next batch would take the processors from all else.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         _share_arena()
         options.add_session_config_entry("session.use_env_allocators", "1")
         self._session = onnxruntime.InferenceSession(

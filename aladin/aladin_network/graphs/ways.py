@@ -49,6 +49,7 @@ def query_network(
     *,
     precision: Precision = "float32",
     as_tuned: bool = False,
+    photo_threads: int | None = None,
 ) -> Network:
     """Return the network that encodes queries in place of an index's own.
 
@@ -60,7 +61,17 @@ def query_network(
             `as_tuned` is off, another runtime of the network's graphs is taken that has it.
         as_tuned: Whether the way that was chosen takes precedence, unless ALADIN_RUNTIME names
             another runtime.
+        photo_threads: Threads that compute a photo by graphs, or None for those of the model.
     """
+    network = _network_of(model, modality, tuned, precision=precision, as_tuned=as_tuned)
+    if modality == "image" and photo_threads is not None and isinstance(network, GraphNetwork):
+        return network.on_threads(photo_threads)
+    return network
+
+
+def _network_of(
+    model: Network, modality: Modality, tuned: Way | None, *, precision: Precision, as_tuned: bool
+) -> Network:
     ways = ways_of(model, modality)
     if tuned is not None and as_tuned:
         if tuned in ways:

@@ -94,6 +94,7 @@ class ItemChanger:
     def __init__(
         self,
         writer: ItemWriter,
+        model: Network,
         images: ImageReader,
         metadata: MetadataLimits = DEFAULT_METADATA_LIMITS,
         max_text_chars: int | None = None,
@@ -101,27 +102,24 @@ class ItemChanger:
         """Change an index.
 
         Args:
-            writer: Writer of the index, for the model that `add` is called with; closed with this.
+            writer: Writer of the index, for the model; closed with this.
+            model: The index's own model.
             images: Reads uploaded photos and regions.
             metadata: Limits of an item's metadata.
             max_text_chars: Maximum length of a text, or None for the network's limit alone.
         """
         self._writer = writer
+        self._model = model
         self._images = images
         self._metadata = metadata
         self._max_text_chars = max_text_chars
 
     def add(
-        self,
-        model: Network,
-        target: Target,
-        items: Sequence[SourceItem],
-        on_duplicate: OnDuplicate,
+        self, target: Target, items: Sequence[SourceItem], on_duplicate: OnDuplicate
     ) -> TimedAddReport:
         """Add items in one step; uploaded photos are kept in the index.
 
         Args:
-            model: The index's own model.
             target: Images or texts.
             items: Items with their content; images are uploads, no file of this machine is read.
             on_duplicate: See `ItemWriter.add`.
@@ -131,9 +129,10 @@ class ItemChanger:
             InputError: If regions cannot be used or are missing, a text is blank or too long, an
                 item cannot be stored, or its metadata is over a limit; nothing is added.
             DuplicateItemError: If an id exists and that is an error; nothing is added.
+            IndexMismatchError: If the live generation is of another model by now; nothing is added.
             SearchIndexError: If the index has no such collection, or cannot be written.
         """
-        started_s = time.perf_counter()
+        started_s, model = time.perf_counter(), self._model
         encoder: ItemEncoder = (
             PhotoEncoder(model, self._images) if target == "images" else TextEncoder(model)
         )

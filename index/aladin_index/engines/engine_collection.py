@@ -19,7 +19,7 @@ from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_candidates, token_similarities
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import InputError
-from aladin_network.types import Modality, Target
+from aladin_network.types import COMPARED_AS, Modality, Target
 
 # Items without tokens: a few megabytes with 768 dimensions, which every vector database returns at
 # once.
@@ -110,7 +110,7 @@ class EngineCollection:
         if num_candidates > most:
             raise self._too_many("candidates", num_candidates)
         words = None
-        if second_stage is not None and second_stage.modality == "text":
+        if second_stage and COMPARED_AS[second_stage.modality, self.target] == "text":
             words = second_stage.tokens
             if not self._were_given(words):
                 self._words, self._aligned = words, {}
@@ -154,7 +154,8 @@ class EngineCollection:
         if not known.all():
             store = self._token_store(rows[~known])
             places = np.arange(store.count, dtype=np.int64)
-            scores[~known] = alignment_with_candidates(query, modality, store, places)
+            asked = COMPARED_AS[modality, self.target]
+            scores[~known] = alignment_with_candidates(query, asked, store, places)
         return scores
 
     def similarities(
@@ -164,8 +165,8 @@ class EngineCollection:
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`."""
-        store = self._token_store(rows)
-        return token_similarities(query, modality, store, np.arange(store.count, dtype=np.int64))
+        store, asked = self._token_store(rows), COMPARED_AS[modality, self.target]
+        return token_similarities(query, asked, store, np.arange(store.count, dtype=np.int64))
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of tokens of some items."""

@@ -10,8 +10,9 @@ from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.client import EngineClient
 from aladin_index.engines.engine_collection import EngineCollection
 from aladin_index.engines.record import GenerationRecord, read_generation, require_live
-from aladin_index.format.layout import MODEL, EngineLocation
+from aladin_index.format.layout import EngineLocation
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths
+from aladin_index.format.models import model_folder
 from aladin_index.items.filters import Filter
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint_files import Checkpoint
@@ -128,8 +129,9 @@ def open_engine_index(
         record = read_generation(client, generation)
         model = record.manifest.model
         if checkpoint is None:
-            check_lengths(path / MODEL, model.files)
-            checkpoint = _load_checkpoint(path / MODEL, device)
+            folder = model_folder(path, model.id)
+            check_lengths(folder, model.files)
+            checkpoint = _load_checkpoint(folder, device)
         if checkpoint.model_id != model.id:
             raise IndexMismatchError(f"{path}: model", model.id, checkpoint.model_id)
     except BaseException:
@@ -207,7 +209,7 @@ def describe_engine_index(path: Path, location: EngineLocation, client: EngineCl
         generations=client.generations(),
         schema_version=manifest.schema_version,
         model_id=manifest.model.id,
-        alignment_trained=read_alignment_trained(path / MODEL),
+        alignment_trained=read_alignment_trained(model_folder(path, manifest.model.id)),
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
         sides=manifest.sides,

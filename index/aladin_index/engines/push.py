@@ -21,7 +21,7 @@ from aladin_index.engines.push_files import (
 from aladin_index.engines.record import CHANGED, SOURCE, GenerationRecord, is_whole, read_generation
 from aladin_index.format.layout import EngineLocation, location_of
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, Manifest
-from aladin_index.generations.reader import open_index
+from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.tables import StoredItem
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import ConfigError, EngineError, InputError
@@ -122,40 +122,89 @@ def push_index(
     """
     progress = progress or NullProgress()
     with open_index(index) as opened, only_pusher(folder):
-        if opened.manifest.correction is not None:
-            raise InputError(
-                f"{index}: expected an index without a hubness correction, whose biases no vector "
-                "database stores; build one with a checkpoint that has none"
-            )
-        source = PushSource(opened)
-        live = client.live_generation()
-        if live is not None and settings.unless_live and location_of(folder) == location:
-            pieces = client.read_record(live) or {}
-            if pieces.get(SOURCE) == source.identity(location, settings.ann_recall):
-                manifest = read_generation(client, live).manifest
-                return _report(manifest, dict.fromkeys(source.sides, 0), dropped=[])
-        _check_unchanged(client, live, settings)
-        push = _Push(client, source, location, settings, partial(copy_photos, index, folder))
-        push.begin(live)
-        sides: dict[Target, CollectionEntry] = {}
-        for target in source.sides:
-            sides[target] = push.send(target, progress)
-        manifest = replace(
-            source.manifest,
-            generation=push.generation,
-            images=sides.get("images"),
-            texts=sides.get("texts"),
-            files={},
+        return push_opened(opened, folder, location, client, settings, progress)
+
+
+def push_opened(
+    opened: SearchIndex,
+    folder: Path,
+    location: EngineLocation,
+    client: EngineClient,
+    settings: PushSettings,
+    progress: Progress,
+    going_live: Callable[[int], None] = lambda _: None,
+) -> PushReport:
+    """Push an open index into a folder that is locked; see `push_index`.
+
+    Args:
+        opened: The index.
+        folder: See `push_index`, as for what follows.
+        location: See there.
+        client: See there.
+        settings: See there.
+        progress: See there.
+        going_live: Called with the new generation when it is complete, before it goes live.
+    """
+    index = opened.path
+    if opened.manifest.correction is not None:
+        raise InputError(
+            f"{index}: expected an index without a hubness correction, whose biases no vector "
+            "database stores; build one with a checkpoint that has none"
         )
-        codecs: dict[Target, TokenCodec] = {target: source.codec(target) for target in sides}
-        record = GenerationRecord(manifest=manifest, codecs=codecs, source=push.identity)
-        client.write_record(push.generation, record.pieces())
-        write_folder(index, folder, manifest.model, location)
-        # Repeated, because a push takes long: services may have received changes meanwhile.
-        _check_unchanged(client, live, settings)
-        client.make_live(push.generation)
-        dropped = _drop_old(client, push.generation, settings.keep)
-        return _report(manifest, push.resumed, dropped)
+    source = PushSource(opened)
+    live = client.live_generation()
+    if live is not None and settings.unless_live and location_of(folder) == location:
+        pieces = client.read_record(live) or {}
+        if pieces.get(SOURCE) == source.identity(location, settings.ann_recall):
+            manifest = read_generation(client, live).manifest
+            return _report(manifest, dict.fromkeys(source.sides, 0), dropped=[])
+    _check_unchanged(client, live, settings)
+    push = _Push(client, source, location, settings, partial(copy_photos, index, folder))
+    push.begin(live)
+    sides: dict[Target, CollectionEntry] = {}
+    for target in source.sides:
+        sides[target] = push.send(target, progress)
+    manifest = replace(
+        source.manifest,
+        generation=push.generation,
+        images=sides.get("images"),
+        texts=sides.get("texts"),
+        files={},
+    )
+    codecs: dict[Target, TokenCodec] = {target: source.codec(target) for target in sides}
+    record = GenerationRecord(manifest=manifest, codecs=codecs, source=push.identity)
+    client.write_record(push.generation, record.pieces())
+    write_folder(index, folder, manifest.model, location)
+    # Repeated, because a push takes long: services may have received changes meanwhile.
+    _check_unchanged(client, live, settings)
+    going_live(push.generation)
+    client.make_live(push.generation)
+    dropped = _drop_old(client, push.generation, settings.keep)
+    return _report(manifest, push.resumed, dropped)
+
+
+def rollback_engine(client: EngineClient, to: int | None = None) -> int:
+    """Make an earlier generation live again, with its changes, and return its number.
+
+    Args:
+        client: Client of the vector database.
+        to: Complete generation to make live, or None for the one before the live one.
+
+    Raises:
+        InputError: If there is no such generation.
+        EngineUnavailableError: If the vector database does not respond.
+    """
+    live = client.live_generation()
+    whole = [each for each in client.generations() if is_whole(client.read_record(each))]
+    earlier = [each for each in whole if live is not None and each < live]
+    if to is None and not earlier:
+        raise InputError(f"{client.kind}: no generation before {live} is left to go back to")
+    chosen = earlier[-1] if to is None else to
+    if chosen not in whole or chosen == live:
+        others = ", ".join(str(each) for each in whole if each != live) or "none"
+        raise InputError(f"{client.kind}: expected another complete one ({others}), got {to}")
+    client.make_live(chosen)
+    return chosen
 
 
 class _Push:

@@ -25,6 +25,7 @@ from aladin_index.engines.client import CollectionSchema, EngineClient, EngineIt
 from aladin_index.format.disk import lock_file
 from aladin_index.format.layout import CURRENT, MODEL, EngineLocation, write_location
 from aladin_index.format.manifest import Manifest, ModelEntry, RecallPoint, check_lengths
+from aladin_index.format.models import copy_model, model_folder, upgrade_model_folder
 from aladin_index.generations.collection_writer import EncodedPart, live_parts
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.tables import StoredItem
@@ -34,7 +35,7 @@ from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import feedback_from
 from aladin_network.config import dump_config
 from aladin_network.errors import ConfigError, IndexCorruptError, IndexWriteError
-from aladin_network.files import atomic_file, atomic_folder, describe_files, make_folder
+from aladin_network.files import atomic_file, describe_files, make_folder
 from aladin_network.types import TARGETS, Target
 
 # Number of queries for which the results are compared with the exact nearest items.
@@ -254,17 +255,18 @@ def write_folder(source: Path, folder: Path, model: ModelEntry, location: Engine
         model: Model of the index.
         location: Location of the index in the vector database.
     """
-    if not _has_model(folder, model):
-        with atomic_folder(folder / MODEL) as partial:
-            for name in model.files:
-                shutil.copyfile(source / MODEL / name, partial / name)
+    place = model_folder(folder, model.id)
+    if place == folder / MODEL and place.exists() and not _has_model(place, model):
+        place = upgrade_model_folder(folder, model.id)  # the live generation keeps its own
+    if not _has_model(place, model):
+        copy_model(model_folder(source, model.id), place, model)
     write_location(folder, location)
 
 
 def _has_model(folder: Path, model: ModelEntry) -> bool:
-    """Whether the folder has all files of a model with the same content."""
+    """Whether a checkpoint folder has all files of a model with the same content."""
     try:
-        check_lengths(folder / MODEL, model.files)
+        check_lengths(folder, model.files)
     except IndexCorruptError:
         return False
-    return describe_files(folder / MODEL, model.files) == model.files
+    return describe_files(folder, model.files) == model.files

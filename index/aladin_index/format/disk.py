@@ -27,18 +27,22 @@ from aladin_index.format.layout import (
     GENERATIONS,
     LOCK,
     MODEL,
+    MODELS,
     PHOTOS,
     PUBLISHING,
+    UPGRADE,
     check_kept_in_files,
     generation_folder,
     live_generation,
 )
 from aladin_index.format.manifest import MANIFEST
+from aladin_index.format.upgrade_plan import upgrade_is_unfinished
 from aladin_network.errors import (
     ConfigError,
     IndexCorruptError,
     IndexWriteError,
     UnwritableFolderError,
+    UpgradeUnfinishedError,
 )
 from aladin_network.files import make_folder
 
@@ -46,7 +50,7 @@ from aladin_network.files import make_folder
 _OWN_NAMES = frozenset(
     {
         *(BUILD, f"{BUILD}.discarded", CHANGES, CHANGES_LOCK, EVALUATIONS, GENERATIONS, LOCK),
-        *(MODEL, PHOTOS, PUBLISHING),
+        *(MODEL, MODELS, PHOTOS, PUBLISHING, UPGRADE),
     }
 )
 # Files in a folder that its owner considers empty.
@@ -119,16 +123,19 @@ def lock_file(root: Path) -> TextIO:
 
 
 @contextmanager
-def only_builder(root: Path) -> Generator[None]:
+def only_builder(root: Path, *, upgrades: bool = False) -> Generator[None]:
     """Lock the index against other builds; the kernel releases the lock if the process dies.
 
-    What a builder that was killed has left behind is removed first: partial files, and a
-    generation that it did not make live.
+    What a builder that was killed has left behind is removed first: partial files, a generation
+    that it did not make live, and the work of an upgrade that has made its generation live.
 
     Args:
         root: Index folder; created.
+        upgrades: Whether the builder goes on with an unfinished upgrade, or gives it up.
 
     Raises:
+        UpgradeUnfinishedError: If an upgrade is unfinished, unless `upgrades`: another generation
+            has other rows than those that are encoded already.
         InputError: If the index is kept in a vector database.
         ConfigError: If the folder holds something other than an index.
         IndexWriteError: If another process is building it, or it is not writable.
@@ -138,6 +145,8 @@ def only_builder(root: Path) -> Generator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if not upgrades and upgrade_is_unfinished(root):
+                raise UpgradeUnfinishedError(root) from None
             raise IndexWriteError(root, "another build of this index is running") from None
         for leftover in root.glob(".*.partial"):
             if leftover.is_dir():
@@ -146,6 +155,11 @@ def only_builder(root: Path) -> Generator[None]:
                 leftover.unlink()
         if (root / PUBLISHING).exists():
             _end_publishing(root)
+        if upgrade_is_unfinished(root):
+            if not upgrades:
+                raise UpgradeUnfinishedError(root)
+        elif (root / UPGRADE).exists():
+            remove_folder(root, root / UPGRADE)
         yield
 
 

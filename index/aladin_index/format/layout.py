@@ -4,19 +4,22 @@ INDEX/
   CURRENT               names the live generation; replaced atomically
   .publishing           names the generation that is about to become live; removed afterwards
   model/                the checkpoint that the index was built with
+  models/0123456789ab/  the checkpoint of an upgrade, named by the sha256 of its weights
   generations/000001/   a published generation; never changed again
   .build/               the intermediate files of an unfinished build; removed afterwards
   .catalogue.partial/   the items that a build was given; each build writes it anew
   .generation.partial/  a generation that is being written; useless once its writer has ended
   changes/000001/       items added to a generation and removed from it since it was built
+  upgrade/              an unfinished upgrade to another model, see `aladin_index.upgrade`
   photos/               photos that were uploaded, named by the sha256 of their bytes
   evaluations/          results of the evaluations of each generation
   .lock                 held by the process that builds
   .changes.lock         held by the process that adds, removes or makes a generation live
 
 The folder of an index in a vector database has ``engine.json`` in the place of generations and
-changes: the location of the index. ``model/`` and ``photos/`` are as in a folder of files; what is
-searched is in the engine. The file has no secrets: a token comes from the environment.
+changes: the location of the index. ``model/``, ``models/`` and ``photos/`` are as in a folder of
+files; what is searched is in the engine. The file has no secrets: a token comes from the
+environment.
 """
 
 from __future__ import annotations
@@ -169,6 +172,7 @@ def write_location(path: Path, location: EngineLocation) -> None:
 CURRENT, MODEL, GENERATIONS, BUILD, LOCK = "CURRENT", "model", "generations", ".build", ".lock"
 NEW_CATALOGUE, NEW_GENERATION = ".catalogue.partial", ".generation.partial"
 CHANGES, PHOTOS, CHANGES_LOCK = "changes", "photos", ".changes.lock"
+MODELS, UPGRADE = "models", "upgrade"
 # Files of the images or the texts of a generation; those of the tokens: `tokens.store`.
 ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
 

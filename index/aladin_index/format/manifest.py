@@ -26,7 +26,7 @@ MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 BIASES = 2
 
 # Commands that create a generation.
-MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate", "fit"]
+MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate", "fit", "upgrade"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -300,6 +300,17 @@ def live_parts(
         )
 
 
+def items_of(side: LiveCollection, rows: NDArray[np.int64]) -> list[StoredItem]:
+    """Read some items, each with the state of its file that was recorded last.
+
+    Args:
+        side: Collection at one moment.
+        rows: Rows of live items, in any order.
+    """
+    states = {} if side.changes is None else side.changes.added.file_states()
+    return [_as_recorded(item, states) for item in side.items.by_rows(rows.tolist())]
+
+
 def _as_recorded(item: StoredItem, states: Mapping[int, str]) -> StoredItem:
     """Return an item with the state of its file that was recorded last."""
     return item._replace(file_state=states.get(item.row, item.file_state)) if states else item

@@ -22,6 +22,7 @@ from aladin_index.changes.database import (
 from aladin_index.format.disk import changes_lock, disk_errors, only_builder
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import DIGEST, Manifest
+from aladin_index.format.models import drop_models
 from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, CollectionSource, live_parts
 from aladin_index.generations.history import PendingChanges, describe_changes, rolled_back_changes
 from aladin_index.generations.published import drop_generations, drop_photos
@@ -101,7 +102,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                     root,
                     {target: side.source for target, side in sides.items()},
                     index.manifest.model,
-                    _settings(index.manifest),
+                    settings_of(index.manifest),
                     _fingerprint(index, sides),
                     progress or NullProgress(),
                     going_live=going_live.carry,
@@ -114,6 +115,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                 carried = going_live.carried
         dropped = drop_generations(root, generation, index.generation, keep)
         drop_photos(root)
+        drop_models(root)
         return CompactReport(
             generation=generation,
             counts={target: side.live.count for target, side in sides.items()},
@@ -235,8 +237,8 @@ class _GoingLive:
         return count
 
 
-def _settings(manifest: Manifest) -> BuildSettings:
-    """Return the build settings of the old generation."""
+def settings_of(manifest: Manifest) -> BuildSettings:
+    """Return the build settings of a generation, for another one that takes its place."""
     entries = [entry for entry in (manifest.images, manifest.texts) if entry is not None]
     fields = entries[0].filter_fields
     return BuildSettings(

@@ -17,13 +17,17 @@ from aladin_index.format.layout import (
     GENERATIONS,
     ITEMS,
     MODEL,
+    MODELS,
     PHOTOS,
+    UPGRADE,
     generation_folder,
     live_generation,
     published_generations,
 )
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
+from aladin_index.format.models import model_folder
 from aladin_index.format.query_encoding import QueryEncoding
+from aladin_index.format.upgrade_plan import UpgradeProgress, upgrade_progress
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.learned.files import LEARNED_ANN, LEARNED_VECTORS
 from aladin_index.search.live_collection import LiveCollection
@@ -81,6 +85,7 @@ class IndexInfo:
         pending: Changes of each collection that are not in the generation's files.
         memory: Memory estimate of each collection.
         total_bytes: Size of the generation's files and the model's, in bytes.
+        upgrade: Progress of an unfinished upgrade to another model, or None.
     """
 
     path: Path
@@ -100,6 +105,7 @@ class IndexInfo:
     pending: dict[Target, PendingChanges]
     memory: dict[Target, MemoryEstimate]
     total_bytes: int
+    upgrade: UpgradeProgress | None = None
 
 
 def describe(path: Path) -> IndexInfo:
@@ -122,7 +128,7 @@ def describe(path: Path) -> IndexInfo:
         built_at_s=(folder / MANIFEST).stat().st_mtime,
         schema_version=manifest.schema_version,
         model_id=manifest.model.id,
-        alignment_trained=read_alignment_trained(path / MODEL),
+        alignment_trained=read_alignment_trained(model_folder(path, manifest.model.id)),
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
         sides=sides,
@@ -133,6 +139,7 @@ def describe(path: Path) -> IndexInfo:
         pending=pending_changes(path),
         memory={target: _memory(manifest, target, side) for target, side in sides.items()},
         total_bytes=sum(entry.bytes for entry in files),
+        upgrade=upgrade_progress(path, generation),
     )
 
 
@@ -162,8 +169,8 @@ def disk_use(root: Path, manifest: Manifest) -> dict[str, int]:
 
     Returns:
         Bytes by part: ``images: tokens`` and so on for each collection, ``model``, ``changes``,
-        ``photos`` and ``other generations``, which is what those do not share with this one.
-        Parts without a byte are missing.
+        ``photos``, ``upgrade``, ``other generations``, which is what those do not share with this
+        one, and ``other models``. Parts without a byte are missing.
     """
     parts: dict[str, int] = {}
     for name, entry in manifest.files.items():
@@ -174,8 +181,12 @@ def disk_use(root: Path, manifest: Manifest) -> dict[str, int]:
         if (file.st_dev, file.st_ino) not in seen:
             seen.add((file.st_dev, file.st_ino))
             _add(parts, "other generations", file.st_size)
-    for folder in (CHANGES, PHOTOS):
+    for folder in (CHANGES, PHOTOS, UPGRADE):
         _add(parts, folder, sum(file.st_size for file in _files(root / folder)))
+    own = model_folder(root, manifest.model.id)
+    for folder in (root / MODEL, *(root / MODELS).glob("[0-9a-f]*")):
+        if folder != own:
+            _add(parts, "other models", sum(file.st_size for file in _files(folder)))
     return {part: size for part, size in parts.items() if size}
 
 

@@ -20,8 +20,9 @@ import numpy as np
 from aladin_index.ann.corrected import without_biases
 from aladin_index.ann.first_stage_build import check_first_stages
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
-from aladin_index.format.layout import MODEL, NEW_CATALOGUE, generation_folder
+from aladin_index.format.layout import NEW_CATALOGUE, generation_folder
 from aladin_index.format.manifest import DIGEST
+from aladin_index.format.models import model_folder
 from aladin_index.format.records import read_skipped
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, live_parts
 from aladin_index.generations.reader import SearchIndex, open_index
@@ -175,7 +176,7 @@ def merge_indexes(
                 settings,
             )
             _check_ids(out, sides, progress)
-            install_model(out, parts[0] / MODEL, model)
+            install_model(out, model_folder(parts[0], model.id), model)
             generation = write_generation(
                 out,
                 _sources(out, sides, keeps_biases=correction is not None),

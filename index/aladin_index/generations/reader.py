@@ -25,8 +25,9 @@ from aladin_index.format.disk import (
     lease_live_generation,
     read_file_ahead,
 )
-from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, MODEL, generation_folder
+from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, generation_folder
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths, read_manifest
+from aladin_index.format.models import model_folder
 from aladin_index.format.npy import map_npy, map_pages
 from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
@@ -185,9 +186,10 @@ def open_index(
         if manifest.generation != generation:
             raise IndexMismatchError(f"{folder}: generation", generation, manifest.generation)
         check_lengths(folder, manifest.files)
-        check_lengths(path / MODEL, manifest.model.files)
+        model = model_folder(path, manifest.model.id)
+        check_lengths(model, manifest.model.files)
         device = device or SearchDevice()
-        checkpoint = checkpoint or _load_checkpoint(path / MODEL, device.device)
+        checkpoint = checkpoint or _load_checkpoint(model, device.device)
         if checkpoint.model_id != manifest.model.id:
             raise IndexMismatchError(f"{path}: model", manifest.model.id, checkpoint.model_id)
         for target in manifest.targets:

@@ -28,12 +28,12 @@ from aladin_index.format.layout import (
     EMBEDDINGS,
     GENERATIONS,
     ITEMS,
-    MODEL,
     generation_folder,
     live_generation,
     published_generations,
 )
 from aladin_index.format.manifest import read_manifest
+from aladin_index.format.models import model_folder
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.live_collection import StoredCollection
@@ -88,13 +88,18 @@ def verify_index(path: Path, progress: Progress | None = None) -> VerifyReport:
     progress = progress or NullProgress()
     live_generation(path)
     expected: dict[Path, FileEntry] = {}
+    models: set[Path] = set()
     generations = published_generations(path)
     for generation in generations:
         folder = generation_folder(path, generation)
         manifest = read_manifest(folder)
-        expected |= {path / MODEL / name: entry for name, entry in manifest.model.files.items()}
+        model = model_folder(path, manifest.model.id)
+        models.add(model)
+        expected |= {model / name: entry for name, entry in manifest.model.files.items()}
         expected |= {folder / name: entry for name, entry in manifest.files.items()}
-    expected |= _uploaded_photos(path) | _graphs(path)
+    expected |= _uploaded_photos(path)
+    for model in sorted(models):
+        expected |= _graphs(model)
     total = sum(entry.bytes for entry in expected.values())
     progress.start(total, "bytes")
     damaged: dict[Path, str] = {}
@@ -138,15 +143,15 @@ def _database_fault(file: Path) -> str | None:
     return None if found == ["ok"] else "; ".join(found)
 
 
-def _graphs(path: Path) -> dict[Path, FileEntry]:
-    """Return the files of the model's graphs."""
-    if not (path / MODEL / GRAPHS).exists():
+def _graphs(model: Path) -> dict[Path, FileEntry]:
+    """Return the files of a model's graphs."""
+    if not (model / GRAPHS).exists():
         return {}
     try:
-        graphs = read_graphs(path / MODEL, read_model_id(path / MODEL))
+        graphs = read_graphs(model, read_model_id(model))
     except CheckpointError as error:
-        raise IndexCorruptError(path / MODEL, str(error)) from error
-    folder, files = path / MODEL / GRAPHS, {} if graphs is None else graphs.files
+        raise IndexCorruptError(model, str(error)) from error
+    folder, files = model / GRAPHS, {} if graphs is None else graphs.files
     return {folder / name: entry for name, entry in files.items()}
 
 

@@ -41,6 +41,7 @@ from aladin_index.format.manifest import (
     read_manifest,
     write_manifest,
 )
+from aladin_index.format.models import copy_model
 from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.collection_writer import (
     CollectionCounts,
@@ -57,16 +58,14 @@ from aladin_index.tokens.lazy_bounds import query_sample
 from aladin_index.tokens.store import TokenStore
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint_files import CHECKPOINT_FILES
-from aladin_network.errors import CheckpointError, IndexMismatchError, InputError
+from aladin_network.errors import IndexMismatchError, InputError
 from aladin_network.files import (
     FileEntry,
     atomic_file,
-    atomic_folder,
     describe_files,
     sync,
     write_json,
 )
-from aladin_network.graphs.files import GRAPHS, check_graphs, read_graphs
 from aladin_network.scoring.correction import CORRECTION, HubCorrection
 from aladin_network.types import Modality, NullProgress, Progress, Target
 
@@ -103,14 +102,7 @@ def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> Non
                 actual = model.files[name].sha256 if name in model.files else "none"
                 raise IndexMismatchError(f"{root}: sha256 of {name}", entry.sha256, actual)
         return
-    with atomic_folder(root / MODEL) as partial:
-        for name in model.files:
-            shutil.copyfile(checkpoint_folder / name, partial / name)
-        if describe_files(partial, model.files) != model.files:
-            raise CheckpointError(f"{checkpoint_folder}: changed while it was copied")
-        if (graphs := read_graphs(checkpoint_folder, model.id)) is not None:
-            shutil.copytree(checkpoint_folder / GRAPHS, partial / GRAPHS)
-            check_graphs(partial, graphs)
+    copy_model(checkpoint_folder, root / MODEL, model)
 
 
 def publish_generation(

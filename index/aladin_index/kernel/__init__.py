@@ -36,7 +36,7 @@ __all__ = ["Kernel", "KernelError", "NativeTokens", "Queries", "blocks_read", "l
 logger = logging.getLogger(__name__)
 
 # Expected return value of the library's `maxsim_interface`; see maxsim.h.
-INTERFACE = 5
+INTERFACE = 6
 # Prefix of the library's name; the suffix depends on the system.
 LIBRARY_STEM = "_maxsim"
 
@@ -47,6 +47,7 @@ _PROBLEMS = {
     4: "out of memory",
     5: "this processor has no such path",
     6: "the width of short tokens is no multiple of 4",
+    7: "a value of a short query is larger than this path multiplies",
 }
 
 
@@ -92,6 +93,7 @@ class Kernel:
 
     Attributes:
         paths: Names of the code paths that this processor supports, fastest first.
+        short_largest: Largest absolute value of a short query that each of them multiplies.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -120,6 +122,10 @@ class Kernel:
         self.paths: list[str] = []
         while (name := library.maxsim_path(len(self.paths))) is not None:
             self.paths.append(name.decode("ascii"))
+        library.maxsim_short_largest.argtypes = [c_int32]
+        self.short_largest: list[int] = [
+            library.maxsim_short_largest(path) for path in range(len(self.paths))
+        ]
 
     def score_rows(
         self,
@@ -200,7 +206,7 @@ class Kernel:
 
         Args:
             shorts: Short tokens of the items.
-            query: One query; as wide as the short tokens.
+            query: One query; as wide as the short tokens, its values within `short_largest`.
             first: Row of the first item.
             bounds: (items,) contiguous, to be filled.
             path: Position in `paths`.

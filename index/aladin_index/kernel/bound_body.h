@@ -1,11 +1,11 @@
 /* Scores of short tokens, written once for all instruction sets; a part of path_body.h. */
 /* Products of `n` short tokens with one block of a short query. */
-INLINE void short_products(const int n, const number *tile, int64_t width, const int8_t *query,
+INLINE void short_products(const int n, const short_number *tile, int64_t width, const int8_t *query,
                            short_sums *all)
 {
     for (int t = 0; t < n; ++t)
         all[t] = short_zero();
-    for (int64_t d = 0; d < width; d += STEP) {
+    for (int64_t d = 0; d < width; d += SHORT_STEP) {
         const short_step q = load_short_step(query, d);
         for (int t = 0; t < n; ++t)
             all[t] = short_add(all[t], q, tile + t * width + d);
@@ -13,7 +13,7 @@ INLINE void short_products(const int n, const number *tile, int64_t width, const
 }
 
 /* The largest of them, or `most` where that is larger. */
-INLINE short_sums largest_products(const int n, const number *tile, int64_t width,
+INLINE short_sums largest_products(const int n, const short_number *tile, int64_t width,
                                    const int8_t *query, short_sums most)
 {
     short_sums all[TILE];
@@ -25,7 +25,7 @@ INLINE short_sums largest_products(const int n, const number *tile, int64_t widt
 
 /* Sum over the words of the query of the best of an item's tokens. */
 static float bound_by_words(const maxsim_shorts *shorts, const prepared_short_query *query,
-                            int64_t start, int64_t count, number *scratch)
+                            int64_t start, int64_t count, void *scratch)
 {
     const int64_t width = shorts->width, tiles = (count + TILE - 1) / TILE;
     vf sum = vf_zero();
@@ -35,7 +35,7 @@ static float bound_by_words(const maxsim_shorts *shorts, const prepared_short_qu
         short_sums most = short_lowest();
         for (int64_t k = 0; k < tiles; ++k) {
             const int n = (int)(count / tiles + (k < count % tiles));
-            const number *tile = short_tile(from, n * width, scratch);
+            const short_number *tile = short_tile(from, n * width, scratch);
 #define CALL(N) most = largest_products(N, tile, width, values, most)
             FOR_CONSTANT(n, CALL)
 #undef CALL
@@ -50,14 +50,14 @@ static float bound_by_words(const maxsim_shorts *shorts, const prepared_short_qu
 
 /* Sum over an item's tokens of the best of the query's, of which there is at least one. */
 static float bound_by_regions(const maxsim_shorts *shorts, const prepared_short_query *query,
-                              int64_t start, int64_t count, number *scratch)
+                              int64_t start, int64_t count, void *scratch)
 {
     const int64_t width = shorts->width, tiles = (count + TILE - 1) / TILE;
     const uint8_t *from = shorts->values + start * width;
     float sum = 0;
     for (int64_t k = 0; k < tiles; ++k) {
         const int n = (int)(count / tiles + (k < count % tiles));
-        const number *tile = short_tile(from, n * width, scratch);
+        const short_number *tile = short_tile(from, n * width, scratch);
         vf best[TILE];
         for (int64_t block = 0; block < query->blocks; ++block) {
             const int8_t *values = query->values + block * width * LANES * SHORT_BYTES;

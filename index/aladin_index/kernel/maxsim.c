@@ -24,12 +24,26 @@ static const maxsim_path_table *find_path(int32_t wanted)
     return NULL;
 }
 
+/* The path for a query of so many tokens: the wide one if they fill more than half of one of its
+ * blocks, and no more than one, so that both add the words up in the same order. */
+static const maxsim_path_table *path_for(const maxsim_path_table *path, int64_t count)
+{
+    const int is_wide = path->wide && count > path->lanes && count <= path->wide->lanes;
+    return is_wide ? path->wide : path;
+}
+
 int32_t maxsim_interface(void) { return MAXSIM_INTERFACE; }
 
 const char *maxsim_path(int32_t path)
 {
     const maxsim_path_table *found = path < 0 ? NULL : find_path(path);
     return found ? found->name : NULL;
+}
+
+int32_t maxsim_short_largest(int32_t path)
+{
+    const maxsim_path_table *found = path < 0 ? NULL : find_path(path);
+    return found ? found->short_largest : 0;
 }
 
 /* The largest integer a query's value may become: two signed bytes hold it, and no product leaves
@@ -155,7 +169,7 @@ static maxsim_status check_row(const maxsim_tokens *tokens, int64_t row)
 static float *allocate_scratch(const maxsim_tokens *tokens, const maxsim_path_table *path,
                                int64_t slots)
 {
-    return aligned_zeros((TILE * decoded_width(tokens, path->step) + slots) * 4);
+    return aligned_zeros((LARGEST_TILE * decoded_width(tokens, path->step) + slots) * 4);
 }
 
 static maxsim_status score_candidates(const maxsim_tokens *tokens, const maxsim_path_table *path,
@@ -182,14 +196,15 @@ int32_t maxsim_score_rows(const maxsim_tokens *tokens, const maxsim_queries *que
                           const int64_t *rows, const int64_t *row_offsets, float *scores,
                           int32_t path_wanted)
 {
-    const maxsim_path_table *path = find_path(path_wanted);
-    if (!path)
+    const maxsim_path_table *found = find_path(path_wanted);
+    if (!found)
         return MAXSIM_NO_SUCH_PATH;
     maxsim_status status = MAXSIM_OK;
     for (int64_t i = 0; i < queries->count && !status; ++i) {
         const int64_t start = queries->offsets[i], count = queries->offsets[i + 1] - start;
         if (row_offsets[i] == row_offsets[i + 1])
             continue;
+        const maxsim_path_table *path = path_for(found, count);
         prepared_query query;
         status = prepare_query(tokens, path, queries->tokens + start * tokens->dim, count, &query);
         if (!status)
@@ -208,6 +223,8 @@ int32_t maxsim_score_range(const maxsim_tokens *tokens, const maxsim_queries *qu
     const maxsim_path_table *path = find_path(path_wanted);
     if (!path)
         return MAXSIM_NO_SUCH_PATH;
+    if (queries->count == 1) /* several share each decoded token, and so the path */
+        path = path_for(path, queries->offsets[1] - queries->offsets[0]);
     prepared_query *prepared = calloc(queries->count ? (size_t)queries->count : 1, sizeof *prepared);
     if (!prepared)
         return MAXSIM_NO_MEMORY;
@@ -258,6 +275,11 @@ static maxsim_status prepare_short(const maxsim_short_query *given, int64_t widt
         release_short(query);
         return MAXSIM_NO_MEMORY;
     }
+    for (int64_t at = 0; at < given->count * width; ++at)
+        if (abs(given->values[at]) > path->short_largest) {
+            release_short(query);
+            return MAXSIM_BAD_VALUE;
+        }
     for (int64_t slot = 0; slot < slots; ++slot) {
         const int64_t token = slot < given->count ? slot : given->count - 1;
         const int8_t *values = given->values + token * width;
@@ -278,13 +300,14 @@ static int32_t bound(const maxsim_shorts *shorts, const maxsim_short_query *quer
     const maxsim_path_table *path = find_path(path_wanted);
     if (!path)
         return MAXSIM_NO_SUCH_PATH;
+    path = path_for(path, query->count);
     if (shorts->width <= 0 || shorts->width % 4)
         return MAXSIM_BAD_WIDTH;
     prepared_short_query prepared;
     maxsim_status status = prepare_short(query, shorts->width, path, &prepared);
     if (status)
         return status;
-    void *scratch = aligned_zeros((int64_t)TILE * shorts->width * 4);
+    void *scratch = aligned_zeros((int64_t)LARGEST_TILE * shorts->width * 4);
     status = scratch ? path->bound_items(shorts, &prepared, query->are_regions, rows, first, count,
                                          scratch, bounds)
                      : MAXSIM_NO_MEMORY;

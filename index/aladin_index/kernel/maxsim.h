@@ -16,7 +16,7 @@
 #endif
 
 /* Raised by one when a structure or a function below changes; the binding refuses another. */
-enum { MAXSIM_INTERFACE = 5 };
+enum { MAXSIM_INTERFACE = 6 };
 
 /* All items' tokens one after the other; item i has the tokens offsets[i] to offsets[i + 1]. */
 typedef struct {
@@ -52,7 +52,7 @@ typedef struct {
 
 /* A query in short form. */
 typedef struct {
-    const int8_t *values; /* (count, width) */
+    const int8_t *values; /* (count, width), see maxsim_short_largest */
     const float *scales;  /* (count): what a token's values are to be multiplied by */
     int64_t count;
     int32_t are_regions; /* else words */
@@ -66,12 +66,16 @@ typedef enum {
     MAXSIM_NO_MEMORY = 4,
     MAXSIM_NO_SUCH_PATH = 5,
     MAXSIM_BAD_WIDTH = 6,
+    MAXSIM_BAD_VALUE = 7,
 } maxsim_status;
 
 MAXSIM_API int32_t maxsim_interface(void);
 
 /* Name of a way of doing it that this processor can take; 0 is the fastest; NULL past the last. */
 MAXSIM_API const char *maxsim_path(int32_t path);
+
+/* The largest absolute value of a short query that a path multiplies; 0 past the last path. */
+MAXSIM_API int32_t maxsim_short_largest(int32_t path);
 
 /* Score the candidates of each query: query i has the rows row_offsets[i] to row_offsets[i + 1],
  * and their scores go to the same places. */

@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-enum { LANES = 16 };
+enum { LANES = 16, TILE = 8 };
 
 typedef __m512 vf;
 typedef __m512i vi;
@@ -71,7 +71,8 @@ OP vf sums_total(sums s, const int32_t *totals)
 }
 
 /* Bounds: a query's value is one signed byte, and short tokens are stored as they are multiplied. */
-enum { SHORT_BYTES = 1 };
+enum { SHORT_BYTES = 1, SHORT_STEP = STEP, SHORT_LARGEST = 127 };
+typedef number short_number;
 typedef __m512i short_sums;
 typedef __m512i short_step;
 OP void place_short(int8_t *query, int64_t place, int64_t lane, int8_t value)
@@ -84,7 +85,7 @@ OP short_step load_short_step(const int8_t *query, int64_t place)
 }
 OP short_sums short_zero(void) { return vi_zero(); }
 OP short_sums short_lowest(void) { return _mm512_set1_epi32(INT32_MIN); }
-OP short_sums short_add(short_sums s, short_step q, const number *token)
+OP short_sums short_add(short_sums s, short_step q, const short_number *token)
 {
     int32_t four;
     __builtin_memcpy(&four, token, sizeof four);
@@ -95,7 +96,7 @@ OP vf short_total(short_sums s, const int32_t *totals)
 {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(s, _mm512_slli_epi32(vi_load(totals), 7)));
 }
-OP const number *short_tile(const uint8_t *from, int64_t n, number *scratch)
+OP const short_number *short_tile(const uint8_t *from, int64_t n, void *scratch)
 {
     (void)n, (void)scratch;
     return from;
@@ -140,4 +141,5 @@ OP void widen_half(const uint16_t *from, int64_t n, float *to)
 #define PATH maxsim_avx512_path
 #define PATH_NAME "avx512"
 #define PATH_SUPPORTED x86_has_avx512_vnni
+#define WIDE_PATH NULL
 #include "path_body.h"

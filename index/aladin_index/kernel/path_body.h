@@ -1,6 +1,7 @@
 /* Scoring, written once for all instruction sets; included by each path after it has defined
  *
  *   LANES                  query tokens that are scored side by side
+ *   TILE                   item tokens that are scored together: so many sums are in registers
  *   vf                     LANES floats
  *   vf_zero vf_set vf_load vf_store vf_add vf_mul vf_max vf_fma(a, b, c) = a * b + c
  *   vf_sum vf_largest      of all lanes
@@ -19,13 +20,15 @@
  *
  * and for bounds, of which all products are of bytes,
  *
- *   short_sums, short_step, load_short_step, short_zero, short_lowest, short_add, short_max, short_total
- *                          as those above; short_lowest: less than every sum
+ *   short_number, short_sums, short_step, load_short_step, short_zero, short_lowest, short_add,
+ *   short_max, short_total  as those above; short_lowest: less than every sum
+ *   SHORT_STEP             dimensions that a lane takes at a time
  *   SHORT_BYTES            of a value of a laid out query
+ *   SHORT_LARGEST          no value of a query is larger, nor smaller than its opposite
  *   place_short(query, place, lane, value)
  *   short_tile(from, n, scratch)  n numbers from stored bytes, in scratch if they have to be decoded
  *
- * and PATH, PATH_NAME, PATH_SUPPORTED.
+ * and PATH, PATH_NAME, PATH_SUPPORTED, and WIDE_PATH: the same with two of its blocks in one, or NULL.
  *
  * The layout is what makes it fast: the lanes of a vector are tokens of the query, and a token of
  * the item is broadcast, dimension by dimension. A vector is then LANES finished products, with no
@@ -75,8 +78,10 @@ INLINE void float_products(const int n, const float *tile, int64_t width, const 
     switch (n) {                                                                                  \
     case 1: call(1); break;  case 2: call(2); break;                                              \
     case 3: call(3); break;  case 4: call(4); break;                                              \
-    case 5: call(5); break;  case 6: call(6); break;                                              \
-    case 7: call(7); break;  default: call(TILE); break;                                          \
+    case 5: call(5); break;                                                                       \
+    case 6: if (TILE > 6) { call(6); break; } /* fall through */                                  \
+    case 7: if (TILE > 7) { call(7); break; } /* fall through */                                  \
+    default: call(TILE); break;                                                                   \
     }
 /* clang-format on */
 
@@ -245,6 +250,6 @@ static void lay_out(int16_t *block, int64_t lane, const int32_t *integers, int64
 #include "bound_body.h"
 
 const maxsim_path_table PATH = {
-    PATH_NAME,          LANES,      STEP,        PATH_SUPPORTED, lay_out,
-    multiply_centroids, score_item, SHORT_BYTES, lay_out_short,  bound_items,
+    PATH_NAME,   LANES,         STEP,          PATH_SUPPORTED, WIDE_PATH,   lay_out, multiply_centroids, score_item,
+    SHORT_BYTES, SHORT_LARGEST, lay_out_short, bound_items,
 };

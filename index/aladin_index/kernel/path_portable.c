@@ -1,7 +1,7 @@
 /* Plain C, for any processor; compilers turn the loops over lanes into what vectors there are. */
 #include "paths.h"
 
-enum { LANES = 8 };
+enum { LANES = 8, TILE = 8 };
 
 typedef struct {
     float lane[LANES];
@@ -72,7 +72,8 @@ OP vf sums_total(sums s, const int32_t *totals)
 }
 
 /* Bounds: the products of whole numbers above, of smaller ones. */
-enum { SHORT_BYTES = 2 };
+enum { SHORT_BYTES = 2, SHORT_STEP = STEP, SHORT_LARGEST = 127 };
+typedef number short_number;
 typedef sums short_sums;
 typedef step short_step;
 OP void place_short(int8_t *query, int64_t place, int64_t lane, int8_t value)
@@ -85,7 +86,7 @@ OP short_step load_short_step(const int8_t *query, int64_t place)
 }
 OP short_sums short_zero(void) { return sums_zero(); }
 OP short_sums short_lowest(void) { vi r; EACH(l) r.lane[l] = INT32_MIN; return r; }
-OP short_sums short_add(short_sums s, short_step q, const number *token)
+OP short_sums short_add(short_sums s, short_step q, const short_number *token)
 {
     return sums_add(s, q, token);
 }
@@ -95,11 +96,12 @@ OP short_sums short_max(short_sums a, short_sums b)
     return a;
 }
 OP vf short_total(short_sums s, const int32_t *totals) { return sums_total(s, totals); }
-OP const number *short_tile(const uint8_t *from, int64_t n, number *scratch)
+OP const short_number *short_tile(const uint8_t *from, int64_t n, void *scratch)
 {
+    short_number *tile = scratch;
     for (int64_t i = 0; i < n; ++i)
-        scratch[i] = (number)(from[i] - 128);
-    return scratch;
+        tile[i] = (short_number)(from[i] - 128);
+    return tile;
 }
 
 OP void decode_bytes(const int8_t *from, int64_t n, number *to)
@@ -133,4 +135,5 @@ static int supported(void) { return 1; }
 #define PATH maxsim_portable_path
 #define PATH_NAME "portable"
 #define PATH_SUPPORTED supported
+#define WIDE_PATH NULL
 #include "path_body.h"

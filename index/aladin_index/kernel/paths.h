@@ -27,11 +27,13 @@ typedef struct {
     float *weights;  /* [block][lane] */
 } prepared_short_query;
 
-typedef struct {
+typedef struct maxsim_path_table {
     const char *name;
     int32_t lanes;
     int32_t step; /* dimensions that a lane takes at a time */
     int (*is_supported)(void);
+    /* The same with twice as many lanes, for queries that fill them; NULL: there is none. */
+    const struct maxsim_path_table *wide;
     /* Lay the integers of a query's token out in its lane of a block. */
     void (*lay_out)(int16_t *block, int64_t lane, const int32_t *integers, int64_t width);
     /* Fill `with_centroids`. */
@@ -42,18 +44,19 @@ typedef struct {
     maxsim_status (*score_item)(const maxsim_tokens *tokens, const prepared_query *queries,
                                 int64_t query_count, int are_regions, int64_t row, int64_t next,
                                 float *scratch, float *scores, int64_t stride);
-    int32_t short_bytes; /* of a value of a laid out short query */
+    int32_t short_bytes;   /* of a value of a laid out short query */
+    int32_t short_largest; /* no value of a short query is larger, nor smaller than its opposite */
     /* Lay the values of a short query's token out in its lane of a block. */
     void (*lay_out_short)(int8_t *block, int64_t lane, const int8_t *values, int64_t width);
     /* Score the short forms of the items of `rows`, or of the `count` items from `first` on where
-     * that is NULL; `scratch` has room for TILE short tokens of int32. */
+     * that is NULL; `scratch` has room for LARGEST_TILE short tokens of int32. */
     maxsim_status (*bound_items)(const maxsim_shorts *shorts, const prepared_short_query *query,
                                  int are_regions, const int64_t *rows, int64_t first,
                                  int64_t count, void *scratch, float *bounds);
 } maxsim_path_table;
 
-/* Item tokens that are decoded and scored together: so many sums of a block are in registers. */
-enum { TILE = 8 };
+/* No path decodes and scores more item tokens together. */
+enum { LARGEST_TILE = 8 };
 
 /* Bytes of one stored token. */
 static inline int64_t stored_bytes(const maxsim_tokens *tokens)
@@ -74,6 +77,7 @@ static inline int64_t decoded_width(const maxsim_tokens *tokens, int64_t step)
 extern const maxsim_path_table maxsim_portable_path;
 #if defined(__x86_64__)
 extern const maxsim_path_table maxsim_avx2_path;
+extern const maxsim_path_table maxsim_avx2_wide_path;
 extern const maxsim_path_table maxsim_avx512_path;
 #endif
 

@@ -127,7 +127,7 @@ class ShortQuery:
     def __init__(
         self, values: NDArray[np.int8], scales: NDArray[np.float32], *, are_regions: bool
     ) -> None:
-        """Take values between -127 and 127, and their scales."""
+        """Take values within the kernel's `short_largest`, and their scales."""
         self.values = np.ascontiguousarray(values, dtype=np.int8)
         self.scales = np.ascontiguousarray(scales, dtype=np.float32)
         self.are_regions = are_regions

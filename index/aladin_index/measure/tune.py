@@ -13,7 +13,6 @@ from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.corrected import query_vectors
 from aladin_index.ann.search_width import choose_search_width
 from aladin_index.format.disk import disk_errors, only_builder
-from aladin_index.format.layout import MODEL
 from aladin_index.format.manifest import (
     AnnEntry,
     CollectionEntry,
@@ -21,6 +20,7 @@ from aladin_index.format.manifest import (
     SettingsPoint,
     Tuning,
 )
+from aladin_index.format.models import model_folder
 from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
@@ -104,7 +104,9 @@ def tune_index(
     with disk_errors(root), only_builder(root), open_index(root) as index:
         network = index.checkpoint.model
         if options.device != "cpu":  # graphs compute on the CPU alone
-            network = load_checkpoint(root / MODEL, options.device).model
+            network = load_checkpoint(
+                model_folder(root, index.manifest.model.id), options.device
+            ).model
         queries = {} if make_queries is None else make_queries(network)
         entries: dict[Target, CollectionEntry] = {}
         warnings: list[str] = []

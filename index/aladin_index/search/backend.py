@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from aladin_index.format.manifest import CollectionEntry, Manifest
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.results import Role
+from aladin_index.search.results import Box, Role
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Target
@@ -29,19 +29,20 @@ class EncodedQuery(NamedTuple):
 
     Attributes:
         encoding: Encoding of the one item.
-        modality: Modality of the query, or None for a bare embedding, which is compared with the
-            items' embeddings alone.
+        modality: Modality of the query; None for a bare embedding, compared with embeddings alone.
         text: Text of a text query; required to explain its hits.
         size_px: Width and height of a photo query, required for boxes in it; or None if unknown.
-        boxes: (regions, 4) boxes that came with a photo query's regions, in fractions of the
-            photo; or None if there are none.
+        boxes: (regions, 4) boxes that came with a photo's regions, in fractions of it, or None.
         is_stored: Whether it was looked up. A stored text of a network for texts alone was encoded
             in the role of a document, and is not aligned with others.
+        box: Part of a photo query that is searched for, in fractions of the photo; None for all.
+        regions: Numbers of the photo's regions that its tokens are; None for all of them.
         own_id: Id of the query if it is an item of the index and must not be among its own hits.
         decode_ms: Time to decode a photo, and to find its regions if the network reads regions.
         encode_ms: Time in the network, for the whole batch, or to look an item up.
         cached: Whether the encoding comes from the cache.
         batch: Number of queries that were encoded together, including this one.
+        by_new: The same query by the model that the index is upgraded to, if that answers, too.
     """
 
     encoding: Encoding
@@ -49,12 +50,15 @@ class EncodedQuery(NamedTuple):
     text: str | None = None
     size_px: tuple[int, int] | None = None
     boxes: NDArray[np.float32] | None = None
+    box: Box | None = None
+    regions: NDArray[np.int64] | None = None
     own_id: str | None = None
     is_stored: bool = False
     decode_ms: float = 0.0
     encode_ms: float = 0.0
     cached: bool = False
     batch: int = 1
+    by_new: EncodedQuery | None = None
 
 
 class EncodedPart(NamedTuple):

@@ -40,11 +40,13 @@ class ValidPart(NamedTuple):
         role: What the part says of the hits.
         weight: Factor of the part's score in the hits' scores; negative if it counts against them.
         search: The part as a search of its own.
+        is_moved: Whether examples have moved the words of the part.
     """
 
     role: Role
     weight: float
     search: ValidSearch
+    is_moved: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +109,11 @@ class ValidSearch:
     words: FoundWords | None = None
 
     def word_counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return for each row the number of tokens of the text: that of the query or of the row."""
-        if self.modality != "text":
+        """Return for each row the number of tokens of the text: that of the query or of the row.
+
+        Where photos are searched by regions, these count in place of words.
+        """
+        if self.modality != "text" and self.is_crossing:
             return self.collection.lengths(rows)
         return np.full(len(rows), len(self.tokens), dtype=np.int64)
 
@@ -251,13 +256,14 @@ def retrieve(searches: Sequence[ValidSearch]) -> list[Found]:
         for place in group:
             search = searches[place]
             block, stop = search.candidates, search.options.offset + search.options.k
+            own, first = len(search.own_rows), block
             if search.reranks:
                 stop = -(-stop // block) * block  # whole blocks
+                first += own  # candidates: what lies beyond is compared exactly, with every item
             # The pool does not depend on the page size, and is available for later pages, too.
-            count = max(stop, min(search.pool_size, block))
             # More for the query's own items; a longer order begins with the shorter one.
-            count += len(search.own_rows)
-            wanted.append(FirstStageQuery(search.embedding, count, block, search.second_stage))
+            count = max(stop, min(search.pool_size, block)) + own
+            wanted.append(FirstStageQuery(search.embedding, count, first, search.second_stage))
         collection = searches[group[0]].collection
         if isinstance(collection, LiveCollection):
             ordered = collection.order_all(wanted)
@@ -297,7 +303,7 @@ def _page(search: ValidSearch, ordered: Ordered) -> Found:
         start=start,
         page=slice(first - start, last - start),
         pool=find_pool(search, ordered, ranks_head=search.reranks and start == 0 < stop),
-        candidates=ordered.candidates,
+        candidates=min(ordered.candidates, block),
         is_empty=len(ordered.rows) == 0,
         upper=None if ordered.upper is None else ordered.upper[start:stop],
     )

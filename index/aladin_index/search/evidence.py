@@ -61,12 +61,14 @@ class ComparedPair(NamedTuple):
         spans: Characters [start, end) of its words.
         boxes: Boxes of the regions in their order, or an empty list if unknown. A region beyond
             them has no box.
+        numbers: Numbers of the regions in the photo, or None if they are all of it.
     """
 
     cosines: Float[np.ndarray, "words regions"]
     text: str
     spans: Sequence[tuple[int, int]]
     boxes: Sequence[Box]
+    numbers: Sequence[int] | None = None
 
 
 def compare_with_items(
@@ -84,6 +86,7 @@ def compare_with_items(
     # Values of the second stage itself: another matrix product would be rounded differently.
     tokens = query.encoding.item_tokens(0)
     similarities = collection.similarities(tokens, modality, rows)
+    numbers = None if query.regions is None else query.regions.tolist()
     found: list[ComparedPair] = []
     for item, similarity in zip(items, similarities, strict=True):
         if modality == "text":
@@ -97,7 +100,7 @@ def compare_with_items(
             boxes = boxes_of(regions, size_px)
         else:
             boxes = region_boxes(model, regions, size_px, own)
-        found.append(ComparedPair(cosines, text, spans_of(text), boxes))
+        found.append(ComparedPair(cosines, text, spans_of(text), boxes, numbers))
     return found
 
 
@@ -106,6 +109,7 @@ def word_evidence(
     text: str,
     spans: Sequence[tuple[int, int]],
     boxes: Sequence[Box],
+    numbers: Sequence[int] | None = None,
 ) -> list[Evidence]:
     """Find each word's best region; the scores add up to the pair's alignment score.
 
@@ -115,6 +119,7 @@ def word_evidence(
         spans: Characters [start, end) of its words.
         boxes: Boxes of the regions in their order, or an empty list if unknown. A region beyond
             them has no box.
+        numbers: Numbers of the regions in the photo, or None if they are all of it.
 
     Returns:
         One entry a word, in order; empty if the photo has no region.
@@ -134,7 +139,7 @@ def word_evidence(
             token=text[start:end],
             start=start,
             end=end,
-            region=region,
+            region=region if numbers is None else numbers[region],
             box=boxes[region] if region < len(boxes) else None,
             score=score,
             share=share,

@@ -61,6 +61,9 @@ def rank_everything(search: ValidSearch, clock: RerankDeadline) -> tuple[Found, 
     options, second_stage = search.options, search.second_stage
     assert second_stage is not None
     every = search.collection.everything(search.embedding, second_stage)
+    if search.own_rows:
+        others = ~np.isin(every.rows, search.own_rows)
+        every = Everything(every.rows[others], every.match[others], every.upper[others])
     count = len(every.rows)
     first, last = (min(each, count) for each in (options.offset, options.offset + options.k))
     pool_size = search.pool_size

@@ -56,8 +56,8 @@ def find_words(collection: Collection, text: str) -> FoundWords | None:
         if not 0 < len(rows) <= max(_RARE_SHARE * count, _RARE_ITEMS):
             continue
         rare.append(word)
-        # The square tells a name from a word that is merely uncommon.
-        weight = (math.log((1 + count) / min(len(rows), count)) / math.log(1 + count)) ** 2
+        # The fourth power tells a name from words that are merely uncommon, such as "photo".
+        weight = (math.log((1 + count) / min(len(rows), count)) / math.log(1 + count)) ** 4
         for row in rows:
             if selection is None or row in selection.bitmap:
                 sums[row] = sums.get(row, 0.0) + weight

@@ -37,7 +37,7 @@ from aladin_index.tokens.maxsim import (
     token_similarities,
 )
 from aladin_index.tokens.store import TokenStore
-from aladin_network.types import Modality, Target
+from aladin_network.types import COMPARED_AS, Modality, Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,13 +243,14 @@ class LiveCollection:
         of_base, of_added = (chosen, None) if changes is None else changes.split(chosen)
         rows, match = exact_search(base.embeddings, query, None, of_base)
         upper = np.full(len(rows), np.inf, dtype=np.float32)
+        asked = COMPARED_AS[second_stage.modality, self.base.target]
         if base.bounds is not None and len(rows) > WORTH_BOUNDING * built:
-            upper = base.bounds.get().upper(second_stage.tokens, second_stage.modality)[rows]
+            upper = base.bounds.get().upper(second_stage.tokens, asked)[rows]
         if changes is not None:
             added, added_match = exact_search(changes.embeddings, query, None, of_added)
             rows, match = np.append(rows, added + built), np.append(match, added_match)
             upper = np.append(upper, np.full(len(added), np.inf, dtype=np.float32))
-        if base.entry.corrected:
+        if base.entry.corrected and asked == second_stage.modality:
             upper -= self.biases(second_stage.tokens, second_stage.modality, rows)[:, 1]
         return Everything(rows, match, upper)
 
@@ -280,15 +281,15 @@ class LiveCollection:
         rows: Sequence[NDArray[np.int64]],
     ) -> list[NDArray[np.float32]]:
         """Score the items of several queries, those of the generation in one call."""
+        asked = COMPARED_AS[modality, self.base.target]
         built = [of_query < self.base.entry.count for of_query in rows]
-        of_base, stage = rows, self.base.second_stage
-        if self.changes is not None:
-            of_base = [of_query[places] for of_query, places in zip(rows, built, strict=True)]
+        stage, pairs = self.base.second_stage, zip(rows, built, strict=True)
+        of_base = rows if self.changes is None else [of_query[each] for of_query, each in pairs]
         if isinstance(stage, TokenAlignment):
-            known = alignment_of_queries(queries, modality, self.base.tokens, of_base)
+            known = alignment_of_queries(queries, asked, self.base.tokens, of_base)
         else:  # a device is asked for one query after the other
             pairs = zip(queries, of_base, strict=True)
-            known = [stage.align(query, modality, of_query) for query, of_query in pairs]
+            known = [stage.align(query, asked, of_query) for query, of_query in pairs]
         for place, (query, of_query, places) in enumerate(zip(queries, rows, built, strict=True)):
             if self.changes is None or places.all():
                 continue
@@ -296,12 +297,12 @@ class LiveCollection:
             both[places] = known[place]
             store = self.changes.tokens(of_query[~places])
             added = np.arange(store.count, dtype=np.int64)
-            both[~places] = alignment_with_candidates(query, modality, store, added)
+            both[~places] = alignment_with_candidates(query, asked, store, added)
             known[place] = both
-        if not self.entry.corrected:
+        if not self.entry.corrected or asked != modality:  # regions are compared without
             return known
-        asked = zip(known, queries, rows, strict=True)
-        return [found - self.biases(query, modality, of)[:, 1] for found, query, of in asked]
+        each = zip(known, queries, rows, strict=True)
+        return [found - self.biases(query, modality, of)[:, 1] for found, query, of in each]
 
     def biases(
         self,
@@ -321,6 +322,7 @@ class LiveCollection:
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `aladin_index.tokens.maxsim.SecondStage`."""
+        modality = COMPARED_AS[modality, self.base.target]
         built = rows < self.base.entry.count
         of_built = self.base.second_stage.similarities(query, modality, rows[built])
         if self.changes is None or built.all():
@@ -332,9 +334,8 @@ class LiveCollection:
 
     def tokens(self, row: int) -> Float[np.ndarray, "tokens dim"]:
         """Read the tokens of one item, in float32."""
-        if row < self.base.entry.count:
+        if self.changes is None or row < self.base.entry.count:
             return self.base.tokens.read(np.array([row])).values
-        assert self.changes is not None  # only there does such a row come from
         return self.changes.tokens(np.array([row])).read(np.array([0])).values
 
     def embedding(self, row: int) -> Float[np.ndarray, " dim"]:

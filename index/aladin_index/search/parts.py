@@ -6,9 +6,11 @@ A part that hits do not have chooses no candidates: what is far from it is not n
 
 The second stage adds up the parts' scores. That of a part which can be aligned is the fusion of
 both stages; of another, such as a photo where photos are searched, the cosine, standardised over
-the candidates. A part that hits do not have counts by what its score exceeds its usual level, the
-mean less one standard deviation of the candidates: an item that lacks it gains nothing by lacking
-it clearly.
+the candidates, as is the fusion of a box of a photo. Examples move the words of texts
+(`aladin_index.search.feedback`), which are then ordered by the alignment alone, and add nothing
+themselves; where no text is aligned, they count by their cosines. A part that hits do not have
+counts by what its score exceeds its usual level, the mean less one standard deviation of the
+candidates: an item that lacks it gains nothing by lacking it clearly.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from numpy.typing import NDArray
 from aladin_index.search.backend import Collection, EncodedParts, EncodedQuery
 from aladin_index.search.candidates import Found, ValidPart, ValidSearch
 from aladin_index.search.deadline import OutOfTimeError, RerankDeadline
+from aladin_index.search.feedback import MOVED_CANDIDATES, move_words
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.results import Role
 from aladin_network.errors import EngineUnavailableError, InputError
@@ -118,6 +121,10 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
     embedding = (embedding / length).astype(np.float32)
     no_tokens = np.zeros((0, collection.entry.token_dim), dtype=np.float32)
     takes_all = any(search.is_exhaustive for search in searches)
+    searches, moves = move_words(query, searches)
+    candidates = lead.candidates
+    if any(moves) and options.candidates is None:
+        candidates = max(candidates, MOVED_CANDIDATES)
     items = [search.query.own_id for search in searches if not search.is_crossing]
     found = collection.items.by_ids([each for each in items if each is not None])
     return replace(
@@ -128,7 +135,7 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
             decode_ms=query.decode_ms,
             encode_ms=query.encode_ms,
         ),
-        candidates=max(collection.count, 1) if takes_all else lead.candidates,
+        candidates=max(collection.count, 1) if takes_all else candidates,
         embedding=embedding,
         tokens=no_tokens,
         second_stage=chosen[0][1].second_stage if len(chosen) == 1 else None,
@@ -139,8 +146,10 @@ def join_parts(query: EncodedParts, searches: Sequence[ValidSearch]) -> ValidSea
         pool_size=0,
         own_rows=tuple(item.row for item in found if item is not None),
         parts=tuple(
-            ValidPart(part.role, weight, search)
-            for part, weight, search in zip(query.parts, weights, searches, strict=True)
+            ValidPart(part.role, weight, search, is_moved)
+            for part, weight, search, is_moved in zip(
+                query.parts, weights, searches, moves, strict=True
+            )
         ),
     )
 
@@ -177,11 +186,15 @@ def score_parts(search: ValidSearch, found: Found, clock: RerankDeadline) -> Sco
         for start in range(0, len(rows), found.candidates or 1)
     ]
     parts: list[PartScores] = []
+    is_moved = any(
+        part.is_moved and each is not None for part, each in zip(search.parts, align, strict=True)
+    )
     for part, match, aligned in zip(search.parts, _match(search, rows), align, strict=True):
         biases = _biases(search.collection, part.search, rows)
         corrected = match if biases is None else match - part.search.embedding[-2] * biases[:, 0]
         score = np.zeros(len(rows), dtype=np.float32)
-        for block in blocks:
+        # Examples that have moved words count by them alone.
+        for block in () if is_moved and part.role in _EXAMPLES else blocks:
             of_block = None if aligned is None else aligned[block]
             score[block] = part.weight * _part_score(part, corrected[block], of_block)
         shown = aligned if aligned is None or biases is None else aligned + biases[:, 1]
@@ -195,10 +208,13 @@ def _part_score(
     part: ValidPart, match: NDArray[np.float32], align: NDArray[np.float32] | None
 ) -> NDArray[np.float32]:
     """Return the scores of one block of candidates before they are weighted."""
-    if align is None:
-        score = (match - match.mean()) / (match.std() or 1)
-    else:
-        score = part.search.fusion.combine(align, match, part.search.weight)
+    fusion, score = part.search.fusion, match
+    if align is not None and part.is_moved and part.search.options.fusion is None:
+        score = (align - fusion.align_mean) / fusion.align_std
+    elif align is not None:
+        score = fusion.combine(align, match, part.search.weight)
+    if align is None or not part.search.is_crossing:  # scores without fitted constants
+        score = (score - score.mean()) / (score.std() or 1)
     if part.role != "not":
         return score
     return np.maximum(score - (score.mean() - score.std()), 0)
@@ -232,6 +248,8 @@ def _biases(
     collection: Collection, search: ValidSearch, rows: NDArray[np.int64]
 ) -> Float[np.ndarray, "rows 2"] | None:
     """Return what a hubness correction subtracts from the scores of a search, or None."""
-    if not isinstance(collection, LiveCollection) or not collection.entry.corrected:
+    if not search.is_crossing or not isinstance(collection, LiveCollection):
+        return None
+    if not collection.entry.corrected:
         return None
     return collection.biases(search.tokens, search.modality, rows)

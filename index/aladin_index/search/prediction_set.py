@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.search.answer_facts import AnswerSet
 from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.candidates import ValidSearch
-from aladin_index.search.results import AnswerSet
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.errors import InputError

@@ -15,6 +15,7 @@ from aladin_index.items.words import matches
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.candidates import Found, Ranking, ValidSearch, sharing, unknown_fields
 from aladin_index.search.evidence import evidence_of_items
+from aladin_index.search.found_box import add_found
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.negation import NEGATION_WORD, suggest_split
 from aladin_index.search.parts import PartScores
@@ -54,7 +55,7 @@ class Verdict(NamedTuple):
         no_match: Whether that is too little, or no hit of the first page is likely enough; None
             if the probabilities are not reliable.
         reliable: Whether the calibration may judge this answer; None without a calibration.
-        unreliable_because: Why it may not, or None; several_parts without any probability.
+        unreliable_because: Why it may not, or None; several_parts and box without any probability.
         filter_ignored: Whether `min_probability` was not applied because the probabilities are
             not reliable.
         prediction_set: The set that was asked for by a confidence, or None.
@@ -65,7 +66,7 @@ class Verdict(NamedTuple):
     match_probability: float | None = None
     no_match: bool | None = None
     reliable: bool | None = None
-    unreliable_because: Unreliable | Literal["several_parts"] | None = None
+    unreliable_because: Unreliable | Literal["several_parts", "box"] | None = None
     filter_ignored: bool = False
     prediction_set: AnswerSet | None = None
 
@@ -110,9 +111,11 @@ def judge(
         if search.options.confidence is not None:
             no_set = AnswerSet(confidence=search.options.confidence, unreliable_because="no_sets")
             verdict = verdict._replace(prediction_set=no_set)
-        if not any(part.search.calibration for part in search.parts):
-            return verdict
-        return verdict._replace(reliable=False, unreliable_because="several_parts")
+        if any(part.search.calibration for part in search.parts):
+            return verdict._replace(reliable=False, unreliable_because="several_parts")
+        if calibration is not None and search.query.box is not None:
+            return verdict._replace(reliable=False, unreliable_because="box")
+        return verdict
     words = search.word_counts(pool.rows)  # the query's, or for a photo those of the texts
     candidates = CandidateScores(pool.rows, pool.match, ranked.pool_align, words)
     if hit_words is None:
@@ -192,12 +195,16 @@ def _answer(
     evidence, looked_up_s = None, time.monotonic()
     if search.options.explain and search.is_crossing and not index.checkpoint.alignment_trained:
         degraded.append("explain")
-    elif search.options.explain and ranking.align is not None:
+    elif search.options.explain and search.is_crossing and ranking.align is not None:
         asked = index.checkpoint.model, search.query, search.modality, search.collection
         evidence = evidence_of_items(*asked, items)
         if evidence is None:
             degraded.append("evidence_unavailable")
     hits = _hits(search, ranking, verdict, items, evidence)
+    # Between photos, only regions inside a box are aligned.
+    has_none = search.is_crossing or ranking.align is None
+    if not (has_none or add_found(index, search, items, hits)):
+        degraded.append("evidence_unavailable")
     if words is not None:
         for hit, item in zip(hits, items, strict=True):
             found_in = matches(item, words.words)
@@ -256,7 +263,8 @@ def _add_parts(
     is_whole = True
     for part, scores in zip(search.parts, parts, strict=True):
         evidence: list[list[Evidence]] | list[None] | None = [None] * len(items)
-        if search.options.explain and scores.align is not None:
+        is_aligned, is_crossing = scores.align is not None, part.search.is_crossing
+        if search.options.explain and is_aligned and is_crossing:
             query, modality = part.search.query, part.search.modality
             model, collection = index.checkpoint.model, search.collection
             evidence = evidence_of_items(model, query, modality, collection, items)
@@ -266,7 +274,10 @@ def _add_parts(
         each = zip(
             scores.score.tolist(), match, align, evidence or [None] * len(items), strict=True
         )
-        columns.append([HitPart(score=s, match=m, align=a, evidence=e) for s, m, a, e in each])
+        column = [HitPart(score=s, match=m, align=a, evidence=e) for s, m, a, e in each]
+        if is_aligned and not is_crossing:
+            is_whole = add_found(index, part.search, items, column) and is_whole
+        columns.append(column)
     for hit, of_hit in zip(hits, zip(*columns, strict=True), strict=True):
         hit.parts = list(of_hit)
     return is_whole
@@ -279,6 +290,7 @@ def _answer_parts(search: ValidSearch) -> list[AnswerPart]:
             weight=part.weight,
             text=part.search.query.text,
             id=part.search.query.own_id,
+            box=part.search.query.box,
         )
         for part in search.parts
     ]

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from aladin_index.search.answer_facts import AnswerSet, AnswerUpgrade, HitModel
+
 # x0, y0, x1, y1 in fractions of a photo's width and height.
 Box = tuple[float, float, float, float]
 
@@ -55,8 +57,8 @@ class FieldWords:
 class HitStages:
     """Both stages' ranks and scores.
 
-    `align` is null between two images or two texts, and for a query of several parts, whose
-    `match` is that of the weighted sum of their embeddings.
+    `align` is null between two images (unless searched by a box) or two texts, and for a query of
+    several parts, whose `match` is that of the weighted sum of their embeddings.
     """
 
     match: Stage
@@ -93,6 +95,21 @@ class Evidence:
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionEvidence:
+    """A region inside the box of a query, the best region of a hit, and the cosine of the two."""
+
+    query_region: Annotated[int, Field(description="Number in the query's photo.")]
+    query_box: Annotated[Box, Field(description="In fractions of the query's photo.")]
+    region: Annotated[int, Field(description="Number of the region in the hit.")]
+    box: Annotated[
+        Box | None,
+        Field(description="In fractions of the hit's photo; null if its size is unknown."),
+    ]
+    score: Annotated[float, Field(description="The scores add up to the hit's alignment score.")]
+    share: Annotated[float, Field(description="As that of a word, see `Evidence`.")]
+
+
 @dataclass(slots=True, kw_only=True)
 class HitPart:
     """Scores of a hit by one part of a query of several."""
@@ -100,14 +117,21 @@ class HitPart:
     score: Annotated[
         float,
         Field(
-            description="What the part adds to the hit's `score`; negative if it counts against it."
+            description="What the part adds to the hit's `score`; negative if it counts against it,"
+            " 0 for examples that have moved the words of a text instead."
         ),
     ]
     match: Annotated[float, Field(description="Cosine of the embeddings.")]
     align: Annotated[
-        float | None, Field(description="Alignment score; null if the part was not aligned.")
+        float | None,
+        Field(
+            description="Alignment score, beside examples of the words that they have moved; null"
+            " if the part was not aligned."
+        ),
     ]
     evidence: list[Evidence] | None
+    found: Annotated[Box | None, Field(description="Where the part's box was found.")] = None
+    region_evidence: list[RegionEvidence] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +142,8 @@ class SearchHit:
     rank: Annotated[int, Field(description="Counted from 1, over all pages.")]
     score: Annotated[float, Field(description="Score that decides the order.")]
     per_word: Annotated[
-        float | None, Field(description="Alignment score divided by the number of words.")
+        float | None,
+        Field(description="Alignment score by word, or by region inside the query's box."),
     ]
     probability: Annotated[
         float | None,
@@ -143,11 +168,33 @@ class SearchHit:
             " trained; of a query of several parts, each part has its own."
         ),
     ]
+    found: Annotated[
+        Box | None,
+        Field(
+            description="Where the part of a photo that was searched for by `box` was found in this"
+            " photo: x0, y0, x1, y1 in fractions of its width and height. Null without a box, for a"
+            " text, and if the places of the photo's regions are unknown."
+        ),
+    ] = None
+    region_evidence: Annotated[
+        list[RegionEvidence] | None,
+        Field(
+            description="For each region inside the box of the query the region of this photo that"
+            " fits it best. Null unless photos are searched by `box` and `explain` is set."
+        ),
+    ] = None
     parts: Annotated[
         list[HitPart] | None,
         Field(
             description="Scores by the parts of the query, in the order of the answer's `parts`;"
             " null for a query of one."
+        ),
+    ] = None
+    model: Annotated[
+        HitModel | None,
+        Field(
+            description="While the index is upgraded and the answer's `upgrade` is not null: the"
+            " model that scored the hit; the stages' scores and ranks are its own."
         ),
     ] = None
 
@@ -163,6 +210,7 @@ class AnswerPart:
     ]
     text: str | None
     id: str | None
+    box: Annotated[Box | None, Field(description="Part of the photo, if given.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,38 +220,6 @@ class SuggestedPart:
     role: Annotated[Literal["all", "not"], Field(description="Field that the part would come in.")]
     text: str
     source: Annotated[str, Field(description="The words of the text that it was made of.")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerSet:
-    """The hits likely enough that, with the confidence asked for, a right one is among them."""
-
-    confidence: Annotated[float, Field(description="As it was asked for.")]
-    level: Annotated[
-        float | None,
-        Field(
-            description="Share of queries whose set holds a right item: the fitted confidence, the"
-            " asked one or the next higher percent. Null if the page lacks items of the set, or"
-            " there is none."
-        ),
-    ] = None
-    size: Annotated[
-        int | None, Field(description="Items of the set, on the page or not; null without a set.")
-    ] = None
-    truncated: Annotated[
-        bool,
-        Field(description="Whether the page lacks items of the set, which a larger `k` adds."),
-    ] = False
-    unreliable_because: Annotated[
-        str | None,
-        Field(
-            description="Why there is no set, so that no hit is left out: other_photos,"
-            " unknown_text_lengths and text_length as for probabilities; filter, since the"
-            " calibration's queries searched without one; more_items, since they searched fewer"
-            " items by a tenth or more; no_sets, since the answer has no probabilities. Otherwise"
-            " null."
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,8 +289,9 @@ class SearchAnswer:
             " queries without a match; unknown_text_lengths,"
             " the calibration does not record the lengths of its texts (fit it again);"
             " text_length, the text, or for an image query the texts found, are shorter or longer"
-            " than those; several_parts, it was fitted to queries of one part, and there are no"
-            " probabilities. Otherwise null."
+            " than those; several_parts or box, it was fitted to queries of one part and to whole"
+            " photos, and there are no probabilities; upgrade, two models answered, and there are"
+            " none. Otherwise null."
         ),
     ] = None
     unknown_fields: Annotated[
@@ -303,6 +320,16 @@ class SearchAnswer:
     set: Annotated[
         AnswerSet | None,
         Field(description="The prediction set; null unless requested by `confidence`."),
+    ] = None
+    upgrade: Annotated[
+        AnswerUpgrade | None,
+        Field(
+            description="Given if two models answered because the index is being upgraded: `score`"
+            " of a hit is then the number of standard deviations above the mean score that its"
+            " model gives to a sample of the items, and there are no probabilities. Null if one"
+            " model answered alone, as for queries by id, by an embedding, by a box or of several"
+            " parts, and with `min_probability`, `confidence` or `lexical`."
+        ),
     ] = None
     took_ms: TookMs
 

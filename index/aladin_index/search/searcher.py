@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from aladin_index.ann.corrected import query_vectors
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.items.tables import StoredItem
@@ -16,11 +18,8 @@ from aladin_index.search.backend import (
     SearchBackend,
     SecondStageQuery,
 )
-from aladin_index.search.candidates import (
-    ValidSearch,
-    check_query,
-    retrieve,
-)
+from aladin_index.search.box_query import check_boxed, region_fusion, take_box
+from aladin_index.search.candidates import ValidSearch, check_query, retrieve
 from aladin_index.search.deadline import RerankDeadline
 from aladin_index.search.exhaustive import rank_everything, takes_all
 from aladin_index.search.lexical import find_words, rank_with_words
@@ -29,11 +28,13 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.parts import join_parts
 from aladin_index.search.prediction_set import check_confidence
 from aladin_index.search.presenting import Page, Times, judge, present
+from aladin_index.search.region_embedder import LazyEmbedder
 from aladin_index.search.rerank import rerank
 from aladin_index.search.results import SearchAnswer
 from aladin_index.settings import EXACT_ALIGN
-from aladin_network.errors import UnknownItemError
+from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.scoring.encoding import Encoding
+from aladin_network.scoring.fusion import Fusion
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
 _DEFAULTS = SearchOptions()
@@ -68,18 +69,28 @@ class TwoStageSearcher:
     If the index is calibrated, hits have probabilities. They are computed from both stages'
     scores, compared with those of the first stage's best items (`Calibration.pool`; with a filter,
     the best that pass it), and do not depend on the order or the page.
+
+    Attributes:
+        index: The searched index.
+        clock: Estimates how long the second stage takes.
     """
 
-    def __init__(self, index: SearchBackend) -> None:
-        """Search `index`, which must stay open."""
+    def __init__(self, index: SearchBackend, fusion: Fusion | None = None) -> None:
+        """Search an index, which must stay open.
+
+        Args:
+            index: The index.
+            fusion: Fusion of both stages' scores, or None for that of the index.
+        """
         self.index = index
         manifest = index.manifest
-        fusion = manifest.fusion(index.checkpoint.fusion)
+        fusion = fusion or manifest.fusion(index.checkpoint.fusion)
         self._candidates = {target: manifest.candidates(target) for target in manifest.targets}
         self._fusions = {direction: fusion.of(direction) for direction in DIRECTION_OF.values()}
         self._is_aligned = index.checkpoint.alignment_trained
         self._text_only = index.checkpoint.model.text_only
-        self._clock = RerankDeadline()
+        self._embedder = LazyEmbedder(index)
+        self.clock = RerankDeadline()
 
     def search(
         self,
@@ -150,16 +161,16 @@ class TwoStageSearcher:
         ]
         found = retrieve(among_candidates)
         retrieved_s = time.monotonic()
-        ranked = zip(found, rerank(among_candidates, found, self._clock), strict=True)
+        ranked = zip(found, rerank(among_candidates, found, self.clock), strict=True)
         every = (
-            rank_everything(each, self._clock)
+            rank_everything(each, self.clock)
             for each in searches
             if each.is_exhaustive and each.words is None
         )
         pages: list[Page] = []
         for search in searches:
             if search.words is not None:
-                of_search, page = rank_with_words(search, search.words, self._clock)
+                of_search, page = rank_with_words(search, search.words, self.clock)
             else:
                 of_search, page = next(every if search.is_exhaustive else ranked)
             verdict = judge(search, of_search, page)
@@ -201,24 +212,28 @@ class TwoStageSearcher:
             own = collection.items.by_ids([query.own_id])[0]
         calibration = self.index.manifest.calibration
         direction = DIRECTION_OF[modality]
-        check_query(query, options, collection, calibration, is_crossing=is_crossing)
-        if options.confidence is not None:
-            asked = calibration if is_crossing else None
-            check_confidence(query, options.confidence, asked, direction)
         fusion = self._fusions[direction]
-        tokens = query.encoding.tokens[0][query.encoding.mask[0]]
         # Without training, the regions say nothing: the second stage only runs if it is asked for.
         is_aligned = self._is_aligned or options.fusion is not None
-        aligns = is_crossing and is_aligned and collection.entry.token_count > 0
+        if query.box is not None:
+            query = self.part_of(query, collection, options)
+            fusion = fusion if is_crossing else region_fusion(query)
+        check_query(query, options, collection, calibration, is_crossing=is_crossing)
+        judging = calibration if is_crossing else None
+        if options.confidence is not None:
+            check_confidence(query, options.confidence, judging, direction)
+        tokens = query.encoding.tokens[0][query.encoding.mask[0]]
+        compares = is_crossing or query.box is not None
+        aligns = compares and is_aligned and collection.entry.token_count > 0
         timeout_ms, candidates = options.timeout_ms, options.candidates
         asks_for_all = (candidates or collection.entry.ann.asked) in ("all", EXACT_ALIGN)
         weight = fusion.weight if options.fusion is None else float(options.fusion)
-        reranks = options.rerank and aligns
-        embedding = query.encoding.embedding[0]
+        reranks, embedding = options.rerank and aligns, query.encoding.embedding[0]
         if collection.entry.corrected:  # the inner product with the biases is the corrected cosine
             width = collection.entry.vector_dim
             embedding = query_vectors(embedding, width, crossing=is_crossing)
-        second_stage = SecondStageQuery(tokens, modality, weight if reranks else None)
+        # A fitted first stage is one of words: regions that search photos have no weight there.
+        in_first = weight if reranks and is_crossing else None
         return ValidSearch(
             query=query,
             modality=modality,
@@ -229,7 +244,7 @@ class TwoStageSearcher:
             collection=collection,
             embedding=embedding,
             tokens=tokens,
-            second_stage=second_stage if aligns else None,
+            second_stage=SecondStageQuery(tokens, modality, in_first) if aligns else None,
             is_crossing=is_crossing,
             is_aligned=is_aligned,
             reranks=reranks,
@@ -237,9 +252,9 @@ class TwoStageSearcher:
             direction=direction,
             fusion=fusion,
             weight=weight,
-            calibration=calibration if is_crossing else None,
+            calibration=judging,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
-            pool_size=calibration.pool if calibration is not None and is_crossing else 0,
+            pool_size=0 if judging is None or query.box is not None else judging.pool,
             own_rows=() if own is None else (own.row,),
             received_s=received_s,
             words=find_words(collection, query.text or "") if options.lexical else None,
@@ -277,6 +292,46 @@ class TwoStageSearcher:
             is_stored=True,
             encode_ms=1000 * (time.perf_counter() - began_s),
         )
+
+    def part_of(
+        self, query: EncodedQuery, collection: Collection, options: SearchOptions = _DEFAULTS
+    ) -> EncodedQuery:
+        """Return the part of a photo that its box holds, as a query.
+
+        Args:
+            query: Photo with a box.
+            collection: Collection to search.
+            options: Options of the search.
+
+        Raises:
+            InputError: If the collection cannot be searched by this box.
+            EngineUnavailableError: If the vector database does not respond.
+        """
+        is_aligned = self._is_aligned or options.fusion is not None
+        check_boxed(query, options, collection, is_aligned=is_aligned)
+        is_crossing = collection.target != "images"
+        return take_box(query, self.index, self._embedder, is_crossing=is_crossing)
+
+    def embedding_query(self, values: Sequence[float]) -> EncodedQuery:
+        """Return a given embedding as a query.
+
+        Args:
+            values: As many as the index's embeddings have; only their direction matters.
+
+        Raises:
+            InputError: If they have no direction.
+        """
+        with np.errstate(over="ignore"):
+            embedding = np.array(values, dtype=np.float32)
+            length = np.linalg.norm(embedding)
+        if not np.isfinite(length) or length == 0:
+            raise InputError("embedding: expected finite numbers, not all of them 0")
+        manifest = self.index.manifest
+        entry = manifest.side(manifest.targets[0])
+        assert entry is not None  # it is one of the targets
+        no_tokens = np.zeros((0, entry.token_dim), dtype=np.float32)
+        embedding /= length
+        return EncodedQuery(Encoding.of_item(embedding, no_tokens), modality=None)
 
     def _find(self, item_id: str) -> tuple[Collection, StoredItem, Modality]:
         for target in TARGETS:

@@ -215,7 +215,9 @@ class TokenBounds:
         exact[:, kept] /= FINER
         np.sqrt(squares[:, kept:].sum(axis=1), out=exact[:, kept + 1])
         largest = np.abs(exact).max(axis=1, initial=0)
-        scales = np.maximum(largest / 127 * (1 + 1e-6), TINY).astype(np.float32)
+        kernel = load_kernel()
+        steps = 127 if kernel is None else kernel.short_largest[0]
+        scales = np.maximum(largest / steps * (1 + 1e-6), TINY).astype(np.float32)
         exact /= scales.astype(np.float64)[:, None]
         values = np.rint(exact)
         wrong = exact[:, :kept] - values[:, :kept]

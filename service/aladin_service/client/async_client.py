@@ -222,15 +222,18 @@ class AsyncAladinClient(AsyncSender):
         query_id: str | None = None,
         image: PictureSource | None = None,
         regions: PictureSource | None = None,
+        box: Sequence[float] | None = None,
     ) -> WordMapsAnswer:
-        """Compare each word of a text with every region of a photo.
+        """Compare each word of a text, or each region in a box, with every region of a photo.
 
         Args:
-            item_id: Id of an indexed photo for a text query, of an indexed text for a photo.
+            item_id: Id of an indexed photo for a text query, of an indexed text for a photo, of
+                either for a part of a photo.
             text: Words of the query; if omitted, one of the following arguments is required.
             query_id: Id of another item of the index.
             image: A photo that is not in the index.
             regions: Regions of that photo, or instead of it, for an index of a region model.
+            box: Part of the query's photo to compare, in fractions of its width and height.
 
         Returns:
             The scores of both stages; for each word its part of the alignment score, its best
@@ -239,10 +242,11 @@ class AsyncAladinClient(AsyncSender):
         Raises:
             InputError: If not exactly one of `text`, `query_id` and a photo is given.
             NotFoundError: If there is no such item.
-            RefusedInputError: If both have one modality, or the photo is over a limit.
+            RefusedInputError: If both have one modality (without a box), or the photo is over a
+                limit.
             OSError: If the photo's file cannot be read.
         """
-        pair = ExplainedPair(item_id, text, query_id, image, regions)
+        pair = ExplainedPair(item_id, text, query_id, image, regions, box)
         return await self._send(explain_call(pair))
 
     async def explain_png(
@@ -253,13 +257,14 @@ class AsyncAladinClient(AsyncSender):
         query_id: str | None = None,
         image: PictureSource | None = None,
         regions: PictureSource | None = None,
+        box: Sequence[float] | None = None,
     ) -> bytes:
         """Draw the evidence for a score: the photo with its regions, the text with its numbers.
 
         The file also carries the numbers, see `aladin_service.evidence.png.read_evidence`. The
         arguments and errors are those of `explain`.
         """
-        pair = ExplainedPair(item_id, text, query_id, image, regions)
+        pair = ExplainedPair(item_id, text, query_id, image, regions, box)
         return await self._send(drawing_call(pair))
 
     async def add_photo(self, photo: NewPhoto, on_duplicate: OnDuplicate = "error") -> Added:

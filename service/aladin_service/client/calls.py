@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -54,6 +54,7 @@ class ExplainedPair(NamedTuple):
         query_id: Id of another item of the index.
         image: A photo that is not in the index; its file is read while it is sent.
         regions: Regions of that photo, or regions instead of a photo.
+        box: Part of the photo that is compared, of the item `query_id` or of `image`.
     """
 
     item_id: str
@@ -61,6 +62,7 @@ class ExplainedPair(NamedTuple):
     query_id: str | None = None
     image: PictureSource | None = None
     regions: PictureSource | None = None
+    box: Sequence[float] | None = None
 
 
 class OpenBody(NamedTuple):
@@ -269,13 +271,15 @@ def _pair_call(path: str, pair: ExplainedPair, read: Callable[[httpx.Response], 
     if given != 1:
         raise InputError(f"expected exactly one of text, query_id and a photo, got {given}")
     if files:
+        box = {} if pair.box is None else {"box": list(pair.box)}
         return Call(
             method="POST",
             path=path,
             read=read,
             again=again_with(files.values()),
-            body=form_body({"id": pair.item_id}, files),
+            body=form_body({"id": pair.item_id} | box, files),
         )
-    named = {"id": pair.item_id, "text": pair.text, "query_id": pair.query_id}
+    part = None if pair.box is None else ",".join(map(str, pair.box))
+    named = {"id": pair.item_id, "text": pair.text, "query_id": pair.query_id, "box": part}
     params = {name: value for name, value in named.items() if value is not None}
     return Call(method="GET", path=path, read=read, params=params)

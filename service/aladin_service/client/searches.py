@@ -40,12 +40,14 @@ class SearchPart:
         image: A picture: its bytes, the path of its file, or the open file, which is read when the
             search is sent.
         id: Id of an item of the index.
+        box: Part of the photo to search for, see `SearchFields`.
         weight: Factor of the part's score in the sum of all parts.
     """
 
     text: str | None = None
     image: PictureSource | None = None
     id: str | None = None
+    box: Sequence[float] | None = None
     weight: float = 1.0
 
     def plain_fields(self) -> dict[str, Any]:
@@ -57,6 +59,8 @@ class SearchPart:
         fields: dict[str, Any] = {"text": self.text, "id": self.id}
         if self.image is not None:
             fields["image"] = b"".join(base64_chunks(self.image)).decode()
+        if self.box is not None:
+            fields["box"] = list(self.box)
         if self.weight != 1:
             fields["weight"] = self.weight
         return {name: value for name, value in fields.items() if value is not None}
@@ -70,6 +74,8 @@ class SearchFields(SearchOptionFields, total=False):
         id: Id of an item of the index; it is not among its own hits.
         image_url: URL that the service fetches a picture from, if it may.
         regions: An npz file of the regions that a detector found in a picture, given as a picture.
+        box: Part of the picture, or of the item's photo, to search for: x0, y0, x1, y1 in fractions
+            of its width and height.
         all: Parts that hits have; texts, or parts of any kind.
         not_: Parts that hits do not have, likewise.
         like: Ids of items that hits are like.
@@ -80,6 +86,7 @@ class SearchFields(SearchOptionFields, total=False):
     id: str
     image_url: str
     regions: PictureSource
+    box: Sequence[float]
     all: Sequence[str | SearchPart]
     not_: Sequence[str | SearchPart]
     like: Sequence[str]
@@ -100,6 +107,7 @@ class Search(SearchOptions):
         id: Id of an item.
         image_url: URL of a picture.
         regions: Regions of a picture.
+        box: Part of the picture or photo to search for.
         all: Parts that hits have.
         not_: Parts that hits do not have.
         like: Ids of items that hits are like.
@@ -112,6 +120,7 @@ class Search(SearchOptions):
     id: str | None = None
     image_url: str | None = None
     regions: PictureSource | None = None
+    box: Sequence[float] | None = None
     all: Sequence[str | SearchPart] = ()
     not_: Sequence[str | SearchPart] = ()
     like: Sequence[str] = ()
@@ -130,6 +139,8 @@ class Search(SearchOptions):
             for name in ("text", "id", "image_url", *OPTION_NAMES)
             if (value := getattr(self, name)) is not None and value != getattr(_DEFAULT, name)
         }
+        if self.box is not None:
+            fields["box"] = list(self.box)
         for name, parts in (("all", self.all), ("not", self.not_)):
             if parts:
                 whole = (SearchPart(text=each) if isinstance(each, str) else each for each in parts)

@@ -23,6 +23,8 @@ from aladin_service.commands.options import (
     usual_target,
 )
 from aladin_service.commands.search_drawing import (
+    DrawingOption,
+    ExplainOption,
     check_drawing,
     draw_here,
     draw_there,
@@ -30,10 +32,12 @@ from aladin_service.commands.search_drawing import (
 )
 from aladin_service.commands.search_query import (
     AndOption,
+    BoxOption,
     GivenQuery,
     LikeOption,
     NotOption,
     UnlikeOption,
+    parse_box,
 )
 
 if TYPE_CHECKING:
@@ -83,7 +87,8 @@ TargetOption = Annotated[
     Target | None,
     typer.Option(
         "--target",
-        help="What to find. [default: texts for a photo, otherwise images, or what INDEX has]",
+        help="What to find. [default: texts for a whole photo, otherwise images, or what INDEX "
+        "has]",
     ),
 ]
 CountOption = Annotated[
@@ -143,19 +148,6 @@ FilterOption = Annotated[
         help='Metadata, e.g. {"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}.',
     ),
 ]
-ExplainOption = Annotated[
-    bool, typer.Option("--explain", help="Show which word matched which region.")
-]
-DrawingOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="FILE.png",
-        dir_okay=False,
-        help="With --explain: draw each hit's photo with its regions, and the text with its "
-        "numbers; at most 20 hits, one below the other.",
-    ),
-]
 TimeoutOption = Annotated[
     float | None,
     typer.Option(
@@ -176,6 +168,7 @@ def search(
     image: ImageOption = None,
     regions: RegionsOption = None,
     item_id: ItemIdOption = None,
+    box: BoxOption = None,
     also: AndOption = None,
     without: NotOption = None,
     like: LikeOption = None,
@@ -212,7 +205,7 @@ def search(
     elif index is None:
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
     parts = also or [], without or [], like or [], unlike or []
-    given = GivenQuery(text, image, regions, item_id, *parts)
+    given = GivenQuery(text, image, regions, item_id, *parts, box=parse_box(box))
     given.check(is_drawn=out is not None)
     k = _count(k, out, explain=explain)
     filters = _filter(filter_json)
@@ -284,8 +277,7 @@ def _search_here(
     detector: str | None,
     out: Path | None,
 ) -> SearchAnswer:
-    from aladin_index.format.layout import MODEL
-    from aladin_index.open import open_backend
+    from aladin_index.open import live_model, open_backend
     from aladin_index.search.backend import EncodedParts
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_network.graphs.loading import load_for_inference
@@ -295,10 +287,9 @@ def _search_here(
     from aladin_service.search.parts import encode_any
     from aladin_service.settings import QueryLimits, engine_options
 
-    checkpoint = None
+    checkpoint, engine = None, engine_options(index)
     if isinstance(query, TextQuery) and not options.explain and place.device == "cpu":
-        checkpoint = load_for_inference(index / MODEL, texts_only=True)
-    engine = engine_options(index)
+        checkpoint = load_for_inference(live_model(index, engine), texts_only=True)
     with (
         closing(place),
         closing(open_backend(index, checkpoint=checkpoint, device=place, engine=engine)) as opened,
@@ -313,7 +304,8 @@ def _search_here(
             received_s = time.monotonic()
             encoded = encode_any(encoder, searcher, query)
         held = opened.manifest.targets
-        usual = usual_target(isinstance(query, PhotoQuery | RegionsQuery))
+        is_photo = isinstance(query, PhotoQuery | RegionsQuery) and query.box is None
+        usual = usual_target(is_photo)
         found = target or (usual if usual in held else held[0])
         answer = searcher.search(encoded, found, options, received_s)
         if not (out is None or isinstance(query, PartsQuery) or isinstance(encoded, EncodedParts)):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
@@ -15,6 +17,20 @@ if TYPE_CHECKING:
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_service.client import AladinClient, Search
     from aladin_service.evidence.pairs import PairQuery
+
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Show which word matched which region.")
+]
+DrawingOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE.png",
+        dir_okay=False,
+        help="With --explain: draw each hit's photo with its regions, and the text with its "
+        "numbers; at most 20 hits, one below the other.",
+    ),
+]
 
 # More drawings in one file would not be readable, and take a gigabyte to combine.
 MAX_DRAWN = 20
@@ -50,7 +66,8 @@ def draw_here(
         InputError: If there is nothing to draw.
     """
     from aladin_network.photos.memory import DecodingMemory
-    from aladin_service.evidence.pairs import draw_pair, find_pair
+    from aladin_service.evidence.explained import draw_pair
+    from aladin_service.evidence.pairs import find_pair
 
     ids = _drawn_ids(answer)
     pairs = [find_pair(searcher, query, each) for each in ids]
@@ -71,7 +88,12 @@ def draw_there(
     ids = _drawn_ids(answer)
     return [
         client.explain_png(
-            each, search.text, query_id=search.id, image=image, regions=search.regions
+            each,
+            search.text,
+            query_id=search.id,
+            image=image,
+            regions=search.regions,
+            box=search.box,
         )
         for each in ids
     ]
@@ -106,9 +128,10 @@ def _drawn_ids(answer: SearchAnswer) -> list[str]:
             "--out: the alignment of this index's model was not trained, so there is "
             "no evidence to draw"
         )
-    if any(hit.evidence is None for hit in answer.hits):
+    if any(hit.evidence is None and hit.region_evidence is None for hit in answer.hits):
         raise InputError(
-            "--out: there is no evidence to draw; it is between a text and a photo (--target),"
-            " and needs an index with tokens and time for the second stage"
+            "--out: there is no evidence to draw; it is between a text and a photo (--target), or"
+            " a part of a photo (--box) and a photo, and needs an index with tokens and time for"
+            " the second stage"
         )
     return [hit.id for hit in answer.hits]

@@ -15,6 +15,7 @@ from aladin_service.commands.options import usual_target
 
 if TYPE_CHECKING:
     from aladin_index.search.options import SearchOptions
+    from aladin_index.search.results import Box
     from aladin_service.client import Search
     from aladin_service.evidence.pairs import PairQuery
     from aladin_service.search.job import PartsQuery
@@ -35,6 +36,32 @@ UnlikeOption = Annotated[
     list[str] | None,
     typer.Option("--unlike", metavar="ID", help="An item that hits are unlike; repeatable."),
 ]
+BoxOption = Annotated[
+    str | None,
+    typer.Option(
+        "--box",
+        metavar="X0,Y0,X1,Y1",
+        help="Part of the photo of --image, --regions or --id to search for, in fractions of its "
+        "width and height.",
+    ),
+]
+
+
+def parse_box(given: str | None) -> Box | None:
+    """Read a box from the command line.
+
+    Raises:
+        InputError: If it is none.
+    """
+    if given is None:
+        return None
+    try:
+        edges = [float(edge) for edge in given.split(",")]
+    except ValueError:
+        raise InputError(f"--box: expected X0,Y0,X1,Y1, got {given!r}") from None
+    from aladin_index.search.boxes import check_box
+
+    return check_box(edges, "--box")
 
 
 @dataclass(frozen=True)
@@ -50,6 +77,7 @@ class GivenQuery:
         without: Texts that hits do not have.
         like: Ids of items that hits are like.
         unlike: Ids of items that hits are unlike.
+        box: Part of the photo to search for, or None for all of it.
     """
 
     text: str | None
@@ -60,6 +88,7 @@ class GivenQuery:
     without: Sequence[str]
     like: Sequence[str]
     unlike: Sequence[str]
+    box: Box | None = None
 
     @property
     def is_photo(self) -> bool:
@@ -81,6 +110,10 @@ class GivenQuery:
             InputError: If they do not.
         """
         given = (self.text is not None) + self.is_photo + (self.item_id is not None)
+        if self.box is not None and not (self.is_photo or self.item_id is not None):
+            raise InputError("--box: expected a photo beside it, by --image, --regions or --id")
+        if self.box is not None and self.is_photo and self.item_id is not None:
+            raise InputError("--box: expected one photo beside it, got --image and --id")
         if not self.has_parts:
             if given != 1:
                 raise InputError(f"expected exactly one of TEXT, a photo and --id, got {given}")
@@ -109,14 +142,14 @@ class GivenQuery:
 
         if self.regions is not None:
             photo = None if self.image is None else self.image.read_bytes()
-            return RegionsQuery(self.regions.read_bytes(), photo, str(self.regions))
+            return RegionsQuery(self.regions.read_bytes(), photo, str(self.regions), self.box)
         wanted: list[TextQuery | PhotoQuery | ItemQuery] = []
         if self.text is not None:
             wanted.append(TextQuery(self.text))
         if self.image is not None:
-            wanted.append(PhotoQuery(self.image.read_bytes(), str(self.image)))
+            wanted.append(PhotoQuery(self.image.read_bytes(), str(self.image), self.box))
         if self.item_id is not None:
-            wanted.append(ItemQuery(self.item_id))
+            wanted.append(ItemQuery(self.item_id, box=self.box))
         if not self.has_parts:
             return wanted[0]
         wanted += [TextQuery(each) for each in self.also]
@@ -136,18 +169,19 @@ class GivenQuery:
         from aladin_service.client import Search, SearchPart
 
         how = asdict(options)
-        target = target or usual_target(self.is_photo and not self.has_parts)
+        is_whole_photo = self.is_photo and self.box is None
+        target = target or usual_target(is_whole_photo and not self.has_parts)
         if not self.has_parts:
             image = self.image if self.regions is None else None  # only the drawing needs it
-            one = {"image": image, "id": self.item_id, "regions": self.regions}
+            one = {"image": image, "id": self.item_id, "regions": self.regions, "box": self.box}
             return Search(self.text, target, **one, **how)
         wanted: list[SearchPart] = []
         if self.text is not None:
             wanted.append(SearchPart(text=self.text))
         if self.image is not None:
-            wanted.append(SearchPart(image=self.image))
+            wanted.append(SearchPart(image=self.image, box=self.box))
         if self.item_id is not None:
-            wanted.append(SearchPart(id=self.item_id))
+            wanted.append(SearchPart(id=self.item_id, box=self.box))
         return Search(
             target=target,
             all=[*wanted, *self.also],

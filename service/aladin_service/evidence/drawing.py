@@ -199,13 +199,15 @@ class Rectangle(NamedTuple):
 
 
 class Photo(NamedTuple):
-    """The place of the photo.
+    """The place of a photo.
 
     Attributes:
         box: Area that the photo fills.
+        place: Number of the photo among those of the page.
     """
 
     box: PixelBox
+    place: int = 0
 
 
 Mark = Text | Rectangle | Photo
@@ -233,12 +235,12 @@ class Page(NamedTuple):
 _DASH_PX, _GAP_PX = 7, 5
 
 
-def draw_page(page: Page, photo: Image.Image | None) -> Image.Image:
+def draw_page(page: Page, *photos: Image.Image | None) -> Image.Image:
     """Render a page.
 
     Args:
         page: Page to render.
-        photo: Upright RGB photo of any size; None only if the page has no place for one.
+        photos: Upright RGB photos of any size; None only where the page has no place for one.
 
     Returns:
         RGB image of the page's size.
@@ -258,6 +260,7 @@ def draw_page(page: Page, photo: Image.Image | None) -> Image.Image:
             case Rectangle():
                 _draw_rectangle(pen, mark)
             case Photo():
+                photo = photos[mark.place]
                 assert photo is not None  # the page has a place for it
                 left, top, right, bottom = (round(edge) for edge in mark.box)
                 size = right - left, bottom - top

@@ -37,7 +37,7 @@ _INSET_PX = 4
 # The photo is scaled up or down to fit this size; the page has at least the width below.
 PHOTO_PX = (1000, 680)
 _LEAST_WIDTH_PX = 760
-_MARGIN_PX = 32
+MARGIN_PX = 32
 
 _LINE_HEIGHT = 1.5
 
@@ -57,6 +57,7 @@ def photo_marks(
     all_boxes: Sequence[Box],
     *,
     has_photo: bool,
+    place: int = 0,
 ) -> list[Mark]:
     """Lay out the photo with the boxes of its regions.
 
@@ -65,15 +66,16 @@ def photo_marks(
         regions: Regions that words matched.
         all_boxes: Boxes of all regions, drawn if there is no photo.
         has_photo: Whether the photo is available; if not, a plain panel replaces it.
+        place: Number of the photo among those of the page.
     """
     marks: list[Mark] = []
     if has_photo:
-        marks.append(Photo(frame))
+        marks.append(Photo(frame, place))
     else:
         marks.append(Rectangle(frame, PANEL, GRID))
-        marks += [Rectangle(_placed(box, frame), outline=GRID) for box in all_boxes]
+        marks += [Rectangle(placed(box, frame), outline=GRID) for box in all_boxes]
     boxed = [
-        (region, _inset(_placed(region.box, frame))) for region in regions if region.box is not None
+        (region, _inset(placed(region.box, frame))) for region in regions if region.box is not None
     ]
     # Large boxes first, so that a region inside another one is never hidden.
     boxed.sort(key=lambda each: -_area(each[1]))
@@ -117,7 +119,7 @@ def _overlap(one: PixelBox, other: PixelBox) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def _placed(box: Box, frame: PixelBox) -> PixelBox:
+def placed(box: Box, frame: PixelBox) -> PixelBox:
     left, top, right, bottom = frame
     wide, high = right - left, bottom - top
     return (
@@ -145,7 +147,7 @@ def _area(box: PixelBox) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
-_SUM_PX, _NOTE_PX = 22, 17
+SUM_PX, NOTE_PX = 22, 17
 
 
 def lay_out(
@@ -163,9 +165,9 @@ def lay_out(
         all_boxes: Boxes of all regions of the photo, drawn if the photo is not available.
         has_photo: Whether the photo is available; if not, a plain panel replaces it.
     """
-    wide, high = (0, 0) if size_px is None else _fitted(size_px)
+    wide, high = (0, 0) if size_px is None else fitted(size_px, PHOTO_PX)
     width = max(wide, _LEAST_WIDTH_PX)
-    left, top = _MARGIN_PX, float(_MARGIN_PX)
+    left, top = MARGIN_PX, float(MARGIN_PX)
     pieces, regions = text_pieces(pair.text, pair.evidence)
     marks: list[Mark] = []
     y = top
@@ -175,21 +177,21 @@ def lay_out(
         marks += photo_marks(frame, regions, all_boxes, has_photo=has_photo)
         y += high + 14
     about = _about(pair, regions, width, has_photo=has_photo)
-    y = _lines(marks, about, left, y, width, _NOTE_PX)
+    y = add_lines(marks, about, left, y, width, NOTE_PX)
     words, y = flow_text(pieces, left, y + 14, width)
     marks += words
-    y = _lines(marks, [_sum(pair, pieces)], left, y + 20, width, _SUM_PX, bold=True)
+    y = add_lines(marks, [_sum(pair, pieces)], left, y + 20, width, SUM_PX, bold=True)
     notes = [f"Match score {number(pair.match)}, the cosine of the two embeddings.", _HOW_TO_READ]
     if is_missing(printable(pair.text[: _last_drawn(pair)])):
         notes.append(_MISSING)
-    y = _lines(marks, notes, left, y + 8, width, _NOTE_PX)
-    return Page(width + 2 * _MARGIN_PX, round(y) + _MARGIN_PX, tuple(marks))
+    y = add_lines(marks, notes, left, y + 8, width, NOTE_PX)
+    return Page(width + 2 * MARGIN_PX, round(y) + MARGIN_PX, tuple(marks))
 
 
-def _fitted(size_px: tuple[int, int]) -> tuple[int, int]:
-    """Return the width and height at which a photo is drawn."""
+def fitted(size_px: tuple[int, int], most_px: tuple[int, int]) -> tuple[int, int]:
+    """Return the width and height at which a photo is drawn, as large as fits."""
     wide, high = size_px
-    factor = min(PHOTO_PX[0] / wide, PHOTO_PX[1] / high)
+    factor = min(most_px[0] / wide, most_px[1] / high)
     return max(1, round(wide * factor)), max(1, round(high * factor))
 
 
@@ -198,9 +200,9 @@ def _about(
 ) -> list[str]:
     """Return lines that name the pair and explain what is not drawn."""
     photo = "uploaded photo" if pair.photo_id is None else f"photo {printable(pair.photo_id)}"
-    lines = [shortened(photo, _NOTE_PX, width)]
+    lines = [shortened(photo, NOTE_PX, width)]
     if pair.text_id is not None:
-        lines.append(shortened(f"text {printable(pair.text_id)}", _NOTE_PX, width))
+        lines.append(shortened(f"text {printable(pair.text_id)}", NOTE_PX, width))
     if not has_photo:
         lines.append("The photo is not available.")
     # Regions without a box are identified by their number.
@@ -221,7 +223,7 @@ def _last_drawn(pair: ExplainedPair) -> int:
     return pair.evidence[-1].end if pair.evidence else 0
 
 
-def _lines(
+def add_lines(
     marks: list[Mark],
     paragraphs: Sequence[str],
     left: float,

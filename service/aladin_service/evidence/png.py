@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from PIL import Image, PngImagePlugin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from aladin_index.search.results import Evidence
+from aladin_index.search.results import Box, Evidence, RegionEvidence
 from aladin_network.errors import InputError
 from aladin_service.evidence.drawing import WHITE
 
@@ -20,7 +20,7 @@ _DOTS_PER_INCH = (220, 220)
 
 
 class ExplainedPair(BaseModel):
-    """A text and a photo, the scores of both stages, and the evidence for the alignment score."""
+    """A text and a photo, or two photos: both stages' scores, and the evidence of the alignment."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
@@ -35,7 +35,21 @@ class ExplainedPair(BaseModel):
     match: float = Field(description="Cosine of the two embeddings.")
     align: float = Field(description="Alignment score, the sum of the scores of the evidence.")
     evidence: list[Evidence] = Field(
-        description="Best region of each word, in the order of the text."
+        description="Best region of each word, in the order of the text; empty for two photos."
+    )
+    box: Box | None = Field(
+        default=None, description="Part of the query's photo that was compared, if given."
+    )
+    query_photo_id: str | None = Field(
+        default=None,
+        description="Item id of the query's photo where two photos are compared, or null if it was"
+        " uploaded.",
+    )
+    found: Box | None = Field(
+        default=None, description="Where the box was found, if two photos are compared."
+    )
+    region_evidence: list[RegionEvidence] | None = Field(
+        default=None, description="Best region for each region of the query's photo in the box."
     )
 
 

@@ -83,12 +83,12 @@ def _regions(words: Sequence[Evidence]) -> dict[int, Region]:
     for word in words:
         tokens.setdefault(word.region, []).append(word.token)
     return {
-        number: Region(number, _letter(place), colour_of(place), boxes[number], tuple(found))
+        number: Region(number, letter(place), colour_of(place), boxes[number], tuple(found))
         for place, (number, found) in enumerate(tokens.items())
     }
 
 
-def _letter(place: int) -> str:
+def letter(place: int) -> str:
     """Return the letters of an index, as spreadsheets name their columns."""
     letters = ""
     place += 1

@@ -12,8 +12,9 @@ from aladin_index.changes.writer import ChangesWriter, OtherGenerationError
 from aladin_index.encode.item_changer import AddSettings
 from aladin_index.encode.region_sources import check_regions
 from aladin_index.encode.source_items import ImageItem, PhotoPlaces
-from aladin_index.format.layout import MODEL, generation_folder
+from aladin_index.format.layout import generation_folder
 from aladin_index.format.manifest import MANIFEST
+from aladin_index.format.models import live_model_folder
 from aladin_index.format.records import SkippedItem
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes
@@ -140,7 +141,7 @@ class FolderSync:
         """
         progress = progress or NullProgress()
         if self._checkpoint is None:
-            self._checkpoint = load_for_inference(self._index / MODEL)
+            self._checkpoint = load_for_inference(live_model_folder(self._index))
         check_regions(self._checkpoint.model, self._detector)
         report = SyncReport()
         for attempt in range(_MOST_ATTEMPTS):

@@ -12,8 +12,9 @@ from aladin_index.generations.history import GenerationRecord
 from aladin_network.calibration.measures import CalibrationFigures, DirectionFigures
 from aladin_network.types import Target
 from aladin_service.http.error_responses import without_paths
+from aladin_service.http.upgrade_state import UpgradeState, describe_upgrade
 from aladin_service.search.answers import CalibratedOn, TextLengthRange, UnreliableDirections
-from aladin_service.work.jobs import IndexReport
+from aladin_service.work.report_jobs import IndexReport
 
 Standing = Literal["live", "refused", "earlier", "rolled back"]
 
@@ -218,6 +219,9 @@ class IndexStateAnswer(_Part):
     calibration: CalibrationState | None
     evaluations: list[EvaluationState] = Field(description="Newest first.")
     damaged: list[DamagedPart]
+    upgrade: UpgradeState | None = Field(
+        default=None, description="An unfinished upgrade to another model; null if there is none."
+    )
 
 
 def build_state(report: IndexReport) -> IndexStateAnswer:
@@ -256,6 +260,7 @@ def build_state(report: IndexReport) -> IndexStateAnswer:
             for evaluation in record.evaluations
         ],
         damaged=[DamagedPart.model_validate(each) for each in history.damaged],
+        upgrade=describe_upgrade(report.upgrade, report.counts),
     )
 
 

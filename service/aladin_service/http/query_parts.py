@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from annotated_types import Gt, Le
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from annotated_types import Ge, Gt, Le, Len
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from aladin_index.search.boxes import check_box
+from aladin_index.search.results import Box
+from aladin_network.errors import InputError
 from aladin_service.http.bodies import StrictBody, Upload
 from aladin_service.search.job import ItemQuery, PartsQuery, PhotoQuery, QueryPart, TextQuery
 
@@ -30,21 +33,62 @@ NOT_DESCRIPTION = (
 )
 LIKE_DESCRIPTION = (
     f"Items of the index that hits are like, at most {MAX_EXAMPLES} with those of `unlike`; no part"
-    " of a query is among its hits."
+    " of a query is among its hits. They move the words of texts in `all` towards their regions."
 )
 UNLIKE_DESCRIPTION = "Items of the index that hits are unlike."
 
 ItemId = Annotated[str, StringConstraints(max_length=MAX_ASKED_ID_CHARS)]
 
+BOX_DESCRIPTION = (
+    "Part of the photo to search for: x0, y0, x1, y1 in fractions of its width and height."
+)
+
+
+def _with_area(box: list[float]) -> list[float]:
+    try:
+        check_box(box)
+    except InputError as error:
+        raise ValueError(str(error).removeprefix("box: ")) from None
+    return box
+
+
+# A list, since JSON has no tuples, and strict validation takes one for the other nowhere.
+QueryBox = Annotated[list[Annotated[float, Ge(0), Le(1)]], Len(4, 4), AfterValidator(_with_area)]
+
+
+def box_in_url(given: Sequence[str]) -> Box | None:
+    """Read the box of a URL: four numbers with commas between them.
+
+    Args:
+        given: The parameters "box" of the URL.
+
+    Raises:
+        InputError: If it is no box, or there are several.
+    """
+    if not given:
+        return None
+    if len(given) > 1:
+        raise InputError(f"box: expected at most one, got {len(given)}")
+    try:
+        return check_box([float(edge) for edge in given[0].split(",")])
+    except ValueError:
+        raise InputError(f"box: expected x0,y0,x1,y1, got {given[0][:100]!r}") from None
+
+
+def box_of(box: list[float] | None) -> Box | None:
+    """Return a box of a request as the queries of jobs have it."""
+    return None if box is None else check_box(box)
+
 
 class PartBody(StrictBody):
-    """A part of a query: exactly one of the first three fields, and its weight."""
+    """A part of a query: exactly one of the first three fields, its box and its weight."""
 
     model_config = ConfigDict(title="QueryPart")
 
     text: str | None = Field(default=None, description="Words.")
     image: Upload | None = Field(default=None, description="A picture file.")
     id: ItemId | None = Field(default=None, description="An item of the index.")
+    box: QueryBox | None = Field(default=None, description=BOX_DESCRIPTION)
     weight: Annotated[float, Gt(0), Le(MAX_WEIGHT)] = Field(
         default=1.0, description="Factor of the part's score in the sum of all parts."
     )
@@ -55,6 +99,7 @@ class PartBody(StrictBody):
         if len(given) != 1:
             got = " and ".join(given) or "none"
             raise ValueError(f"expected exactly one of text, image, id, got {got}")
+        check_boxed(self.box, given[0])
         return self
 
     def query(self, source: str) -> TextQuery | PhotoQuery | ItemQuery:
@@ -65,10 +110,25 @@ class PartBody(StrictBody):
         """
         if self.text is not None:
             return TextQuery(self.text)
+        box = box_of(self.box)
         if self.image is not None:
-            return PhotoQuery(self.image, source=f"{source}.image")
+            return PhotoQuery(self.image, f"{source}.image", box)
         assert self.id is not None  # by _one_query
-        return ItemQuery(self.id)
+        return ItemQuery(self.id, box=box)
+
+
+def check_boxed(box: list[float] | None, given: str) -> None:
+    """Check that a box belongs to a query that can be a photo.
+
+    Args:
+        box: Box of a request, or None.
+        given: Name of the field with the query.
+
+    Raises:
+        ValueError: If the query is a text.
+    """
+    if box is not None and given == "text":
+        raise ValueError("box: expected a photo beside it, by image or id, got text")
 
 
 def check_parts(

@@ -17,8 +17,9 @@ from pathlib import Path
 from aladin_index.build.builder import build_index
 from aladin_index.encode.item_changer import AddSettings
 from aladin_index.encode.source_items import ImageItem
-from aladin_index.format.layout import MODEL, generation_folder, live_generation
+from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
+from aladin_index.format.models import live_model_folder
 from aladin_index.format.records import SkippedItem
 from aladin_index.settings import BuildSettings
 from aladin_index.sync.apply import SyncReport
@@ -97,7 +98,7 @@ def keep(
         add=AddSettings(readers=readers, limits=plan.limits, exif=plan.exif),
         compact_at=max(_LEAST_CHANGES, held // 10),
     )
-    checkpoint = load_for_inference(plan.index / MODEL)
+    checkpoint = load_for_inference(live_model_folder(plan.index))
     if plan.watch:
         watching = FolderWatch(
             plan.index,

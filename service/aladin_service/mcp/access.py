@@ -38,6 +38,7 @@ class Query:
     Attributes:
         text: Words.
         item_id: Id of the item.
+        box: Part of the item's photo, in fractions of its size; None for all of it.
         also: Texts that hits have as well.
         without: Texts that hits do not have.
         like: Ids of items that hits are like.
@@ -46,6 +47,7 @@ class Query:
 
     text: str | None = None
     item_id: str | None = None
+    box: Sequence[float] | None = None
     also: Sequence[str] = ()
     without: Sequence[str] = ()
     like: Sequence[str] = ()
@@ -60,10 +62,10 @@ class Query:
         """
         how: Any = {name: getattr(options, name) for name in OPTION_NAMES}
         if not (self.also or self.without or self.like or self.unlike):
-            return Search(self.text, target, id=self.item_id, **how)
+            return Search(self.text, target, id=self.item_id, box=self.box, **how)
         return Search(
             target=target,
-            all=[SearchPart(text=self.text, id=self.item_id), *self.also],
+            all=[SearchPart(text=self.text, id=self.item_id, box=self.box), *self.also],
             not_=self.without,
             like=self.like,
             unlike=self.unlike,

@@ -194,6 +194,16 @@ class SimilarArguments(_Page, _Parts):
     id: Annotated[
         str, Field(max_length=MAX_ID_CHARS, description="Id of a photo or a text of the index.")
     ]
+    box: Annotated[
+        list[Annotated[float, Field(ge=0, le=1)]] | None,
+        Field(
+            min_length=4,
+            max_length=4,
+            description="Part of the photo to search for, in place of all of it: x0, y0, x1, y1 in"
+            " fractions of its width and height, from its upper left corner. `found` of a hit says"
+            " where in that photo it is; explain has the boxes of words.",
+        ),
+    ] = None
     find: Annotated[
         ItemKind, Field(description="Whether to find photos or texts that fit the item.")
     ] = "photos"

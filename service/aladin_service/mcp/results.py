@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from aladin_index.search.answer_facts import AnswerSet
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.results import AnswerSet, Box, Role, SearchAnswer, SearchHit, SuggestedPart
+from aladin_index.search.results import Box, Role, SearchAnswer, SearchHit, SuggestedPart
 from aladin_service.mcp.arguments import MAX_OFFSET, ItemKind
 from aladin_service.search.answers import Item, WordMapsAnswer
 
@@ -26,6 +27,8 @@ UNRELIABLE = {
     "unknown_text_lengths": "the calibration is of an older version",
     "text_length": "the text is shorter or longer than those that they were fitted to",
     "several_parts": "they were fitted to queries of one part",
+    "upgrade": "two models answered, as the index is being upgraded",
+    "box": "they were fitted to whole photos",
     "filter": "they were fitted without a filter",
     "more_items": "they were fitted to fewer items than the index has",
     "no_sets": "they have no thresholds that hits could be cut by",
@@ -75,6 +78,10 @@ class Hit(BaseModel):
         list[float] | None,
         Field(description="What each part of the query adds to `score`, in the order of `parts`."),
     ] = None
+    found: Annotated[
+        Box | None,
+        Field(description="Where the part of a photo was found in this photo, as `box`."),
+    ] = None
     found_in: Annotated[
         dict[str, list[str]] | None,
         Field(description="Rare words of the query by the field of the hit that has them."),
@@ -87,6 +94,7 @@ class Part(BaseModel):
     role: Annotated[Role, Field(description="all: hits have it; not: hits do not have it.")]
     text: str | None = None
     id: str | None = None
+    box: Box | None = None
 
 
 class SearchResult(BaseModel):
@@ -177,7 +185,9 @@ def search_result(answer: SearchAnswer, found: ItemKind, options: SearchOptions)
         no_match=answer.no_match,
         parts=None
         if answer.parts is None
-        else [Part(role=part.role, text=part.text, id=part.id) for part in answer.parts],
+        else [
+            Part(role=part.role, text=part.text, id=part.id, box=part.box) for part in answer.parts
+        ],
         notes=_notes(answer),
     )
 
@@ -225,8 +235,14 @@ def _hit(hit: SearchHit, *, judged: bool) -> Hit:
         metadata=kept,
         omitted_metadata=omitted,
         parts=None if hit.parts is None else [round(part.score, _DECIMALS) for part in hit.parts],
+        found=_rounded_box(_found(hit)),
         found_in={found.field: found.words for found in hit.stages.lexical or []} or None,
     )
+
+
+def _found(hit: SearchHit) -> Box | None:
+    """Return where the query's box, or that of its first part with one, was found."""
+    return next((each.found for each in (hit, *(hit.parts or ())) if each.found), None)
 
 
 def short_text(text: str | None) -> str | None:

@@ -118,7 +118,7 @@ async def _search_texts(access: IndexAccess, arguments: SearchTextsArguments) ->
 
 
 async def _similar(access: IndexAccess, arguments: SimilarArguments) -> ToolAnswer:
-    query = Query(item_id=arguments.id, **arguments.parts())
+    query = Query(item_id=arguments.id, box=arguments.box, **arguments.parts())
     return await _search(
         access,
         query,
@@ -233,7 +233,8 @@ TOOLS: tuple[Tool[Any], ...] = (
         description="Finds photos that look like a photo, photos that fit a text, or texts that"
         " describe a photo, by the id of an item of the index; the item itself is not among the"
         " hits. Use it to go on from a hit of another search; `and` and `not` change what is"
-        " wanted ('like this photo, but with snow').",
+        " wanted ('like this photo, but with snow'), and `box` asks for a part of a photo, such as"
+        " one thing in it.",
         arguments=SimilarArguments,
         result=SearchResult,
         run=_similar,

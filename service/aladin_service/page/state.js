@@ -11,7 +11,7 @@ import {
 } from "./problems.js";
 import { NeedsKey, Unreachable, readIndexState } from "./service.js";
 import { showCalibration } from "./state_calibration.js";
-import { SKIPPED_PER_PAGE, showHistory, showOverview, showSkipped } from "./state_contents.js";
+import { SKIPPED_PER_PAGE, showHistory, showOverview, showSkipped, showUpgrade } from "./state_contents.js";
 import { showCurves } from "./state_curves.js";
 import { showEvaluations } from "./state_quality.js";
 import { showSlowQueries } from "./state_slow_queries.js";
@@ -36,6 +36,7 @@ async function load() {
 function show(state) {
   showDamage(state.damaged);
   showEngine(state.engine);
+  showUpgrade(at("upgrade"), state);
   showOverview(at("overview"), state);
   showEvaluations(at("quality-body"), state);
   showCurves(at("curves-body"), state);

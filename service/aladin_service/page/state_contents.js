@@ -13,7 +13,7 @@ const COLLECTIONS = [["images", "Photos"], ["texts", "Texts"]];
 
 // The parts of the disk's bar, in its order; all other parts are "rest".
 const KINDS = ["tokens", "embeddings", "first stage", "items", "model", "changes", "photos",
-  "other generations", "rest"];
+  "other generations", "rest"]; // "upgrade" and "other models" are there for a while only
 
 export function showOverview(box, state) {
   const tiles = COLLECTIONS.filter(([target]) => state[target]).map(([target, name]) =>
@@ -73,6 +73,24 @@ function disk({ disk: parts }) {
   });
   const title = make("h2", { id: "disk-title" }, `${bytes(total)} on disk`);
   return make("div", { className: "panel" }, title, bar, list);
+}
+
+// --- An unfinished upgrade ---
+
+export function showUpgrade(box, state) {
+  box.hidden = state.upgrade === null;
+  if (box.hidden) return;
+  const { new_model_id: id, started_at: since } = state.upgrade;
+  const parts = COLLECTIONS.filter(([target]) => state.upgrade[target]).map(([target, name]) => {
+    const { encoded, skipped, rest, total } = state.upgrade[target];
+    const missing = skipped ? `, ${count(skipped)} cannot be` : "";
+    const others = rest === null ? "the old model answers alone"
+      : rest === "bridge" ? "the others are asked by the new model over a bridge"
+        : "the others are asked by the old model";
+    return ` ${name}: ${count(encoded)} of ${count(total)} encoded${missing}; ${others}.`;
+  });
+  box.replaceChildren("This index is being upgraded to the model ",
+    make("code", { title: id }, id.slice(0, 12)), " since ", timeAgo(since), ".", ...parts);
 }
 
 // --- Generations, the newest first ---

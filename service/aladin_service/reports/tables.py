@@ -13,7 +13,14 @@ from aladin_index.search.whole_words import join_evidence
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from aladin_index.search.results import AnswerSet, Evidence, SearchAnswer, SearchHit
+    from aladin_index.search.results import (
+        AnswerSet,
+        Box,
+        Evidence,
+        HitPart,
+        SearchAnswer,
+        SearchHit,
+    )
     from aladin_network.conversion.tensors import ConversionReport
     from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
 
@@ -27,6 +34,8 @@ _REASONS = {
     "text_length": "the text is shorter or longer than those that the index's calibration was "
     "fitted on",
     "several_parts": "the index's calibration was fitted to queries of one part",
+    "upgrade": "two models answered, as the index is being upgraded from one to the other",
+    "box": "the index's calibration was fitted to whole photos",
     "filter": "the index's calibration was fitted without a filter",
     "more_items": "the index has more items than its calibration was fitted to; aladin calibrate "
     "CHECKPOINT DATA --index INDEX fits one to the index",
@@ -151,7 +160,7 @@ def unreliable_reason(code: str | None) -> str:
 
 
 def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[str]:
-    """Format an answer as lines: one for each hit, followed by its words if given evidence.
+    """Format an answer as lines: one for each hit, followed by its evidence if there is any.
 
     Where the probabilities are reliable, hits have theirs, and the last line says how likely there
     is a match at all. Where they are not, they are left out, and a last line says so only if a
@@ -176,12 +185,13 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
         yield _hit_line(hit, judged=judged)
         for found in hit.stages.lexical or ():
             yield f"{'':>6}{', '.join(found.words)} in {found.field}"
-        for word in _whole_words(hit.evidence or ()):
-            yield _evidence_line(word)
+        yield from _evidence_lines(hit)
         for part, scores in zip(answer.parts or (), hit.parts or (), strict=True):
-            yield f"{'':>6}{scores.score:>8.3f}  {part.role} {part.text or part.id or 'photo'}"
-            for word in _whole_words(scores.evidence or ()):
-                yield f"  {_evidence_line(word)}"
+            of = "" if part.box is None else "part of "
+            asked = part.text or f"{of}{part.id or 'photo'}"
+            yield f"{'':>6}{scores.score:>8.3f}  {part.role} {asked}"
+            for line in _evidence_lines(scores):
+                yield f"  {line}"
     if judged:
         verdict = "; nothing is likely enough" if answer.no_match else ""
         yield f"probability of any match {answer.match_probability:.3f}{verdict}"
@@ -232,6 +242,16 @@ def _whole_words(evidence: Sequence[Evidence]) -> list[Evidence]:
     return join_evidence("".join(text), evidence)
 
 
-def _evidence_line(evidence: Evidence) -> str:
-    box = "" if evidence.box is None else "  box " + " ".join(f"{x:.2f}" for x in evidence.box)
-    return f"{'':>6}{evidence.score:>8.3f}  {evidence.token}  region {evidence.region}{box}"
+def _evidence_lines(scored: SearchHit | HitPart) -> Iterator[str]:
+    """Format where a box was found, and the best region of each word or region of the query."""
+    if scored.found is not None:
+        yield f"{'':>6}found in{_box(scored.found)}"
+    for word in _whole_words(scored.evidence or ()):
+        yield f"{'':>6}{word.score:>8.3f}  {word.token}  region {word.region}{_box(word.box)}"
+    for each in scored.region_evidence or ():
+        asked = f"region {each.query_region} of the query"
+        yield f"{'':>6}{each.score:>8.3f}  {asked}  region {each.region}{_box(each.box)}"
+
+
+def _box(box: Box | None) -> str:
+    return "" if box is None else "  box " + " ".join(f"{edge:.2f}" for edge in box)

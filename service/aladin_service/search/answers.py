@@ -295,14 +295,28 @@ class MappedWord(BaseModel):
     )
 
 
-class WordMapsAnswer(BaseModel):
-    """A text and a photo: both stages' scores, and each word compared with every region."""
+class MappedQueryRegion(BaseModel):
+    """A region inside the box of the query's photo, compared with every region of another photo."""
 
-    text: str
+    box: Box = Field(description="In fractions of the query's photo.")
+    score: float = Field(description="The regions' scores add up to `align`.")
+    share: float = Field(description="The score divided by the sum of all absolute scores.")
+    region: int = Field(description="Region that fits it best.")
+    cosines: list[float] = Field(description="Cosine with each region, rounded to four decimals.")
+
+
+class WordMapsAnswer(BaseModel):
+    """A text and a photo, or two photos: each word, or region in the box, with every region."""
+
+    text: str = Field(description="Empty for two photos.")
     match: float = Field(description="Cosine of the two embeddings.")
     align: float = Field(description="Alignment score.")
-    regions: list[MappedRegion]
+    regions: list[MappedRegion] = Field(description="Of the photo, or of the box in it.")
     words: list[MappedWord]
+    query_regions: list[MappedQueryRegion] | None = Field(
+        default=None, description="Regions of the query's photo inside `box`, for two photos."
+    )
+    found: Box | None = Field(default=None, description="Where the box was found in the photo.")
 
 
 class AddTookMs(BaseModel):

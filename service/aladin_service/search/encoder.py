@@ -33,7 +33,7 @@ from aladin_network.photos.memory import (
     wanted_while,
 )
 from aladin_network.scoring.encoding import Encoding
-from aladin_network.types import Modality, Precision
+from aladin_network.types import Modality
 from aladin_service.search.document_encoder import DocumentEncoder
 from aladin_service.search.job import (
     EmbeddingQuery,
@@ -42,6 +42,7 @@ from aladin_service.search.job import (
     PlainQuery,
     RegionsQuery,
     TextQuery,
+    with_box,
 )
 from aladin_service.search.lru_cache import CachedEncoding, CacheKey, EncodingCache, content_of
 from aladin_service.settings import QueryLimits
@@ -91,10 +92,8 @@ class QueryEncoder:
         limits: QueryLimits,
         cache: EncodingCache | None = None,
         decode_threads: int = 1,
-        precision: Precision = "float32",
         detector: Detector | None = None,
-        *,
-        as_tuned: bool = False,
+        networks: QueryNetworks | None = None,
     ) -> None:
         """Create an encoder without encoding anything.
 
@@ -102,17 +101,16 @@ class QueryEncoder:
             limits: Limits for a query.
             cache: Cache of encodings, or None to cache nothing.
             decode_threads: Most photos decoded at a time, if the memory of the limits allows them.
-            precision: Precision in which texts are encoded, unless an index was tuned for another.
             detector: Finds the regions of photos for models that read regions, or None.
-            as_tuned: Whether queries are encoded in the way that was chosen for their index.
+            networks: Networks that encode in place of those of the indexes, or None for the
+                indexes' own.
         """
         self._limits = limits
         self._detector = detector
         self._images = ImageReader(
             limits.image, memory=limits.memory, regions=limits.regions, detector=detector
         )
-        make = partial(query_network, precision=precision, as_tuned=as_tuned)
-        self._networks = QueryNetworks(make)
+        self._networks = networks or QueryNetworks(query_network)
         self._warm = {modality: WeakSet[Network]() for modality in _MODALITIES}
         self._cache = cache or EncodingCache(0)
         self._decoders = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
@@ -205,7 +203,10 @@ class QueryEncoder:
                 encoded = self._run_network(model, list(inputs.values()))
                 for place, result in zip(inputs, encoded, strict=True):
                     results[place] = result
-        return results
+        return [
+            encoded if isinstance(query, TextQuery) else with_box(query, encoded)
+            for query, encoded in zip(queries, results, strict=True)
+        ]
 
     def encode_one(self, searcher: TwoStageSearcher, query: PlainQuery) -> EncodedQuery:
         """Encode one query by itself.
@@ -255,7 +256,7 @@ class QueryEncoder:
                 case ItemQuery(item_id, include_itself):
                     return searcher.stored_query(item_id, include_itself=include_itself)
                 case EmbeddingQuery(values):
-                    return _take_embedding(searcher, values)
+                    return searcher.embedding_query(values)
         except Exception as error:  # the caller tells apart what was foreseen and what was not
             return error
 
@@ -334,17 +335,3 @@ def _fault(model: Network, item: _Input) -> InputError | None:
     except InputError as error:
         return error
     return None
-
-
-def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> EncodedQuery:
-    with np.errstate(over="ignore"):
-        embedding = np.array(values, dtype=np.float32)
-        length = np.linalg.norm(embedding)
-    if not np.isfinite(length) or length == 0:
-        raise InputError("embedding: expected finite numbers, not all of them 0")
-    manifest = searcher.index.manifest
-    entry = manifest.side(manifest.targets[0])
-    assert entry is not None  # it is one of the targets
-    no_tokens = np.zeros((0, entry.token_dim), dtype=np.float32)
-    embedding /= length
-    return EncodedQuery(Encoding.of_item(embedding, no_tokens), modality=None)

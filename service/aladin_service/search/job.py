@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
 from aladin_index.search.options import SearchOptions
-from aladin_index.search.results import Role, TookMs
+from aladin_index.search.results import Box, Role, TookMs
 from aladin_network.types import Modality, Target
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from aladin_index.search.backend import EncodedQuery
 
 # Queues: texts and photos are encoded separately, other queries are not encoded at all. Documents
 # have their own, since a query does not wait for a batch of them.
@@ -35,11 +36,13 @@ class PhotoQuery:
     Attributes:
         data: The undecoded, untrusted bytes.
         source: Name of the picture in errors.
+        box: Part of the picture to search for, in fractions of its size; None for all of it.
     """
 
     queue: ClassVar[QueueName] = "photo"
     data: bytes
     source: str = "image"
+    box: Box | None = None
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,14 @@ class RegionsQuery:
         photo: The undecoded picture file itself, for a drawing of the evidence, or None if not
             given.
         source: Name of the regions in errors.
+        box: Part of the photo to search for, in fractions of its size; None for all of it.
     """
 
     queue: ClassVar[QueueName] = "photo"
     data: bytes
     photo: bytes | None = None
     source: str = "regions"
+    box: Box | None = None
 
 
 @dataclass(frozen=True)
@@ -67,11 +72,13 @@ class ItemQuery:
         item_id: Id of the item.
         include_itself: Whether the item may be among its own hits, where items of its kind are
             searched.
+        box: Part of a photo to search for, in fractions of its size; None for the whole item.
     """
 
     queue: ClassVar[QueueName] = "encoded"
     item_id: str
     include_itself: bool = False
+    box: Box | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,19 @@ class PartsQuery:
 
 PlainQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery | EmbeddingQuery
 Query = PlainQuery | PartsQuery
+
+
+def with_box(
+    query: PlainQuery, encoded: EncodedQuery | Exception | None
+) -> EncodedQuery | Exception | None:
+    """Give an encoded query the box of its query, if it has one.
+
+    The photo was encoded as a whole, so that another box of it needs no further encoding.
+    """
+    box = None if isinstance(query, TextQuery | EmbeddingQuery) else query.box
+    if box is None or encoded is None or isinstance(encoded, Exception):
+        return encoded
+    return encoded._replace(box=box)
 
 
 @dataclass(frozen=True, kw_only=True)

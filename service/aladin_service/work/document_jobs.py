@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from aladin_index.format.models import model_folder
 from aladin_index.search.documents import DocumentScore, DocumentVectors, score_documents
 from aladin_network.inference import tokenize
 from aladin_network.photos.decoding import opened_image
@@ -52,7 +53,7 @@ class DescribeModel(Job[ModelFacts]):
         entry = next(iter(manifest.sides.values()))
         return ModelFacts(
             name=model_name(manifest.model.id),
-            created_s=int((index.path / "model").stat().st_mtime),
+            created_s=int(model_folder(index.path, manifest.model.id).stat().st_mtime),
             dimensions=entry.embedding_dim,
             token_dimensions=entry.token_dim,
             max_tokens=index.checkpoint.model.text.encoder.config.max_tokens,

@@ -78,7 +78,7 @@ class EngineSource:
             target=self._keep_polling, args=(on_poll,), name="engine-poll", daemon=True
         )
         try:
-            self._poll()
+            self.poll()
         finally:
             self._thread.start()
 
@@ -123,7 +123,7 @@ class EngineSource:
     def _keep_polling(self, on_poll: Callable[[], None]) -> None:
         while not self._ends.wait(self._poll_s):
             try:
-                self._poll()
+                self.poll()
                 if not self._ends.is_set():  # a poll may end long after that
                     on_poll()
             except EngineError:
@@ -133,7 +133,7 @@ class EngineSource:
                 # recovery.
                 _LOG.exception("polling the vector database failed")
 
-    def _poll(self) -> None:
+    def poll(self) -> None:
         """Find out whether the vector database responds, and which generation is live.
 
         Raises:

@@ -30,6 +30,7 @@ from aladin_network.photos.files import PhotosRoot
 from aladin_service.settings import QueryLimits
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.live_state import EngineStatus, LiveState
+from aladin_service.work.live_upgrade import LiveUpgrade
 from aladin_service.work.sources import EngineAccess, IndexSource, find_source, holds_index
 
 _LOG = logging.getLogger(__name__)
@@ -83,8 +84,7 @@ class LiveIndex:
             warm_up: Called with each index before it answers.
         """
         self.path = path
-        self._device, self._warm = device, warm
-        self._limits = limits
+        self._device, self._warm, self._limits = device, warm, limits
         self._fallback = fallback
         self._detector = detector
         self._access = access or EngineAccess()
@@ -92,6 +92,7 @@ class LiveIndex:
         self._on_attempt = on_attempt
         self._warm_up = warm_up
         self.photos_root = photos_root
+        self._upgrade = LiveUpgrade(device, warm_up)
         self._source: IndexSource | None = None
         self._searcher: TwoStageSearcher | None = None
         self._changer: ItemChanger | None = None
@@ -164,15 +165,17 @@ class LiveIndex:
                 # Not earlier: requests that arrive now have to wait for what is being opened.
                 self._seen = published
 
-    def refresh(self) -> None:
+    def refresh(self, *, polls: bool = False) -> None:
         """Open a generation that was published since; concurrent requests wait for it.
 
-        They would otherwise miss items that were added to the new generation and acknowledged. A
-        generation in a vector database is opened in the background, because remote calls may take
-        long.
+        They would otherwise miss items that were added to the new generation and acknowledged. One
+        in a vector database is opened in the background, as remote calls may take long, or with
+        `polls` here.
         """
         if self._source is not None and self._source.polls:
-            return
+            if not polls:
+                return
+            self._source.poll()
         if not self.is_current:
             self.try_to_open()
 
@@ -186,6 +189,7 @@ class LiveIndex:
         source = self._source
         if source is not None:
             source.close()  # first, because its thread may be opening a generation
+        self._upgrade.close()
         with self._lock:
             if self._changer is not None:
                 self._changer.close()
@@ -217,9 +221,10 @@ class LiveIndex:
         """
         if self._source is not None and self._source.polls:
             self._check_database(self._source)
-        if self._searcher is None:
+        live, upgraded = self._searcher, self._upgrade.opened
+        if live is None:
             raise self._not_ready()
-        return self._searcher
+        return upgraded if upgraded is not None and upgraded.live is live else live
 
     def changer(self) -> ItemChanger:
         """Return the object that adds and removes items.
@@ -277,8 +282,9 @@ class LiveIndex:
         """Answer new requests from an index."""
         # A copy of the same generation at another place may have other changes.
         is_same = self._searcher is not None and index.manifest == self._searcher.index.manifest
-        if is_same and index.place == self._place:
+        if is_same and index.place == self._place and self._searcher is not None:
             index.close()
+            self._upgrade.follow(self._searcher)  # which has begun, gone on or been given up
             return
         replaces = self._searcher is not None
         self._searcher = TwoStageSearcher(index)
@@ -296,8 +302,10 @@ class LiveIndex:
                 detector=self._detector,
                 exif=limits.exif,
             )
-            self._changer = ItemChanger(writer, images, limits.metadata, limits.max_text_chars)
+            network, bounds = index.checkpoint.model, (limits.metadata, limits.max_text_chars)
+            self._changer = ItemChanger(writer, network, images, *bounds)
         self._checkpoint = index.checkpoint
+        self._upgrade.follow(self._searcher)
         if replaces:
             _LOG.info("generation %d is live", index.generation)
 
@@ -323,11 +331,12 @@ class LiveIndex:
         return index
 
     def _open_by_network(self, source: IndexSource, generation: int | None) -> SearchBackend:
-        if self._checkpoint is not None:
-            try:
-                return source.open(self._checkpoint, generation)
-            except IndexMismatchError:  # the folder was replaced by another index
-                pass
+        for known in (self._checkpoint, self._upgrade.checkpoint):
+            if known is not None:
+                try:
+                    return source.open(known, generation)
+                except IndexMismatchError:  # another model, or a folder that was replaced
+                    pass
         index = source.open(generation=generation)
         if not index.checkpoint.alignment_trained:
             _LOG.info(UNALIGNED)

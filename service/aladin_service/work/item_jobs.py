@@ -9,7 +9,8 @@ from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter
 from aladin_index.search.listing import ListedPage, ListOrder, list_fields, list_items
 from aladin_network.types import Target
-from aladin_service.evidence.pairs import PairQuery, WordMaps, find_pair, map_pair
+from aladin_service.evidence.explained import EvidenceMaps, map_pair
+from aladin_service.evidence.pairs import PairQuery, find_pair
 from aladin_service.work.worker import Job, JobQueueName, Worker
 
 
@@ -49,8 +50,8 @@ class ListFields(Job[Mapping[Target, dict[str, list[FieldValues]]]]):
 
 
 @dataclass(frozen=True)
-class MapEvidence(Job[WordMaps]):
-    """Compare each word of a text with each region of a photo.
+class MapEvidence(Job[EvidenceMaps]):
+    """Compare each word of a text, or each region in a box, with each region of a photo.
 
     Attributes:
         query: Text or photo that asks.
@@ -65,8 +66,8 @@ class MapEvidence(Job[WordMaps]):
         """Queue of the drawings: a photo may have to be encoded."""
         return "picture"
 
-    def run(self, worker: Worker) -> WordMaps:
-        """Return a map of the photo for each word."""
+    def run(self, worker: Worker) -> EvidenceMaps:
+        """Return a map of the photo for each word or region."""
         searcher = worker.searcher()
         pair = find_pair(searcher, self.query, self.item_id, worker.live.photos_root)
         return map_pair(searcher, pair, worker.encode(searcher, pair.query))

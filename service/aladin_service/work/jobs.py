@@ -10,25 +10,18 @@ from aladin_index.changes.writer import DeleteReport
 from aladin_index.encode.item_changer import TimedAddReport
 from aladin_index.encode.source_items import SourceItem
 from aladin_index.engines.engine_index import EngineIndex
-from aladin_index.engines.record import read_generation
-from aladin_index.format.layout import generation_folder
 from aladin_index.format.manifest import Manifest
-from aladin_index.format.records import SkippedItem, read_skipped
-from aladin_index.generations.history import DamagedFile, GenerationRecord, History, read_history
-from aladin_index.generations.info import ItemCounts, count_items, disk_use
-from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.tables import StoredItem
-from aladin_index.search.backend import Collection, SearchBackend
+from aladin_index.search.backend import SearchBackend
+from aladin_index.upgrade.searcher import UpgradingSearcher
 from aladin_network.errors import (
-    IndexCorruptError,
-    IndexMismatchError,
-    IndexNotReadyError,
     UnknownItemError,
 )
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import OnDuplicate, Target
-from aladin_service.evidence.pairs import PairQuery, draw_pair, drawing_version, find_pair
+from aladin_service.evidence.explained import draw_pair
+from aladin_service.evidence.pairs import PairQuery, drawing_version, find_pair
 from aladin_service.photos.photo_bytes import (
     PhotoBytes,
     PhotoGoneError,
@@ -50,6 +43,8 @@ class IndexState(NamedTuple):
         alignment_trained: Whether the alignment of its model was trained.
         text_only: Whether its model is for texts alone.
         in_engine: Whether a vector database stores it.
+        encoded: While two models answer because the index is being upgraded, the number of items of
+            each collection that the new one has encoded; otherwise None.
     """
 
     manifest: Manifest
@@ -57,6 +52,7 @@ class IndexState(NamedTuple):
     alignment_trained: bool
     text_only: bool = False
     in_engine: bool = False
+    encoded: Mapping[Target, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,55 +61,17 @@ class DescribeIndex(Job[IndexState]):
 
     def run(self, worker: Worker) -> IndexState:
         """Return the manifest and the counts."""
-        index = worker.searcher().index
-        counts: dict[Target, int] = {
-            target: index.side(target).count for target in index.manifest.targets
-        }
+        searcher = worker.searcher()
+        index, targets = searcher.index, searcher.index.manifest.targets
+        counts: dict[Target, int] = {target: index.side(target).count for target in targets}
+        encoded: dict[Target, int] | None = None
+        if isinstance(searcher, UpgradingSearcher):
+            new = searcher.successor.index
+            encoded = {target: new.side(target).count for target in targets}
         checkpoint = index.checkpoint
         trained, text_only = checkpoint.alignment_trained, checkpoint.model.text_only
         in_engine = isinstance(index, EngineIndex)
-        return IndexState(index.manifest, counts, trained, text_only, in_engine)
-
-
-class IndexReport(NamedTuple):
-    """Complete report about an index.
-
-    Attributes:
-        manifest: Manifest of the generation that is served.
-        counts: Number of items in each collection.
-        left_out: Some of the items of each collection that the build skipped; none if their list is
-            damaged, which the history then reports, or was not pushed.
-        offset: Position of the first listed item among all skipped items.
-        disk: Bytes by part, see `aladin_index.generations.info`; only the local part if the index
-            is in a vector database.
-        history: History of all generations.
-        engine: Vector database that stores the index, or None if it is in files.
-    """
-
-    manifest: Manifest
-    counts: Mapping[Target, ItemCounts]
-    left_out: Mapping[Target, list[SkippedItem]]
-    offset: int
-    disk: Mapping[str, int]
-    history: History
-    engine: str | None = None
-
-
-@dataclass(frozen=True)
-class ReportIndex(Job[IndexReport]):
-    """Report on the whole index; checks every file, but opens few.
-
-    Attributes:
-        offset: Number of skipped items to pass over.
-        limit: Maximum number of skipped items to report for each collection.
-    """
-
-    offset: int
-    limit: int
-
-    def run(self, worker: Worker) -> IndexReport:
-        """Return the report."""
-        return _report_index(worker.searcher().index, self.offset, self.limit)
+        return IndexState(index.manifest, counts, trained, text_only, in_engine, encoded)
 
 
 @dataclass(frozen=True)
@@ -143,8 +101,7 @@ class AddItems(Job[TimedAddReport]):
 
     def run(self, worker: Worker) -> TimedAddReport:
         """Return the ids that were added, replaced and skipped."""
-        model = worker.searcher().index.checkpoint.model
-        return worker.changer().add(model, self.target, self.items, self.on_duplicate)
+        return worker.change(lambda each: each.add(self.target, self.items, self.on_duplicate))
 
 
 @dataclass(frozen=True)
@@ -161,7 +118,7 @@ class DeleteItem(Job[DeleteReport]):
 
     def run(self, worker: Worker) -> DeleteReport:
         """Return a report of the deletion."""
-        return worker.changer().delete(self.target, self.item_id)
+        return worker.change(lambda each: each.delete(self.target, self.item_id))
 
 
 class PhotoRead(NamedTuple):
@@ -277,71 +234,3 @@ def _item(index: SearchBackend, target: Target, item_id: str) -> StoredItem:
     if item is None:
         raise UnknownItemError(target, item_id)
     return item
-
-
-def _report_index(index: SearchBackend, offset: int, limit: int) -> IndexReport:
-    """Collect all facts about an index; opens few of its files.
-
-    Args:
-        index: Index that is served.
-        offset: Number of skipped items to pass over.
-        limit: Maximum number of skipped items to report for each collection.
-
-    Raises:
-        EngineUnavailableError: If the vector database that stores the index does not respond.
-    """
-    if isinstance(index, EngineIndex):
-        return _report_engine(index, offset)
-    assert isinstance(index, SearchIndex)  # there are no others
-    return _report_files(index, offset, limit)
-
-
-def _report_files(index: SearchIndex, offset: int, limit: int) -> IndexReport:
-    folder = generation_folder(index.path, index.generation)
-    page = slice(offset, offset + limit)
-    targets = index.manifest.targets
-    left_out: dict[Target, list[SkippedItem]] = {target: [] for target in targets}
-    damaged: list[DamagedFile] = []
-    for target in targets:
-        try:
-            left_out[target] = read_skipped(folder / target)[page]
-        except IndexCorruptError as error:
-            name = str(error.file.relative_to(index.path))
-            damaged.append(DamagedFile(name, error.reason))
-    history = read_history(index.path)
-    return IndexReport(
-        manifest=index.manifest,
-        counts={target: count_items(index.side(target)) for target in targets},
-        left_out=left_out,
-        offset=offset,
-        disk=disk_use(index.path, index.manifest),
-        history=history._replace(damaged=[*damaged, *history.damaged]),
-    )
-
-
-def _report_engine(index: EngineIndex, offset: int) -> IndexReport:
-    targets = index.manifest.targets
-    client = index.client
-    records: list[GenerationRecord] = []
-    damaged: list[DamagedFile] = []
-    for number in reversed(client.generations()):
-        try:
-            manifest = read_generation(client, number).manifest
-            records.append(GenerationRecord(manifest, None, {}, []))
-        except IndexNotReadyError:
-            pass  # it is being pushed
-        except (IndexCorruptError, IndexMismatchError) as error:
-            damaged.append(DamagedFile(f"generation {number}", str(error)))
-    return IndexReport(
-        manifest=index.manifest,
-        counts={target: _count(index.side(target)) for target in targets},
-        left_out={target: [] for target in targets},
-        offset=offset,
-        disk=disk_use(index.path, index.manifest),
-        history=History(client.live_generation() or index.generation, None, records, damaged),
-        engine=client.kind,
-    )
-
-
-def _count(side: Collection) -> ItemCounts:
-    return ItemCounts(built=side.entry.count, added=None, deleted=None, live=side.count)

@@ -12,7 +12,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aladin_index.format.layout import MODEL
+from aladin_index.format.models import likely_model_folder
 from aladin_network.graphs.loading import graph_runtime
 from aladin_network.types import DeviceName
 from aladin_service.observe.logs import log_setup
@@ -45,7 +45,7 @@ def prepare_processes(index: Path, device: DeviceName = "cpu") -> None:
         ConfigError: If the runtime of the network that the environment names is not available.
     """
     # Not the runtime of the graphs: ONNX Runtime starts a thread when it is imported.
-    has_graphs = device == "cpu" and graph_runtime(index / MODEL) is not None
+    has_graphs = device == "cpu" and graph_runtime(likely_model_folder(index)) is not None
     _CONTEXT.set_forkserver_preload(_PRELOAD if has_graphs else [*_PRELOAD, *_ENCODERS])
     with _signals_held():
         forkserver.ensure_running()

@@ -55,6 +55,10 @@ class IndexSource(Protocol):
         """
         ...
 
+    def poll(self) -> None:
+        """Look for a new generation at once, if the source polls."""
+        ...
+
     def published(self) -> Hashable | None:
         """Return an identifier of the published generation as last seen, or None if none is."""
         ...
@@ -119,6 +123,9 @@ class FilesSource:
         self._warm = warm
 
     def start(self, on_poll: Callable[[], None]) -> None:
+        """Do nothing; requests look for new generations."""
+
+    def poll(self) -> None:
         """Do nothing; requests look for new generations."""
 
     def published(self) -> tuple[int, int, int] | None:

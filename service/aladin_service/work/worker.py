@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Generic, Literal, TypeVar, cast
 
@@ -19,9 +20,11 @@ from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.search.backend import EncodedParts, EncodedQuery
 from aladin_index.search.results import SEARCH_ANSWER
 from aladin_index.search.searcher import AskedSearch, TwoStageSearcher
+from aladin_index.upgrade.searcher import UpgradingSearcher
 from aladin_network.detectors.base import Detector
-from aladin_network.errors import AladinError
-from aladin_network.inference import choose_precision
+from aladin_network.errors import AladinError, IndexMismatchError
+from aladin_network.graphs.ways import query_network
+from aladin_network.inference import QueryNetworks, choose_precision
 from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
 from aladin_network.types import DeviceName, FirstStageName
@@ -40,6 +43,7 @@ from aladin_service.search.parts import encode_with_parts
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.hot_swap import LiveIndex
+from aladin_service.work.live_upgrade import encode_for_both
 from aladin_service.work.sources import EngineAccess
 
 T = TypeVar("T")
@@ -129,15 +133,29 @@ class Worker:
         self.live.refresh()
         return self.live.searcher()
 
-    def changer(self) -> ItemChanger:
-        """Return the object that adds and removes items in the live generation.
+    def change(self, change: Callable[[ItemChanger], T]) -> T:
+        """Add or remove items in the live generation.
+
+        A generation of another model may become live meanwhile, at the end of an upgrade: nothing
+        was applied then, and the change is made once more by the new model.
+
+        Args:
+            change: Makes the change.
 
         Raises:
             IndexNotReadyError: If no index is live.
             EngineUnavailableError: If the vector database does not respond.
+            AladinError: If the change fails.
         """
         self.live.refresh()
-        return self.live.changer()
+        changer = self.live.changer()
+        try:
+            return change(changer)
+        except IndexMismatchError:
+            self.live.refresh(polls=True)
+            if (other := self.live.changer()) is changer:
+                raise
+            return change(other)
 
     def check_detector(self) -> None:
         """Check that the detector is the one the live model was trained with.
@@ -208,7 +226,9 @@ class Worker:
         ]
         plain = [job.query for job in jobs if not isinstance(job.query, PartsQuery)]
         queries: Sequence[EncodedQuery | EncodedParts | Exception | None]
-        if len(plain) == len(jobs):
+        if isinstance(searcher, UpgradingSearcher):
+            queries = encode_for_both(self._encoder, searcher, jobs, is_wanted, until_s)
+        elif len(plain) == len(jobs):
             queries = self._encoder.encode(searcher, plain, is_wanted, until_s)
         else:
             every = [job.query for job in jobs]
@@ -283,13 +303,18 @@ class WorkerPlan:
         detector = self._detector(place)
         limits = self.settings.query_limits  # shared, because they hold the memory for photos
         photos_root = self.settings.photos_root
+        make = partial(
+            query_network,
+            precision=choose_precision(self.settings.query_precision, place.device),
+            as_tuned=self.settings.query_precision == "auto" and place.device == "cpu",
+            photo_threads=self.settings.photo_threads,
+        )
         encoder = QueryEncoder(
             limits,
             EncodingCache(self.settings.query_cache_bytes),
             decode_threads=self.settings.decode_threads,
-            precision=choose_precision(self.settings.query_precision, place.device),
             detector=detector,
-            as_tuned=self.settings.query_precision == "auto" and place.device == "cpu",
+            networks=QueryNetworks(make),
         )
         live = LiveIndex(
             self.index,

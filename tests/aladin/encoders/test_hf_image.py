@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,48 @@ def test_a_convolutional_network_gives_the_cells_of_its_map(
                 features.states[:, 3 * row + column], expected[:, :, row, column]
             )
     assert features.content.all()
+
+
+SWIN = {
+    "model_type": "swin",
+    "image_size": 32,
+    "patch_size": 2,
+    "embed_dim": 6,
+    "depths": [1, 1],
+    "num_heads": [1, 2],
+    "window_size": 4,
+}
+
+
+def test_patches_that_were_merged_lie_on_a_coarser_grid(pixels: torch.Tensor) -> None:
+    preprocessing = ImagePreprocessing(height_px=32, width_px=32)
+    config = ImageEncoderConfig(architecture=SWIN, preprocessing=preprocessing)
+    encoder = HFImageEncoder(config).eval()
+    output = encoder.model(pixel_values=pixels, output_hidden_states=True)
+    assert output.last_hidden_state.shape == (3, 64, 12)  # 16 x 16 patches, 2 x 2 to a token
+    assert (encoder.grid, encoder.has_cls, encoder.dim, encoder.num_tokens) == (
+        (8, 8),
+        False,
+        12,
+        64,
+    )
+    torch.testing.assert_close(encoder(pixels).states, output.last_hidden_state)
+    boxes = encoder.region_boxes(100, 100)
+    np.testing.assert_allclose(boxes[9], [0.125, 0.125, 0.25, 0.25], atol=1e-6)
+
+    finer = HFImageEncoder(dataclasses.replace(config, layers=(0,)), model=encoder.model).eval()
+    first = torch.nn.functional.layer_norm(output.hidden_states[0], (6,)).view(3, 16, 16, 6)
+    states = finer(pixels).states.view(3, 8, 8, 4 * 6 + 12)
+    for row, column in ((0, 0), (3, 5), (7, 7)):
+        cell = first[:, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2]
+        found = states[:, row, column, :24].view(3, 6, 2, 2)  # the four patches of each channel
+        torch.testing.assert_close(found, cell.permute(0, 3, 1, 2))
+
+
+def test_merged_patches_that_are_on_no_grid_are_refused() -> None:
+    preprocessing = ImagePreprocessing(height_px=30, width_px=32)  # 15 x 16, padded to merge
+    with pytest.raises(ConfigError, match="64 tokens of 15 x 16 patches are on no grid"):
+        HFImageEncoder(ImageEncoderConfig(architecture=SWIN, preprocessing=preprocessing))
 
 
 def test_a_network_whose_pooler_has_no_weights(pixels: torch.Tensor) -> None:

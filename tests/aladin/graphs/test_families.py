@@ -93,8 +93,21 @@ def test_dual_encoders(family: Family, tmp_path: Path) -> None:
             architecture=SMALL | {"model_type": "dinov2", "image_size": 28, "patch_size": 14},
             preprocessing=ImagePreprocessing(height_px=42, width_px=56),  # positions between
         ),
+        ImageEncoderConfig(
+            architecture={
+                "model_type": "swin",
+                "image_size": 32,
+                "patch_size": 2,
+                "embed_dim": 6,
+                "depths": [2, 1],
+                "num_heads": [1, 2],
+                "window_size": 4,
+            },
+            layers=(0,),
+            preprocessing=ImagePreprocessing(height_px=32, width_px=32),
+        ),
     ],
-    ids=["mobilenet", "mobilenet-layers", "dinov2"],
+    ids=["mobilenet", "mobilenet-layers", "dinov2", "swin"],
 )
 def test_vision_towers(
     build_tiny: Callable[..., AladinModel], image: ImageEncoderConfig, tmp_path: Path

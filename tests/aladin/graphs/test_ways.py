@@ -12,10 +12,11 @@ from PIL import Image
 from aladin_network.graphs import runtimes
 from aladin_network.graphs.loading import load_graphs
 from aladin_network.graphs.network import GraphNetwork
+from aladin_network.graphs.runtimes import Graph
 from aladin_network.graphs.ways import computed_in, query_network, ways_of
 from aladin_network.inference import Network, encode_photos, encode_texts
 from aladin_network.model import AladinModel
-from aladin_network.types import Precision, Way
+from aladin_network.types import GraphRuntime, Precision, Way
 from tests.processor import MULTIPLIES_BFLOAT16, pretend_bfloat16
 
 TUNED = Way("openvino", "bfloat16")
@@ -150,3 +151,30 @@ def test_a_network_does_not_claim_a_precision_that_it_has_not(
     assert model.computed_in("openvino", "bfloat16").way == TUNED
     pretend_bfloat16(monkeypatch, multiplied=False)
     assert model.computed_in("openvino", "bfloat16").way == Way("openvino", "float32")
+
+
+def test_a_query_photo_has_its_own_number_of_threads(
+    model: Network, build_tiny: Callable[..., AladinModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[str, int]] = []
+    open_graph = runtimes.open_graph
+
+    def noted(path: Path, runtime: GraphRuntime, threads: int, precision: Precision) -> Graph:
+        opened.append((path.stem, threads))
+        return open_graph(path, runtime, threads, precision)
+
+    monkeypatch.setattr(runtimes, "open_graph", noted)
+    photos = query_network(model, "image", photo_threads=2)
+    texts = query_network(model, "text", photo_threads=2)
+    photo = Image.linear_gradient("L").convert("RGB")
+    found = encode_photos(photos, [photo])
+    encode_texts(texts, ["two dogs run"])
+    assert opened == [("image", 2), ("text", 1)]
+    expected = encode_photos(model, [photo])
+    assert abs(found.embedding - expected.embedding).max() < 1e-5
+    tuned = query_network(model, "image", TUNED, as_tuned=True, photo_threads=2)
+    assert isinstance(tuned, GraphNetwork)
+    assert tuned.way == TUNED
+    assert query_network(model, "image", photo_threads=1) is model
+    by_torch = build_tiny()  # whose threads are those of the process
+    assert query_network(by_torch, "image", photo_threads=2) is by_torch

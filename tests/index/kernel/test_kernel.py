@@ -72,9 +72,9 @@ def test_an_installation_with_a_compiler_has_the_kernel() -> None:
 def test_scores_are_those_of_the_stored_tokens(
     kernel: Kernel, dtype: TokenDtype, dim: int, are_regions: bool, path: int
 ) -> None:
-    # Tiles of 8 tokens, blocks of 8 or 16 words: below, at and above each.
-    store = make_store(dtype, dim, [5, 0, 1, 8, 9, 17, 0])
-    for words in (0, 1, 8, 17):
+    # Tiles of 6 or 8 tokens, blocks of 8 or 16 words: below, at and above each.
+    store = make_store(dtype, dim, [5, 0, 1, 6, 7, 8, 9, 17, 0])
+    for words in (0, 1, 8, 9, 16, 17):
         query = vectors(words, dim, seed=2)
         scores = score(kernel, store, query, are_regions, path)
         expected = [by_loops(query, store, row, are_regions) for row in range(store.count)]
@@ -142,9 +142,9 @@ def test_a_range_is_scored_as_its_rows_for_every_query(
     kernel: Kernel, dtype: TokenDtype, path: int
 ) -> None:
     store = make_store(dtype, 20, [3, 0, 12, 1, 7])
-    asked = [vectors(count, 20, seed=count) for count in (2, 0, 19)]
+    asked = [vectors(count, 20, seed=count) for count in (2, 0, 12, 19)]
     for are_regions in (False, True):
-        together = np.full((3, 3), np.nan, dtype=np.float32)
+        together = np.full((4, 3), np.nan, dtype=np.float32)
         kernel.score_range(store.native, Queries(asked, are_regions=are_regions), 1, together, path)
         alone = [score(kernel, store, query, are_regions, path)[1:4] for query in asked]
         assert together.tolist() == np.array(alone).tolist()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from aladin_index.changes.writer import NewItems
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import open_index
 from aladin_index.search.backend import EncodedPart, EncodedParts, EncodedQuery, Role
+from aladin_index.search.feedback import moved_words
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
@@ -109,24 +112,80 @@ def test_a_part_that_hits_lack_counts_above_its_usual_level_alone(
     assert scores == sorted(scores, reverse=True)
 
 
-def test_examples_have_the_weights_of_rocchio_and_are_no_hits(searcher: TwoStageSearcher) -> None:
-    found = ask(
-        searcher,
-        ("all", "t1", 1.0),
-        ("like", "p3", 1.0),
-        ("like", "p4", 1.0),
-        ("unlike", "p5", 1.0),
-    )
+def regions_of(searcher: TwoStageSearcher, photo: str) -> NDArray[np.float32]:
+    """Stored tokens of a photo."""
+    return searcher.stored_query(photo).encoding.tokens[0]
+
+
+EXAMPLES: list[tuple[Role, str, float]] = [
+    ("like", "p3", 1.0),
+    ("like", "p4", 1.0),
+    ("unlike", "p5", 1.0),
+]
+
+
+def test_examples_move_the_words_of_a_text_and_are_no_hits(searcher: TwoStageSearcher) -> None:
+    parts: list[tuple[Role, str, float]] = [("all", "t1", 2.0), ("not", "t2", 1.0), *EXAMPLES]
+    found = ask(searcher, *parts, options=replace(ALL, explain=True))
     names = [hit.id for hit in found.hits]
     assert sorted(names) == sorted({f"p{n}" for n in range(PHOTOS)} - {"p3", "p4", "p5"})
-    assert [part.weight for part in found.parts or ()] == [1.0, 0.375, 0.375, -0.25]
-    # The examples are candidates themselves, by which the cosines are standardised, until they are
-    # left out.
-    text = fused(searcher, "t1")
+    assert [part.weight for part in found.parts or ()] == [2.0, -1.0, 0.375, 0.375, -0.25]
+    text = searcher.stored_query("t1").encoding.tokens[0]
+    likes = [regions_of(searcher, name) for name in ("p3", "p4")]
+    words = moved_words(text, likes, [regions_of(searcher, "p5")])
+    fusion = searcher.validate(searcher.stored_query("t1"), "images", ALL, 0.0).fusion
+    unwanted = ask(searcher, ("all", "t2", 1.0), ("not", "t2", 1.0))
+    penalties = {hit.id: (hit.parts or ())[1].score for hit in unwanted.hits}
+    for hit in found.hits:
+        align = float((regions_of(searcher, hit.id) @ words.T).max(axis=0).sum())
+        assert hit.parts is not None
+        assert hit.parts[0].align == pytest.approx(align, abs=1e-3)
+        # The evidence is that of the moved words.
+        assert hit.parts[0].evidence is not None
+        assert sum(word.score for word in hit.parts[0].evidence) == pytest.approx(align, abs=1e-3)
+        expected = 2 * (align - fusion.align_mean) / fusion.align_std
+        assert hit.parts[0].score == pytest.approx(expected, abs=1e-2)
+        assert [part.score for part in hit.parts[2:]] == [0, 0, 0]
+        # What hits do not have is not moved.
+        penalty = penalties[hit.id]
+        assert hit.parts[1].score == pytest.approx(penalty, abs=0.2)
+        assert hit.score == pytest.approx(sum(part.score for part in hit.parts), abs=1e-4)
+
+
+def test_with_a_weight_of_the_fusion_both_stages_order_the_moved_words(
+    searcher: TwoStageSearcher,
+) -> None:
+    options = replace(ALL, fusion=0.25)
+    found = ask(searcher, ("all", "t1", 1.0), *EXAMPLES, options=options)
+    fusion = searcher.validate(searcher.stored_query("t1"), "images", ALL, 0.0).fusion
+    for hit in found.hits:
+        assert hit.parts is not None
+        assert hit.parts[0].align is not None
+        expected = fusion.combine(hit.parts[0].align, hit.parts[0].match, 0.25)
+        assert hit.score == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("options", [replace(ALL, rerank=False), replace(ALL, timeout_ms=1e-6)])
+def test_without_the_second_stage_examples_have_the_weights_of_rocchio(
+    searcher: TwoStageSearcher, options: SearchOptions
+) -> None:
+    found = ask(searcher, ("all", "t1", 1.0), *EXAMPLES, options=options)
+    names = [hit.id for hit in found.hits]
+    text = standardised(searcher, "t1", names)
     like, other, unlike = (standardised(searcher, name, names) for name in ("p3", "p4", "p5"))
     for hit in found.hits:
         sums = 0.375 * (like[hit.id] + other[hit.id]) - 0.25 * unlike[hit.id]
         assert hit.score == pytest.approx(text[hit.id] + sums, abs=1e-4)
+
+
+def test_examples_of_a_photo_are_compared_by_their_embeddings(searcher: TwoStageSearcher) -> None:
+    found = ask(searcher, ("all", "p1", 1.0), *EXAMPLES)
+    names = [hit.id for hit in found.hits]
+    each = [standardised(searcher, name, names) for name in ("p1", "p3", "p4", "p5")]
+    for hit in found.hits:
+        one, like, other, unlike = (scores[hit.id] for scores in each)
+        expected = one + 0.375 * (like + other) - 0.25 * unlike
+        assert hit.score == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_first_stage_searches_the_weighted_sum_of_the_embeddings(

@@ -13,7 +13,7 @@ import pytest
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.published import publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.search.results import AnswerSet
+from aladin_index.search.answer_facts import AnswerSet
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration, DirectionCalibration
 from aladin_network.calibration.fitted_on import TextLengths

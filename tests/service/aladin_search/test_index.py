@@ -213,6 +213,29 @@ def test_a_search_takes_one_query(index: aladin_search.Index, query: dict[str, o
         index.search(**query)  # type: ignore[arg-type]
 
 
+def test_a_box_is_searched_for_by_a_photo_an_item_and_a_part(
+    index: aladin_search.Index, data_file: Path
+) -> None:
+    box = (0.0, 0.25, 0.5, 1.0)
+    photo = data_file.parent / "photo-2.png"
+    by_file = index.search(image=photo, box=box, explain=True)
+    assert by_file[0].id == "plain"
+    assert by_file[0].found == pytest.approx(box, abs=1e-3)
+    assert by_file[0].region_evidence
+    assert by_file.query.startswith("a part of the photo")
+    by_id = index.search(id="plain", box=box)
+    assert by_id.ids == by_file.ids[1:]
+    assert "a part of item 'plain'" in repr(by_id)
+    parts = index.search("a dog", all=[aladin_search.Part(id="plain", box=box)])
+    assert parts.answer.parts is not None
+    assert parts.answer.parts[1].box == box
+    for query in ({"text": "a dog"}, {"all": ["a dog"]}, {"id": "plain#0"}, {}):
+        with pytest.raises(aladin_search.InputError):
+            index.search(**query, box=box)  # type: ignore[arg-type]
+    with pytest.raises(aladin_search.InputError, match="expected x0 < x1"):
+        index.search(id="plain", box=(1, 0, 0, 1))
+
+
 def test_added_photos_are_found_and_deleted_ones_are_not(
     index: aladin_search.Index, more: Path
 ) -> None:

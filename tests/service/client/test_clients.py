@@ -29,6 +29,7 @@ from aladin_service.client import (
     RefusedInputError,
     RetryPolicy,
     Search,
+    SearchPart,
     ServiceError,
     ServiceUnreachableError,
     TooBusyError,
@@ -300,6 +301,25 @@ def test_evidence_is_asked_for_by_item_or_with_a_photo(ask: Ask) -> None:
     assert form_of(script) == {"id": b"dogs/1#0", "image": b"a picture"}
     with pytest.raises(InputError, match="exactly one of text, query_id and a photo, got 0"):
         ask(script, "explain", "a")
+
+
+def test_a_box_goes_with_its_photo(ask: Ask) -> None:
+    box, png = (0.25, 0, 1, 0.5), {"content-type": "image/png"}
+    drawings = [httpx.Response(200, content=b"png", headers=png) for _ in range(2)]
+    script = Script(*(httpx.Response(200, json=ANSWER) for _ in range(3)), *drawings)
+    ask(script, "search_images", id="a", box=box)
+    assert json.loads(script.bodies[0]) == {"id": "a", "box": [0.25, 0, 1, 0.5]}
+    ask(script, "search_images", image=b"a picture", box=box)
+    assert form_of(script) == {"image": b"a picture", "box": b"[0.25, 0, 1, 0.5]"}
+    part = SearchPart(id="a", box=box, weight=2)
+    ask(script, "search_images", all=["a dog", part])
+    wanted = [{"text": "a dog"}, {"id": "a", "box": [0.25, 0, 1, 0.5], "weight": 2}]
+    assert json.loads(script.bodies[2]) == {"all": wanted}
+    ask(script, "explain_png", "b", query_id="a", box=box)
+    asked = {"id": "b", "query_id": "a", "box": "0.25,0,1,0.5"}
+    assert dict(script.requests[3].url.params) == asked
+    ask(script, "explain_png", "b", image=b"a picture", box=box)
+    assert form_of(script) == {"id": b"b", "box": b"[0.25, 0, 1, 0.5]", "image": b"a picture"}
 
 
 def test_drawings_are_asked_for_by_item_or_with_a_photo(ask: Ask) -> None:

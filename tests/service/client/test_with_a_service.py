@@ -81,6 +81,24 @@ def test_the_evidence_is_read_as_numbers(url: str) -> None:
     asyncio.run(run())
 
 
+def test_where_a_box_is_found_is_read(url: str) -> None:
+    box = (0.0, 0.25, 0.5, 1.0)
+    with AladinClient(url) as client:
+        (hit,) = client.search_images(id="plain", box=box, k=1, explain=True).hits
+        maps = client.explain(hit.id, query_id="plain", box=box)
+        (pair,) = read_evidence(client.explain_png(hit.id, query_id="plain", box=box))
+        with pytest.raises(RefusedInputError, match="box"):
+            client.search_images(id="plain", box=(0, 0, 2, 1))
+    assert hit.found is not None
+    assert maps.found == pytest.approx(hit.found)
+    assert pair.found == pytest.approx(hit.found)
+    assert maps.query_regions is not None
+    assert hit.region_evidence is not None
+    assert [each.region for each in maps.query_regions] == [
+        each.region for each in hit.region_evidence
+    ]
+
+
 def test_a_photo_is_searched_with_fetched_and_found(url: str, image_ids: list[str]) -> None:
     with AladinClient(url) as client:
         for item_id in image_ids:

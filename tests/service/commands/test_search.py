@@ -49,6 +49,9 @@ def close(found: Any, expected: Any) -> bool:
         ["a red dog", "--candidates", "all", "--fusion", "0.5"],
         ["a red dog", "--and", "a car", "--not", "people", "--image", "PHOTO", "--explain"],
         ["--like", "plain", "--unlike", "ünïcode", "--not", "a dog", "--target", "images"],
+        ["--id", "plain", "--box", "0,0.25,0.5,1", "--explain"],
+        ["--image", "PHOTO", "--box", "0,0.25,0.5,1", "--target", "texts"],
+        ["a red dog", "--id", "plain", "--box", "0,0.25,0.5,1", "--and", "a car"],
     ],
 )
 def test_both_ways_print_the_same(
@@ -125,6 +128,8 @@ def test_an_item_is_not_among_its_own_hits(index_folder: Path, url: str) -> None
         (["a red dog", "-k", "3", "--no-rerank"], 3),
         (["--id", "plain", "--target", "texts", "-k", "2"], 2),
         (["--image", "PHOTO", "-k", "2"], 2),
+        (["--image", "PHOTO", "-k", "2", "--box", "0,0.25,0.5,1"], 2),
+        (["--id", "plain", "-k", "2", "--box", "0,0.25,0.5,1"], 2),
     ],
 )
 def test_both_ways_draw_the_same(
@@ -142,10 +147,12 @@ def test_both_ways_draw_the_same(
     for pair, hit in zip(drawn, hits, strict=True):
         assert hit["id"] in (pair.photo_id, pair.text_id)
         assert pair.align == pytest.approx(hit["stages"]["align"]["score"], abs=1e-5)
-        assert [word.score for word in pair.evidence] == [
-            pytest.approx(word["score"], abs=1e-5) for word in hit["evidence"]
+        drawn_of = pair.evidence or pair.region_evidence or []
+        told = hit["evidence"] or hit["region_evidence"]
+        assert [each.score for each in drawn_of] == [
+            pytest.approx(each["score"], abs=1e-5) for each in told
         ]
-        assert sum(word.score for word in pair.evidence) == pytest.approx(pair.align, abs=1e-4)
+        assert sum(each.score for each in drawn_of) == pytest.approx(pair.align, abs=1e-4)
     for one, other in zip(drawn, read_evidence(there.read_bytes()), strict=True):
         assert close(other.model_dump(mode="json"), one.model_dump(mode="json"))
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["here.png"]
@@ -196,6 +203,11 @@ def test_a_place_that_cannot_be_written_is_named(index_folder: Path, tmp_path: P
         (["--url", "URL", " "], "the text is empty"),
         (["--url", "localhost", "a dog"], "http://127.0.0.1:8000"),
         (["--id", "nobody"], "exactly one of INDEX and --url, got neither"),
+        (["--url", "URL", "a dog", "--box", "0,0,1,1"], "--box: expected a photo beside it"),
+        (["--url", "URL", "--id", "plain", "--box", "0,0,1"], "--box: expected four numbers"),
+        (["--url", "URL", "--id", "plain", "--box", "0,0,1,2"], "--box: expected fractions"),
+        (["--url", "URL", "--id", "plain", "--box", "all"], "--box: expected X0,Y0,X1,Y1, got"),
+        (["--url", "URL", "--id", "plain#0", "--box", "0,0,1,1"], "box: expected a photo to take"),
         (["--url", "URL", "a dog", "--min-probability", "0.5"], "the index is not calibrated"),
     ],
 )

@@ -34,7 +34,7 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.search.job import Answered, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.jobs import ReportIndex
+from aladin_service.work.report_jobs import ReportIndex
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import Workers
 

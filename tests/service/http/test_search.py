@@ -53,6 +53,7 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
         "parts",
         "suggestion",
         "set",
+        "upgrade",
         "took_ms",
     ]
     assert list(answer["took_ms"]) == ["decode", "encode", "retrieve", "rerank", "total"]
@@ -70,7 +71,10 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
             "metadata",
             "size_px",
             "evidence",
+            "found",
+            "region_evidence",
             "parts",
+            "model",
         ]
         assert list(hit["stages"]) == ["match", "align", "lexical"]
         assert hit["stages"]["lexical"] is None

@@ -37,7 +37,7 @@ values = st.recursive(
 )
 fields = ["query", "k", "offset", "filter", "sort", "min_probability", "id", "find", "photo_id"]
 fields += ["and", "not", "like", "unlike", "lexical", "confidence"]
-fields += ["text_id", "include_image", "include_thumbnails", "size_px", "unknown"]
+fields += ["box", "text_id", "include_image", "include_thumbnails", "size_px", "unknown"]
 calls = st.fixed_dictionaries(
     {
         "name": st.sampled_from([*BY_NAME, "no_such_tool"]) | scalars,

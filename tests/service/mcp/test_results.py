@@ -145,6 +145,22 @@ def test_parts_and_words_of_a_hit_are_short() -> None:
     assert (plain.parts, plain.hits[0].parts, plain.hits[0].found_in) == (None, None, None)
 
 
+def test_where_a_box_was_found_is_rounded() -> None:
+    box, found = [0.0, 1 / 3, 1.0, 1.0], [0.0, 0.0, 2 / 3, 1.0]
+    plain = search_result(answer(hit(1, found=found)), "photos", SearchOptions())
+    assert plain.hits[0].found == (0.0, 0.0, 0.6667, 1.0)
+    scores: dict[str, Any] = {"score": 1.0, "match": 0.1, "align": 0.5, "evidence": None}
+    parts = [
+        {"role": "all", "weight": 1.0, "text": "a dog", "id": None},
+        {"role": "all", "weight": 1.0, "text": None, "id": "p7", "box": box},
+    ]
+    of_hit = [scores, scores | {"found": found}]
+    several = search_result(answer(hit(1, parts=of_hit), parts=parts), "photos", SearchOptions())
+    assert several.hits[0].found == (0.0, 0.0, 0.6667, 1.0)
+    assert several.parts is not None
+    assert [part.box for part in several.parts] == [None, (0.0, 1 / 3, 1.0, 1.0)]
+
+
 def test_a_split_is_offered_as_the_arguments_that_make_it() -> None:
     suggestion = [
         {"role": "all", "text": "a dog", "source": "a dog"},
@@ -230,6 +246,9 @@ def test_arguments_become_parts() -> None:
         "unlike": ["b"],
     }
     assert not any(SimilarArguments(id="x").parts().values())
+    for box in ([0, 0, 1], [0, 0, 1, 1.5], [0] * 5, "0,0,1,1"):
+        with pytest.raises(ValidationError):
+            SimilarArguments.model_validate({"id": "x", "box": box})
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,20 @@ async def test_parts_of_a_query_are_those_of_the_http_api(
                 assert sum(scores) == pytest.approx(hit["score"], abs=1e-4)
 
 
+async def test_a_part_of_a_photo_is_found_where_it_is(opened: Opened, service: Service) -> None:
+    box = [0.0, 0.25, 0.5, 1.0]
+    async with opened() as access, service() as http:
+        body = {"id": "plain", "box": box}
+        answered = (await http.post("/v1/search/images", json=body)).json()
+        found = await data(access, "similar", **body)
+        assert_same(found, answered)
+        several = await data(access, "similar", **body, **{"and": ["a dog"]})
+    for hit, expected in zip(found["hits"], answered["hits"], strict=True):
+        assert hit["found"] == pytest.approx(expected["found"], abs=1e-4)
+    assert several["parts"][0]["box"] == box
+    assert all(len(hit["found"]) == 4 for hit in several["hits"])
+
+
 async def test_a_name_is_found_where_it_is_written(opened: Opened) -> None:
     async with opened() as access:
         found = await data(access, "search_photos", query="motorcycle", lexical=1, k=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,8 @@ from aladin_index.generations.published import publish_entries, rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.graphs import ways
-from aladin_network.graphs.ways import computed_in
-from aladin_network.inference import Network
+from aladin_network.graphs.ways import computed_in, query_network
+from aladin_network.inference import Network, QueryNetworks
 from aladin_network.types import Modality, QueryPrecisionSetting, Way
 from aladin_service.item_sources import image_items, text_items
 from aladin_service.search.encoder import QueryEncoder
@@ -63,6 +64,10 @@ def embeddings(encoder: QueryEncoder, root: Path, photo: bytes) -> list[np.ndarr
         return [encoder.encode_one(searcher, each).encoding.embedding for each in asked]
 
 
+def as_tuned() -> QueryNetworks:
+    return QueryNetworks(partial(query_network, as_tuned=True))
+
+
 def away(one: np.ndarray, other: np.ndarray) -> float:
     return float(abs(one - other).max())
 
@@ -72,12 +77,12 @@ def test_texts_and_photos_follow_the_index(
 ) -> None:
     photo = encoded(query_photo)
     exact = embeddings(QueryEncoder(QueryLimits()), tuned, photo)
-    followed = embeddings(QueryEncoder(QueryLimits(), as_tuned=True), tuned, photo)
+    followed = embeddings(QueryEncoder(QueryLimits(), networks=as_tuned()), tuned, photo)
     for ours, theirs in zip(followed, exact, strict=True):
         assert 0 < away(ours, theirs) < 0.05  # another package, at least
         assert (away(ours, theirs) > 1e-4) == MULTIPLIES_BFLOAT16
     rollback_index(tuned, 1)
-    before = embeddings(QueryEncoder(QueryLimits(), as_tuned=True), tuned, photo)
+    before = embeddings(QueryEncoder(QueryLimits(), networks=as_tuned()), tuned, photo)
     for ours, theirs in zip(before, exact, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

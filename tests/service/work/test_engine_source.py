@@ -226,9 +226,8 @@ def test_damage_to_the_file_that_names_the_engine_is_told(
 
 def test_changes_go_to_the_engine(live: LiveIndex) -> None:
     live.open()
-    model = live.searcher().index.checkpoint.model
     changer = live.changer()
-    added = changer.add(model, "texts", [TextItem(id="new", text="a yellow bird")], "error")
+    added = changer.add("texts", [TextItem(id="new", text="a yellow bird")], "error")
     assert (added.report.generation, added.report.added) == (1, ["new"])
     assert hits(live, "texts") == 13
     assert live.searcher().find_item("new")[0].text == "a yellow bird"

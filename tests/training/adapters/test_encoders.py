@@ -231,3 +231,21 @@ def test_train_and_tune_have_to_agree() -> None:
     with pytest.raises(ConfigError, match=r"tune.text_encoder: expected text_encoder in train"):
         stage({"text_encoder": TuneConfig()}, train=("matching",))
     assert stage({"text_encoder": TuneConfig()}, train=("matching", "text_encoder")).tune
+
+
+def test_states_are_kept_for_image_encoders_that_can_be_divided(
+    build_frozen: Callable[..., AladinModel],
+) -> None:
+    cached = TuneConfig(mode="last", layers=1, cached=True)
+    model = build_frozen(CONVOLUTIONAL)
+    check_fine_tuning(model, {"image_encoder": cached})
+    start_fine_tuning(model, {"image_encoder": cached})
+    assert model.image.encoder.last_layers == 1
+    end_fine_tuning(model, {"image_encoder": cached})
+    assert model.image.encoder.last_layers is None
+    with pytest.raises(ConfigError, match=r"tune\.text_encoder: cached: .* image encoders only"):
+        check_fine_tuning(model, {"text_encoder": cached})
+    with pytest.raises(ConfigError, match="more than 2 layers"):
+        check_fine_tuning(model, {"image_encoder": TuneConfig(mode="last", layers=2, cached=True)})
+    with pytest.raises(ConfigError, match='cached requires mode "last"'):
+        TuneConfig(cached=True)

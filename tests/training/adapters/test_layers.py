@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from torch import nn
 
+from aladin_network.encoders.divided_tower import LayerStack, find_layers
 from aladin_network.encoders.transformers_model import build_tower
 from aladin_network.errors import ConfigError
 from aladin_training.adapters.layers import (
-    LayerStack,
-    find_layers,
     fine_tuned_names,
     lr_factors,
     parameter_depths,

@@ -16,22 +16,28 @@ import torch
 from PIL import Image, ImageOps
 
 import aladin_training.batches.items
-from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
+from aladin_network.config import (
+    ImageEncoderConfig,
+    ImagePreprocessing,
+    TowerConfig,
+    TrunkConfig,
+)
+from aladin_network.encoders.base import Features, LayerStates
 from aladin_network.errors import ImageError
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress
 from aladin_training.batches.feature_cache import FeatureCache
-from aladin_training.batches.inputs import (
+from aladin_training.batches.inputs import InputStore, image_digest
+from aladin_training.batches.items import PhotoItems, usable_photos
+from aladin_training.batches.network_inputs import (
     CachedPhotos,
+    CachedStates,
     CachedTexts,
-    InputStore,
     ReadPhotos,
     TokenisedTexts,
-    image_digest,
 )
-from aladin_training.batches.items import PhotoItems, usable_photos
 
 VIEWS = ["", "mirrored"]
 TEXTS = ["two dogs", "a man rides a motorcycle in the street", "two dogs"]
@@ -170,6 +176,76 @@ def test_cached_texts_equal_the_encoder(
     )
 
 
+RESNET = {
+    "model_type": "resnet",
+    "embedding_size": 8,
+    "hidden_sizes": [8, 16],
+    "depths": [1, 1],
+    "layer_type": "basic",
+}
+
+
+def convolutional(build_tiny: Callable[..., AladinModel], frozen: bool) -> AladinModel:
+    """A network whose image encoder can be divided between two layers."""
+    config = build_tiny().config.image_encoder
+    image = dataclasses.replace(config, frozen=frozen, architecture=RESNET)
+    tower = TowerConfig(trunk=TrunkConfig(width=16, layers=0), aggregate="mean")
+    return build_tiny(image_encoder=image, image_tower=tower)
+
+
+def test_cached_states_are_those_that_enter_the_trained_layers(
+    photos: list[PhotoFile], tmp_path: Path, build_tiny: Callable[..., AladinModel]
+) -> None:
+    model = convolutional(build_tiny, frozen=False).eval()
+    encoder = model.image.encoder
+    encoder.divide(1)
+    inputs = store_of(photos, model, tmp_path / "cache").inputs_of(model).photos
+    assert isinstance(inputs, CachedStates)
+    found = inputs.get([2, 0], [1, 0])
+    assert isinstance(found, LayerStates)
+    upright, other = read_image(photos[0]), ImageOps.mirror(read_image(photos[2]))
+    pixels = encoder.collate([encoder.preprocess(photo) for photo in (other, upright)])
+    with torch.inference_mode():
+        expected = encoder(pixels)
+        torch.testing.assert_close(encoder(found).states, expected.states, atol=5e-3, rtol=1e-2)
+
+
+def test_features_of_frozen_encoders_are_computed_from_cached_states(
+    photos: list[PhotoFile],
+    tmp_path: Path,
+    build_tiny: Callable[..., AladinModel],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = convolutional(build_tiny, frozen=True)
+    items, _ = usable_photos(photos, VIEWS, None, NullProgress())
+    plain = InputStore(items, TEXTS, model, tmp_path / "plain", "float32", NullProgress())
+    expected = plain.inputs_of(model).photos.get([0, 1, 2], [0, 1, 0])
+    store = InputStore(
+        items, TEXTS, model, tmp_path / "cache", "float32", NullProgress(), last_layers=1
+    )
+    found = store.inputs_of(model).photos.get([0, 1, 2], [0, 1, 0])
+    assert isinstance(found, Features)
+    assert isinstance(expected, Features)
+    torch.testing.assert_close(found.states, expected.states, atol=5e-3, rtol=1e-2)
+    # Another network with the same first layers, as after a stage that tuned the last ones.
+    with torch.no_grad():
+        for name, value in model.image.encoder.named_parameters():
+            if ".stages.1." in name:
+                value.mul_(1.5)
+    monkeypatch.setattr(PhotoItems, "load", lambda *_: pytest.fail("a photo was read again"))
+    after = store.inputs_of(model).photos.get([0, 1, 2], [0, 1, 0])
+    assert isinstance(after, Features)
+    assert (after.states - found.states).abs().max() > 1e-3
+    monkeypatch.undo()
+    expected = (
+        InputStore(items, TEXTS, model, tmp_path / "other", "float32", NullProgress())
+        .inputs_of(model)
+        .photos.get([0, 1, 2], [0, 1, 0])
+    )
+    assert isinstance(expected, Features)
+    torch.testing.assert_close(after.states, expected.states, atol=5e-3, rtol=1e-2)
+
+
 def test_networks_share_features_only_if_their_encoders_weights_are_the_same(
     photos: list[PhotoFile], tmp_path: Path, frozen_model: AladinModel
 ) -> None:
@@ -184,6 +260,8 @@ def test_networks_share_features_only_if_their_encoders_weights_are_the_same(
     assert after.texts is before.texts
     assert after.photos is not before.photos
     found, other = after.photos.get([0], [0]), before.photos.get([0], [0])
+    assert isinstance(found, Features)
+    assert isinstance(other, Features)
     assert (found[0] - other[0]).abs().max() > 0.1
     # An encoder that is trained reads what any encoder would.
     frozen_model.text.encoder.frozen = False
@@ -199,7 +277,9 @@ def test_features_are_computed_once(
     assert files
     found = store_of(photos, frozen_model, tmp_path / "cache").inputs_of(frozen_model)
     assert files == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npy")}
-    assert found.photos.get([0], [0])[0].shape[0] == 1
+    states, _, _ = found.photos.get([0], [0])
+    assert isinstance(states, torch.Tensor)
+    assert len(states) == 1
 
 
 def test_damaged_photos_are_left_out_before_training(

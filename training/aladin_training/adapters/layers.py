@@ -6,44 +6,11 @@ embeddings (a stem), a list of layers (blocks, stages), then norms and projectio
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from torch import nn
 
+from aladin_network.encoders.divided_tower import LayerStack, find_layers
 from aladin_network.errors import ConfigError
 from aladin_training.config.tune import TuneConfig
-
-
-class LayerStack(NamedTuple):
-    """Location of an encoder's layers.
-
-    Attributes:
-        prefix: Common prefix of their parameters' names, with a dot at its end.
-        depth: Number of layers.
-    """
-
-    prefix: str
-    depth: int
-
-
-def find_layers(encoder: nn.Module) -> LayerStack | None:
-    """Find the list of layers that holds most of an encoder's weights.
-
-    Args:
-        encoder: Any module.
-
-    Returns:
-        The list, not nested inside another one, or None if the encoder has no list.
-    """
-    found: dict[str, nn.ModuleList] = {}
-    for name, module in encoder.named_modules():
-        inside = any(name.startswith(f"{outer}.") for outer in found)
-        if isinstance(module, nn.ModuleList) and len(module) and not inside:
-            found[name] = module
-    if not found:
-        return None
-    largest = max(found, key=lambda name: _size(found[name]))
-    return LayerStack(f"{largest}.", len(found[largest]))
 
 
 def parameter_depths(encoder: nn.Module) -> dict[str, int]:
@@ -116,7 +83,3 @@ def _layers_of(encoder: nn.Module) -> LayerStack:
     if stack is None:
         raise ConfigError('this encoder has no list of layers; tune it with mode "full"')
     return stack
-
-
-def _size(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import nn
 
+from aladin_network.encoders.divided_tower import find_layers
 from aladin_network.errors import ConfigError
-from aladin_training.adapters.layers import find_layers
 from aladin_training.config.tune import TuneConfig
 
 

@@ -18,13 +18,14 @@ from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch, OfflineBatch
 from aladin_training.batches.feature_cache import FeatureCache
-from aladin_training.batches.inputs import InputStore, NetworkInputs, image_digest
+from aladin_training.batches.inputs import InputStore, image_digest
 from aladin_training.batches.items import (
     DocumentItems,
     check_regions,
     region_items,
     usable_photos,
 )
+from aladin_training.batches.network_inputs import NetworkInputs
 from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
 from aladin_training.batches.short_texts import ShortTexts
 from aladin_training.data import Record
@@ -90,6 +91,7 @@ class PairDataset:
         progress: Progress,
         regions: RegionStore | None = None,
         short_captions: bool = False,
+        last_layers: int | None = None,
     ) -> PairDataset:
         """Find the photos that can be used; nothing is encoded before a network reads them.
 
@@ -103,6 +105,7 @@ class PairDataset:
             progress: Receives photos, now and when features are computed.
             regions: Regions of the photos, for a network that reads these.
             short_captions: Whether shorter texts may replace captions.
+            last_layers: See `InputStore`.
 
         Returns:
             The set as an encoder in training reads it: photos and captions themselves.
@@ -130,7 +133,7 @@ class PairDataset:
         short_texts = ShortTexts(kept) if short_captions else None
         texts = [caption for record in kept for caption in record.captions]
         texts += short_texts.texts if short_texts is not None else []
-        store = InputStore(items, texts, model, cache_root, precision, progress)
+        store = InputStore(items, texts, model, cache_root, precision, progress, last_layers)
         return cls(store, kept, items.views, short_texts)
 
     def read_by(

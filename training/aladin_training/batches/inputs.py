@@ -11,9 +11,8 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import cast
 
 import torch
 from PIL import Image
@@ -21,12 +20,10 @@ from torch import Tensor, nn
 
 from aladin_network.config import dump_changes
 from aladin_network.encoders.base import (
+    DividedEncoder,
     Features,
-    ImageBatch,
     ImageEncoder,
-    ImageInput,
-    TextBatch,
-    TextEncoder,
+    LayerStates,
     concatenate_features,
     to_device,
 )
@@ -37,100 +34,23 @@ from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
 from aladin_training.batches.feature_cache import FeatureCache, content_digest
 from aladin_training.batches.items import ImageItems, map_in_threads
-from aladin_training.batches.resident_features import FeatureSource, fastest_source
+from aladin_training.batches.network_inputs import (
+    CachedPhotos,
+    CachedStates,
+    CachedTexts,
+    NetworkInputs,
+    PhotoInputs,
+    ReadPhotos,
+    TokenisedTexts,
+    preprocess,
+)
+from aladin_training.batches.resident_features import fastest_source
 from aladin_training.parallel.numerics import Precision, mixed_precision
 
 PHOTOS_A_PART = 64
 TEXTS_A_PART = 512
 # A GPU needs more photos at a time than suit the caches of a CPU; texts are small.
 _PHOTOS_AT_A_TIME_ON_GPU = 32
-
-
-class PhotoInputs(Protocol):
-    """Photos by row, in several views."""
-
-    def get(self, rows: Sequence[int], views: Sequence[int]) -> ImageBatch | Features:
-        """Return a batch for `AladinModel.encode_images`; view 0 is the photo itself."""
-        ...
-
-
-class TextInputs(Protocol):
-    """Captions by row."""
-
-    def get(self, rows: Sequence[int]) -> TextBatch | Features:
-        """Return a batch for `AladinModel.encode_texts`."""
-        ...
-
-
-@dataclass(frozen=True)
-class CachedPhotos:
-    """Cached output of an image encoder."""
-
-    features: FeatureSource
-    items: ImageItems
-
-    def get(self, rows: Sequence[int], views: Sequence[int]) -> Features:
-        """Return the cached features of a batch."""
-        return self.features.get(
-            [self.items.key(row, view) for row, view in zip(rows, views, strict=True)]
-        )
-
-
-@dataclass(frozen=True)
-class ReadPhotos:
-    """Photos that are read and preprocessed batch by batch, for encoders that are trained.
-
-    All networks of one configuration preprocess alike and share these. Only the photos that
-    threads are working on are held in memory decoded.
-    """
-
-    encoder: ImageEncoder
-    items: ImageItems
-
-    def get(self, rows: Sequence[int], views: Sequence[int]) -> ImageBatch:
-        """Return a batch of the encoder's input.
-
-        Raises:
-            ImageError: If a photo can no longer be read.
-        """
-        return self.encoder.collate(
-            list(map_in_threads(list(zip(rows, views, strict=True)), self._one))
-        )
-
-    def _one(self, place: tuple[int, int]) -> ImageInput:
-        row, view = place
-        return _preprocess(self.encoder, self.items.load(row, [view])[0])
-
-
-@dataclass(frozen=True)
-class CachedTexts:
-    """Cached output of a text encoder."""
-
-    features: FeatureSource
-    keys: list[str]
-
-    def get(self, rows: Sequence[int]) -> Features:
-        """Return the cached features of a batch."""
-        return self.features.get([self.keys[row] for row in rows])
-
-
-@dataclass(frozen=True)
-class TokenisedTexts:
-    """Captions that are tokenised batch by batch, for encoders that are trained."""
-
-    encoder: TextEncoder
-    texts: list[str]
-
-    def get(self, rows: Sequence[int]) -> TextBatch:
-        """Return the tokens of a batch; captions that are too long for the network are cut."""
-        return self.encoder.preprocess([self.texts[row] for row in rows], truncate=True)
-
-
-class NetworkInputs(NamedTuple):
-    """Inputs of one network."""
-
-    photos: PhotoInputs
-    texts: TextInputs
 
 
 class InputStore:
@@ -144,6 +64,7 @@ class InputStore:
         cache_root: Path,
         precision: Precision,
         progress: Progress,
+        last_layers: int | None = None,
     ) -> None:
         """Refer to photos and captions; nothing is encoded yet.
 
@@ -154,19 +75,24 @@ class InputStore:
             cache_root: Folder of all caches.
             precision: Precision of frozen encoders; the cache holds float16 in any case.
             progress: Receives the photos and captions that are encoded.
+            last_layers: Number of the image encoder's last layers that some network is trained
+                from, on cached states; frozen encoders are then computed from these states, too.
+                None if there is no such network.
         """
         self._items = items
         self._captions = captions
         self._cache_root = cache_root
         self._precision: Precision = precision
         self._progress = progress
+        self._last_layers = last_layers
+        self._states: dict[str, CachedStates] = {}
         self._photos: dict[str, CachedPhotos] = {}
         self._texts: dict[str, CachedTexts] = {}
         # Of encoders that are not frozen, by what their preprocessing depends on.
         self._read_photos: dict[str, ReadPhotos] = {}
         self._tokenised: dict[str, TokenisedTexts] = {}
         self.unencoded = NetworkInputs(
-            self._photos_for(model.image.encoder), self._texts_for(model.text.encoder)
+            self._read(model.image.encoder), self._texts_for(model.text.encoder)
         )
 
     def inputs_of(self, model: AladinModel) -> NetworkInputs:
@@ -177,11 +103,16 @@ class InputStore:
         """
         image, text = model.image.encoder, model.text.encoder
         return NetworkInputs(
-            self._cached_photos(image) if image.frozen else self._photos_for(image),
+            self._photos_for(image),
             self._cached_texts(text) if text.frozen else self._texts_for(text),
         )
 
-    def _photos_for(self, encoder: ImageEncoder) -> ReadPhotos:
+    def _photos_for(self, encoder: ImageEncoder) -> PhotoInputs:
+        if encoder.frozen:
+            return self._cached_photos(encoder)
+        return self._read(encoder) if encoder.last_layers is None else self._cached_states(encoder)
+
+    def _read(self, encoder: ImageEncoder) -> ReadPhotos:
         return self._read_photos.setdefault(
             _configuration(encoder), ReadPhotos(encoder, self._items)
         )
@@ -194,15 +125,30 @@ class InputStore:
         key = image_digest(encoder)
         if key not in self._photos:
             cache = FeatureCache(self._cache_root, key)
-            self._fill_photos(encoder, cache)
-            keys = [
-                self._items.key(row, view)
-                for view in range(self._items.views)
-                for row in range(len(self._items))
-            ]
-            features = fastest_source(cache, keys, _device(encoder))
+            if not all(each in cache for each in self._keys):
+                if self._last_layers is None:
+                    self._fill_photos(cache, encoder)
+                else:
+                    self._fill_from_states(cache, encoder, self._last_layers)
+            features = fastest_source(cache, self._keys, _device(encoder))
             self._photos[key] = CachedPhotos(features, self._items)
         return self._photos[key]
+
+    def _cached_states(self, encoder: ImageEncoder) -> CachedStates:
+        """Return the states that enter the last layers of a divided encoder."""
+        key = cast(DividedEncoder, encoder).states_digest()
+        if key not in self._states:
+            cache = FeatureCache(self._cache_root, key)
+            self._fill_photos(cache, encoder, states=True)
+            features = fastest_source(cache, self._keys, _device(encoder))
+            self._states[key] = CachedStates(features, self._items)
+        return self._states[key]
+
+    @property
+    def _keys(self) -> list[str]:
+        """Keys of all photos in all views."""
+        views, rows = range(self._items.views), range(len(self._items))
+        return [self._items.key(row, view) for view in views for row in rows]
 
     def _cached_texts(self, encoder: TokenizedTextEncoder) -> CachedTexts:
         key = text_digest(encoder)
@@ -214,8 +160,16 @@ class InputStore:
             self._texts[key] = CachedTexts(features, keys)
         return self._texts[key]
 
-    def _fill_photos(self, encoder: ImageEncoder, cache: FeatureCache) -> None:
-        """Add missing photos to the cache, in all their views."""
+    def _fill_photos(
+        self, cache: FeatureCache, encoder: ImageEncoder, states: bool = False
+    ) -> None:
+        """Add the output of an encoder for missing photos, in all their views.
+
+        Args:
+            cache: Cache to fill.
+            encoder: Image encoder.
+            states: Whether to add the states that enter its last layers instead.
+        """
         views = range(self._items.views)
         missing = [
             (row, absent)
@@ -234,8 +188,26 @@ class InputStore:
                     if view in absent and self._items.key(row, view) not in cache
                 }
                 if new:
-                    cache.add(list(new), _encode(encoder, list(new.values()), self._precision))
+                    photos_of_view = list(new.values())
+                    cache.add(list(new), _encode(encoder, photos_of_view, self._precision, states))
             self._progress.advance(len(part))
+
+    def _fill_from_states(
+        self, cache: FeatureCache, encoder: ImageEncoder, last_layers: int
+    ) -> None:
+        """Add the output of an encoder for missing photos, from the states of its last layers."""
+        encoder.divide(last_layers)
+        states = self._cached_states(encoder).features
+        missing = [key for key in dict.fromkeys(self._keys) if key not in cache]
+        device = _device(encoder)
+        self._progress.start(len(missing), "views of photos")
+        for start in range(0, len(missing), PHOTOS_A_PART):
+            keys = missing[start : start + PHOTOS_A_PART]
+            batch = LayerStates(states.get(keys).states.to(device))
+            with torch.inference_mode(), mixed_precision(self._precision, device):
+                cache.add(keys, encoder(batch))
+            self._progress.advance(len(keys))
+        encoder.divide(None)
 
     def _fill_texts(
         self, encoder: TokenizedTextEncoder, cache: FeatureCache, keys: list[str]
@@ -280,28 +252,34 @@ def _configuration(encoder: ImageEncoder | TokenizedTextEncoder) -> str:
 
 @torch.inference_mode()
 def _encode(
-    encoder: ImageEncoder, photos: Sequence[Image.Image | RegionSet | str], precision: Precision
+    encoder: ImageEncoder,
+    photos: Sequence[Image.Image | RegionSet | str],
+    precision: Precision,
+    states: bool = False,
 ) -> Features:
-    """Encode one part of the photos."""
+    """Encode one part of the photos, or return the states that enter the encoder's last layers."""
     device = _device(encoder)
     at_a_time = PHOTOS_AT_A_TIME
     if device.type == "cuda" or encoder.reads == "text":
         at_a_time = _PHOTOS_AT_A_TIME_ON_GPU
     parts: list[Features] = []
-    preprocessed = list(map_in_threads(photos, lambda photo: _preprocess(encoder, photo)))
+    preprocessed = list(map_in_threads(photos, lambda photo: preprocess(encoder, photo)))
     for start in range(0, len(photos), at_a_time):
         inputs = encoder.collate(preprocessed[start : start + at_a_time])
         if isinstance(inputs, Tensor):
             # Convolutions in this layout are about twice as fast on CPUs.
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         with mixed_precision(precision, device):
-            parts.append(encoder(to_device(inputs, device)))
+            batch = to_device(inputs, device)
+            parts.append(_states(encoder, batch) if states else encoder(batch))
     return concatenate_features(parts)
 
 
-def _preprocess(encoder: ImageEncoder, item: Image.Image | RegionSet | str) -> ImageInput:
-    """Preprocess a photo, its regions, or a document, whichever the encoder reads."""
-    return encoder.preprocess(cast(Image.Image, item))
+def _states(encoder: ImageEncoder, batch: object) -> Features:
+    """Return what enters the last layers in the form in which it is cached."""
+    states = cast(DividedEncoder, encoder).layer_states(batch).values
+    mask = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+    return Features(states, mask, mask)
 
 
 def _device(encoder: object) -> torch.device:

@@ -228,6 +228,18 @@ class Recipe:
                     f"stage {stage.name!r}: a share of the photos needs a list of them, and "
                     "data.stream reads them front to back"
                 )
+            image = stage.tune.get("image_encoder")
+            if image is not None and image.cached:
+                if self.data.stream is not None:
+                    raise ConfigError(
+                        f"stage {stage.name!r}: cached states need a list of the photos, and "
+                        "data.stream reads them front to back"
+                    )
+                if image.layers != self.cached_layers:
+                    raise ConfigError(
+                        f"stage {stage.name!r}: expected all stages to tune the same number of "
+                        f"layers on cached states, got {self.cached_layers} and {image.layers}"
+                    )
             names.append(stage.name)
         if not names:
             raise ConfigError("a recipe needs at least one [[stage]]")
@@ -238,6 +250,12 @@ class Recipe:
     def final_stage(self) -> StageConfig:
         """Stage whose checkpoint is that of the run."""
         return next((stage for stage in self.stage if stage.name == self.final), self.stage[-1])
+
+    @property
+    def cached_layers(self) -> int | None:
+        """Number of the image encoder's last layers that stages tune on cached states, if any."""
+        tuned = (stage.tune.get("image_encoder") for stage in self.stage)
+        return next((each.layers for each in tuned if each is not None and each.cached), None)
 
     def without_unneeded(self) -> Recipe:
         """Return the recipe without the stages that a named final stage does not depend on."""

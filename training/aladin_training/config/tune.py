@@ -29,6 +29,10 @@ class TuneConfig:
             lowest rate, the last layer and what follows it the encoder's own rate.
         checkpointing: Recompute the activations of the layers in the backward pass instead of
             keeping them: about a third more time for a fraction of the memory.
+        cached: Keep the states that enter the last `layers` layers of the image encoder in the
+            feature cache, instead of computing them from the photos in every step; for "last".
+            MobileNetV2 at 384 px takes 111 kB for each view of a photo below its last four layers,
+            and a step a tenth of the time.
     """
 
     mode: TuneMode = "full"
@@ -39,6 +43,7 @@ class TuneConfig:
     targets: tuple[str, ...] | None = None
     lr_decay: float = 1.0
     checkpointing: bool = False
+    cached: bool = False
 
     def __post_init__(self) -> None:
         """Refuse impossible values.
@@ -50,6 +55,8 @@ class TuneConfig:
             raise ConfigError('tune: mode "last" and layers require each other')
         if self.layers is not None and self.layers < 1:
             raise ConfigError(f"tune: layers is {self.layers}, expected at least 1")
+        if self.cached and self.mode != "last":
+            raise ConfigError('tune: cached requires mode "last"')
         if self.rank < 1 or self.alpha <= 0:
             raise ConfigError("tune: rank must be at least 1 and alpha above 0")
         if not 0 <= self.dropout < 1:

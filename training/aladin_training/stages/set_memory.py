@@ -76,6 +76,7 @@ class SetMemory:
         """
         encoders = image_digest(model.image.encoder), text_digest(model.text.encoder)
         key = f"{part}:{recipe.data!r}:{recipe.precision}:{encoders}:{views}:{short_captions}"
+        key += f":{recipe.cached_layers}"
         return self.recall(
             key,
             lambda: PairDataset.prepare(
@@ -87,5 +88,6 @@ class SetMemory:
                 progress=progress,
                 regions=regions,
                 short_captions=short_captions,
+                last_layers=recipe.cached_layers,
             ),
         )

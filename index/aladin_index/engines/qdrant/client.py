@@ -10,8 +10,8 @@ writes, possibly of the same folder: they share its store.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -39,6 +39,7 @@ from aladin_index.engines.qdrant.points import (
     point_of,
 )
 from aladin_index.engines.qdrant.store import (
+    OPEN_FOLDERS,
     CollectionShape,
     Point,
     PointStore,
@@ -47,6 +48,7 @@ from aladin_index.engines.qdrant.store import (
 )
 from aladin_index.engines.record import piece_texts, pieces_of_texts
 from aladin_index.format.layout import EngineLocation
+from aladin_index.items.tables import StoredItem
 from aladin_network.errors import ConfigError, EngineError
 from aladin_network.types import Target
 
@@ -204,6 +206,12 @@ class QdrantEngine:
         )
         return [entry_of(point, kept.codec) for point in points]
 
+    def items(self, generation: int, target: Target) -> Iterator[list[StoredItem]]:
+        """Yield every item once, in parts and in any order; those changed meanwhile or not."""
+        kept = self._form_of(generation, target)
+        for points in self._store.scroll(self._names.of(generation, target), (ITEM,)):
+            yield [entry_of(point, kept.codec).item for point in points]
+
     def check_health(self) -> None:
         """Check that the engine responds."""
         self._store.check_health()
@@ -241,57 +249,6 @@ class QdrantEngine:
         if not points:
             return None
         return pieces_of_texts(points[0].payload[_PIECES])
-
-
-class OpenFolders:
-    """The open stores of folders, each with the number of its users."""
-
-    def __init__(self) -> None:
-        """Start without stores."""
-        self._lock = threading.Lock()
-        self._open: dict[Path, _OpenFolder] = {}
-
-    def open(self, engine: str, path: Path, make: Callable[[Path], PointStore]) -> PointStore:
-        """Return the store of a folder; it stays open until every user has closed it.
-
-        Args:
-            engine: Vector database that stores the folder.
-            path: Path of the folder; it need not exist.
-            make: Function that opens the store.
-
-        Raises:
-            EngineError: If another kind of vector database has it open.
-        """
-        path = path.resolve()
-        with self._lock:
-            folder = self._open.get(path)
-            if folder is None:
-                folder = self._open[path] = _OpenFolder(engine, make(path))
-            elif folder.engine != engine:
-                raise EngineError(engine, f"{path}: is open as a folder of {folder.engine}")
-            folder.users += 1
-            return folder.store
-
-    def close(self, path: Path) -> None:
-        """Close a store returned by `open`; to be called once per `open`."""
-        path = path.resolve()
-        with self._lock:
-            folder = self._open[path]
-            folder.users -= 1
-            if folder.users == 0:
-                del self._open[path]
-                folder.store.close()
-
-
-@dataclass
-class _OpenFolder:
-    engine: str
-    store: PointStore
-    users: int = 0
-
-
-# Stores of this process: the folders are locked against other processes.
-OPEN_FOLDERS = OpenFolders()
 
 
 def connect_qdrant(location: EngineLocation, options: EngineOptions) -> QdrantEngine:

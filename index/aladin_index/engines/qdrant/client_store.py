@@ -198,6 +198,17 @@ class ClientStore:
             points += [point_of_record(record) for record in self._calls.run(read)]
         return points
 
+    def scroll(self, collection: str, fields: Sequence[str]) -> Iterator[list[Point]]:
+        """Yield every point once, in parts and in any order."""
+        read = partial(self._client.scroll, collection, limit=_KEYS_A_MESSAGE)
+        read = partial(read, with_payload=list(fields), consistency=self._consistency)
+        offset: Any = None
+        while True:
+            records, offset = self._calls.run(partial(read, offset=offset))
+            yield [point_of_record(record) for record in records]
+            if offset is None:
+                return
+
     def check_health(self) -> None:
         """Check that Qdrant responds."""
         self._calls.run(self._client.get_collections)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -269,6 +269,18 @@ class EdgeStore:
             embedding = np.asarray(vectors[MATCH], np.float32) if MATCH in vectors else None
             points.append(Point(str(record.id), record.payload or {}, embedding))
         return points
+
+    def scroll(self, collection: str, fields: Sequence[str]) -> Iterator[list[Point]]:
+        """Yield every point once, in parts and in any order."""
+        shard, offset = self._shard(collection), None
+        while True:
+            asked = edge.ScrollRequest(
+                offset=offset, limit=_POINTS_AT_A_TIME, with_payload=list(fields)
+            )
+            records, offset = self._run(lambda asked=asked: shard.scroll(asked))
+            yield [Point(str(record.id), record.payload or {}) for record in records]
+            if offset is None:
+                return
 
     def check_health(self) -> None:
         """Do nothing: the store is available as long as this process runs."""

@@ -6,8 +6,10 @@ A collection holds points: an id, a payload, and up to two named vectors. `match
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -17,7 +19,7 @@ from pydantic import ConfigDict
 from aladin_index.engines.client import EngineFirstStage, EngineQuery
 from aladin_index.format.layout import EngineLocation
 from aladin_network.config import STRICT, parse_config
-from aladin_network.errors import ConfigError
+from aladin_network.errors import ConfigError, EngineError
 
 MATCH, TOKENS = "match", "tokens"
 FieldKind = Literal["keyword", "float"]
@@ -152,6 +154,10 @@ class PointStore(Protocol):
         """Return points by key; unknown keys are omitted."""
         ...
 
+    def scroll(self, collection: str, fields: Sequence[str]) -> Iterator[list[Point]]:
+        """Yield every point once, in parts and in any order."""
+        ...
+
     def check_health(self) -> None:
         """Check that the store responds."""
         ...
@@ -159,6 +165,57 @@ class PointStore(Protocol):
     def close(self) -> None:
         """Release all resources."""
         ...
+
+
+class OpenFolders:
+    """The open stores of folders, each with the number of its users."""
+
+    def __init__(self) -> None:
+        """Start without stores."""
+        self._lock = threading.Lock()
+        self._open: dict[Path, _OpenFolder] = {}
+
+    def open(self, engine: str, path: Path, make: Callable[[Path], PointStore]) -> PointStore:
+        """Return the store of a folder; it stays open until every user has closed it.
+
+        Args:
+            engine: Vector database that stores the folder.
+            path: Path of the folder; it need not exist.
+            make: Function that opens the store.
+
+        Raises:
+            EngineError: If another kind of vector database has it open.
+        """
+        path = path.resolve()
+        with self._lock:
+            folder = self._open.get(path)
+            if folder is None:
+                folder = self._open[path] = _OpenFolder(engine, make(path))
+            elif folder.engine != engine:
+                raise EngineError(engine, f"{path}: is open as a folder of {folder.engine}")
+            folder.users += 1
+            return folder.store
+
+    def close(self, path: Path) -> None:
+        """Close a store returned by `open`; to be called once per `open`."""
+        path = path.resolve()
+        with self._lock:
+            folder = self._open[path]
+            folder.users -= 1
+            if folder.users == 0:
+                del self._open[path]
+                folder.store.close()
+
+
+@dataclass
+class _OpenFolder:
+    engine: str
+    store: PointStore
+    users: int = 0
+
+
+# Stores of this process: the folders are locked against other processes.
+OPEN_FOLDERS = OpenFolders()
 
 
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from aladin_service.commands.index import (
     push,
     sync,
     tune,
+    upgrade,
 )
 from aladin_service.commands.index.several_sources import SourcesCommand
 
@@ -30,5 +31,6 @@ app.command("fit")(fit.fit_first_stage)
 app.command("add", cls=SourcesCommand)(changes.add)
 app.command("delete")(changes.delete)
 app.command("sync")(sync.sync)
+app.command("upgrade")(upgrade.upgrade)
 app.command("compact")(changes.compact)
 app.command("rollback")(changes.rollback)

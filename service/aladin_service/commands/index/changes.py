@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from aladin_index.encode.region_sources import RegionSource
     from aladin_index.encode.source_items import PhotoPlaces, SourceItem
+    from aladin_index.format.layout import EngineLocation
     from aladin_index.format.records import SkippedItem
     from aladin_network.detectors.base import Detector
     from aladin_training.data.folder_rules import FolderRules
@@ -82,8 +83,7 @@ def add(
     ids are checked before the first item is added.
     """
     from aladin_index.encode.item_changer import AddSettings, add_items, check_new
-    from aladin_index.format.layout import MODEL, live_generation
-    from aladin_index.open import open_writer
+    from aladin_index.open import live_model, open_writer
     from aladin_network.errors import InputError
     from aladin_network.graphs.loading import load_for_inference
     from aladin_service.settings import engine_options
@@ -92,9 +92,7 @@ def add(
         raise InputError("expected --images, --texts or both, got neither")
     store = opened_regions(regions, region_labels)
     engine = engine_options(index)
-    if engine is None:
-        live_generation(index)  # raises if there is no index
-    checkpoint = load_for_inference(index / MODEL)
+    checkpoint = load_for_inference(live_model(index, engine))  # raises if there is no index
     finder = None
     if images and store is None:
         finder = detector_for(checkpoint.model.image.encoder, detector)
@@ -206,9 +204,9 @@ def delete(
     are removed all at once or not at all: an id that is not in the index is an error unless
     --ignore-missing is given. The photos themselves are not touched.
     """
-    from aladin_index.format.layout import MODEL, generation_folder, live_generation
+    from aladin_index.format.layout import generation_folder, live_generation
     from aladin_index.format.manifest import read_manifest
-    from aladin_index.open import open_writer
+    from aladin_index.open import live_model, open_writer
     from aladin_network.checkpoint_files import read_model_id
     from aladin_network.errors import InputError
     from aladin_service.settings import engine_options
@@ -222,7 +220,7 @@ def delete(
     if engine is None:
         model_id = read_manifest(generation_folder(index, live_generation(index))).model.id
     else:
-        model_id = read_model_id(index / MODEL)
+        model_id = read_model_id(live_model(index, engine))
     with closing(open_writer(index, model_id, engine=engine)) as writer:
         report = writer.delete(target, wanted, ignore_missing=ignore_missing)
     missing = f", {len(report.missing)} were not there" if report.missing else ""
@@ -283,9 +281,14 @@ def rollback(
     generation left behind restores it, with its changes, until the next `aladin index compact`
     removes it from the disk.
     """
+    from aladin_index.format.layout import location_of
     from aladin_index.generations.history import describe_changes, rolled_back_changes
     from aladin_index.generations.published import rollback_index
 
+    location = location_of(index)
+    if location is not None:
+        _rollback_in_engine(index, location, to)
+        return
     report = rollback_index(index, to)
     counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())
     typer.echo(f"{index}: generation {report.generation} is live again: {counts}")
@@ -299,3 +302,15 @@ def rollback(
             f"  no longer live, and removed by the next compaction: generation {number}, its "
             f"changes: {describe_changes(changes)}"
         )
+
+
+def _rollback_in_engine(index: Path, location: EngineLocation, to: int | None) -> None:
+    from aladin_index.engines.push import rollback_engine
+    from aladin_index.open import connect
+    from aladin_service.settings import read_settings
+
+    with closing(connect(location, read_settings().engine_options)) as client:
+        left = client.live_generation()
+        generation = rollback_engine(client, to)
+    typer.echo(f"{index}: generation {generation} is live again, with its own changes")
+    typer.echo(f"  to bring generation {left} back: aladin index rollback {index} --to {left}")

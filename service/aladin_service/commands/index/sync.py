@@ -101,7 +101,7 @@ def sync(
     it is back. SIGINT and SIGTERM end the command after the batch at hand.
     """
     from aladin_index.encode.item_changer import AddSettings
-    from aladin_index.format.layout import MODEL, live_generation
+    from aladin_index.format.models import live_model_folder
     from aladin_network.errors import InputError
     from aladin_network.graphs.loading import load_for_inference
     from aladin_service.folders.folder_sync import FolderSettings, FolderSync
@@ -114,7 +114,7 @@ def sync(
         raise InputError("--poll: expected --watch with it")
     if engine_options(index) is not None:
         raise InputError(f"{index}: expected an index in files, got one in a vector database")
-    live_generation(index)  # raises if there is no index
+    model = live_model_folder(index)  # raises if there is no index
     settings = FolderSettings(
         folders=folders,
         exclude=tuple(exclude or ()),
@@ -128,7 +128,7 @@ def sync(
         allow_missing=allow_empty,
     )
     on = network_device(device)
-    checkpoint = load_for_inference(index / MODEL, on)
+    checkpoint = load_for_inference(model, on)
     finder = detector_for(checkpoint.model.image.encoder, detector, on)
     if watch:
         folder_watch = FolderWatch(

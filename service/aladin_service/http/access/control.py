@@ -178,42 +178,39 @@ class AccessControl:
         needed = rows.get(scope["method"])
         if needed is None:
             await self._without_row(scope, headers, rows)(scope, receive, send)
+        elif needed.scope == "open":
+            await self._app(scope, receive, send)
         elif needed.scope == "write":
-            await self._audited(needed, headers, scope, receive, send)
+            await self._audited(headers, scope, receive, send)
         else:
-            await self._checked(needed, headers, scope, receive, send)
+            await self._checked(needed.scope, headers, scope, receive, send)
 
     async def _checked(
-        self, needed: Needed, headers: Headers, scope: Scope, receive: Receive, send: Send
+        self, needed: KeyScope, headers: Headers, scope: Scope, receive: Receive, send: Send
     ) -> None:
+        policy, state = self._policy, scope["state"]
         try:
-            await self._admit(needed, headers, scope)
+            if scope["method"] not in _SAFE_METHODS:
+                origin = foreign_origin(headers, policy.origins)
+                if origin is not None:
+                    raise CrossSiteError(origin)
+            key = None if policy.keys is None else await self._key(policy.keys, headers, scope)
+            state["key"] = key
+            if needed not in (policy.anonymous if key is None else key.scopes):
+                if key is None and policy.keys is not None:
+                    raise UnauthorizedError("an API key is required", has_key=False)
+                raise MissingScopeError(needed, None if key is None else key.name)
+            if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
+                raise UnknownHostError(headers.get("host", ""))
+            if key is not None or policy.clients is not None:
+                limit = self._limit(key, scope)
+                state["limit"] = limit
+                if limit is not None:
+                    await limit.take(1)
         except AladinError as error:
-            await error_response(error, scope["state"]["request_id"])(scope, receive, send)
+            await error_response(error, state["request_id"])(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-
-    async def _admit(self, needed: Needed, headers: Headers, scope: Scope) -> None:
-        if needed.scope == "open":
-            return
-        policy, state = self._policy, scope["state"]
-        if needed.method not in _SAFE_METHODS:
-            origin = foreign_origin(headers, policy.origins)
-            if origin is not None:
-                raise CrossSiteError(origin)
-        key = None if policy.keys is None else await self._key(policy.keys, headers, scope)
-        state["key"] = key
-        if needed.scope not in (policy.anonymous if key is None else key.scopes):
-            if key is None and policy.keys is not None:
-                raise UnauthorizedError("an API key is required", has_key=False)
-            raise MissingScopeError(needed.scope, None if key is None else key.name)
-        if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
-            raise UnknownHostError(headers.get("host", ""))
-        if key is not None or policy.clients is not None:
-            limit = self._limit(key, scope)
-            state["limit"] = limit
-            if limit is not None:
-                await limit.take(1)
 
     async def _key(self, keys: KeyRing, headers: Headers, scope: Scope) -> ApiKey | None:
         try:
@@ -252,9 +249,7 @@ class AccessControl:
             return None
         return None if bucket is None else RateLimit(who, bucket, policy.rates)
 
-    async def _audited(
-        self, needed: Needed, headers: Headers, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _audited(self, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         state: dict[str, Any] = scope["state"]
         record = state["write_record"] = WriteRecord()
         status: int | None = None
@@ -266,7 +261,7 @@ class AccessControl:
             await send(message)
 
         try:
-            await self._checked(needed, headers, scope, receive, send_and_note)
+            await self._checked("write", headers, scope, receive, send_and_note)
         finally:
             key: ApiKey | None = state["key"]
             log_write(

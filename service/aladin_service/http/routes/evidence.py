@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from aladin_service.evidence.pairs import WordMaps
+from aladin_service.evidence.explained import EvidenceMaps
 from aladin_service.http.bodies import request_docs
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.openapi import operation_id
 from aladin_service.http.routes.pictures import (
     EXPLAIN_SCHEMA,
     ExplainedBody,
+    ExplainedBox,
     ExplainedId,
     ExplainedQueryId,
     ExplainedText,
     pair_query,
 )
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
-from aladin_service.search.answers import MappedRegion, MappedWord, WordMapsAnswer
+from aladin_service.search.answers import (
+    MappedQueryRegion,
+    MappedRegion,
+    MappedWord,
+    WordMapsAnswer,
+)
 from aladin_service.work.item_jobs import MapEvidence
 
 router = APIRouter(prefix="/v1", tags=["search"], generate_unique_id_function=operation_id)
@@ -30,15 +36,17 @@ async def map_evidence(
     request: Request,
     service: Service,
     id: ExplainedId,
+    box: ExplainedBox,
     text: ExplainedText = None,
     query_id: ExplainedQueryId = None,
 ) -> WordMapsAnswer:
-    """Compare each word of a text with every region of a photo.
+    """Compare each word of a text with every region of a photo, or each region in a box.
 
     The tokens of a word are joined: its numbers are their sums. The words' scores add up to the
-    alignment score.
+    alignment score. With a box of a photo and another photo, the regions inside the box are
+    compared in place of words.
     """
-    return await _map(request, service, MapEvidence(pair_query(text, query_id), id))
+    return await _map(request, service, MapEvidence(pair_query(text, query_id, box), id))
 
 
 @router.post(
@@ -50,7 +58,7 @@ async def map_evidence(
 async def map_evidence_of_photo(
     request: Request, body: ExplainedBody, service: Service
 ) -> WordMapsAnswer:
-    """Compare each word of a text of the index with every region of a photo that is not in it."""
+    """Compare a text of the index with a photo that is not in it, or a photo with a part of it."""
     return await _map(request, service, MapEvidence(body.query(), body.id))
 
 
@@ -58,7 +66,7 @@ async def _map(request: Request, service: ServiceState, job: MapEvidence) -> Wor
     return maps_answer(await until_disconnect(request, service.workers.call(job)))
 
 
-def maps_answer(maps: WordMaps) -> WordMapsAnswer:
+def maps_answer(maps: EvidenceMaps) -> WordMapsAnswer:
     """Convert a worker's comparison of a pair into the answer."""
     return WordMapsAnswer(
         text=maps.text,
@@ -77,4 +85,21 @@ def maps_answer(maps: WordMaps) -> WordMapsAnswer:
             )
             for word in maps.words
         ],
+        query_regions=_query_regions(maps),
+        found=maps.found,
     )
+
+
+def _query_regions(maps: EvidenceMaps) -> list[MappedQueryRegion] | None:
+    if maps.asked is None or maps.cosines is None:
+        return None
+    return [
+        MappedQueryRegion(
+            box=each.query_box,
+            score=each.score,
+            share=each.share,
+            region=each.region,
+            cosines=[round(cosine, 4) for cosine in cosines],
+        )
+        for each, cosines in zip(maps.asked, maps.cosines.tolist(), strict=True)
+    ]

@@ -16,7 +16,8 @@ from aladin_service.http.openapi import operation_id
 from aladin_service.http.shared_state import Service
 from aladin_service.observe.slow_queries import Kind, SlowQueries, SlowQuery
 from aladin_service.search.answers import LiveIndexInfo
-from aladin_service.work.jobs import DescribeIndex, ReportIndex
+from aladin_service.work.jobs import DescribeIndex
+from aladin_service.work.report_jobs import ReportIndex
 
 router = APIRouter(prefix="/v1/index", tags=["index"], generate_unique_id_function=operation_id)
 

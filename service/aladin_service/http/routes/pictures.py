@@ -12,11 +12,18 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field, ValidationError, model_validator
 
+from aladin_index.search.results import Box
 from aladin_network.errors import InputError
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.openapi import operation_id
-from aladin_service.http.query_parts import MAX_ASKED_ID_CHARS
+from aladin_service.http.query_parts import (
+    BOX_DESCRIPTION,
+    MAX_ASKED_ID_CHARS,
+    QueryBox,
+    box_in_url,
+    box_of,
+)
 from aladin_service.http.routes.search import REGIONS_DESCRIPTION
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.photos.photo_bytes import PhotoBytes
@@ -78,14 +85,18 @@ def check_size(service: ServiceState, size: int | None) -> None:
 
 
 class ExplainBody(StrictBody):
-    """A photo that is not in the index, and a text that is in the index."""
+    """A photo that is not in the index, and a text, or a photo, that is in the index."""
 
     image: Upload | None = Field(default=None, description="A picture file.")
     regions: Upload | None = Field(
         default=None,
         description=REGIONS_DESCRIPTION + " Drawn on `image`, or on an empty panel.",
     )
-    id: str = Field(max_length=MAX_ASKED_ID_CHARS, description="A text of the index.")
+    id: str = Field(
+        max_length=MAX_ASKED_ID_CHARS,
+        description="A text of the index; with `box`, a photo or a text.",
+    )
+    box: QueryBox | None = Field(default=None, description=BOX_DESCRIPTION)
 
     @model_validator(mode="after")
     def _some_photo(self) -> ExplainBody:
@@ -95,10 +106,11 @@ class ExplainBody(StrictBody):
 
     def query(self) -> PhotoQuery | RegionsQuery:
         """Return the photo, or its regions."""
+        box = box_of(self.box)
         if self.regions is not None:
-            return RegionsQuery(self.regions, self.image)
+            return RegionsQuery(self.regions, self.image, box=box)
         assert self.image is not None  # by _some_photo
-        return PhotoQuery(self.image)
+        return PhotoQuery(self.image, box=box)
 
 
 async def read_explain_body(request: Request, service: Service) -> ExplainBody:
@@ -110,7 +122,7 @@ async def read_explain_body(request: Request, service: Service) -> ExplainBody:
         BodyTooLargeError: If the body exceeds the limit (raised by the middleware while it is
             read).
     """
-    body = await read_body(request, service, json_fields=())
+    body = await read_body(request, service, json_fields=("box",))
     validate, strict = ExplainBody.model_validate, body.kind == "json"
     try:
         return await run_sized(service, body.num_bytes, validate, body.fields, strict=strict)
@@ -125,7 +137,8 @@ ExplainedId = Annotated[
     str,
     Query(
         max_length=MAX_ASKED_ID_CHARS,
-        description="An item of the index: a photo for a text, a text for a photo.",
+        description="An item of the index: a photo for a text, a text for a photo, either for a"
+        " part of a photo.",
     ),
 ]
 ExplainedText = Annotated[str | None, Query(description="Words, against a photo of the index.")]
@@ -135,20 +148,48 @@ ExplainedQueryId = Annotated[
 ]
 
 
-def pair_query(text: str | None, query_id: str | None) -> TextQuery | ItemQuery:
+def read_box(
+    request: Request,
+    box: Annotated[
+        str | None,
+        Query(
+            description="Part of the photo of `query_id`: x0,y0,x1,y1 in fractions of its size.",
+            examples=["0.1,0.2,0.5,0.6"],
+        ),
+    ] = None,
+) -> Box | None:
+    """Read the box of a pair.
+
+    Raises:
+        InputError: If it is no box, or there are several.
+    """
+    return None if box is None else box_in_url(request.query_params.getlist("box"))
+
+
+ExplainedBox = Annotated[Box | None, Depends(read_box)]
+
+
+def pair_query(
+    text: str | None, query_id: str | None, box: Box | None = None
+) -> TextQuery | ItemQuery:
     """Return the query of a pair.
 
     Args:
         text: Words, or None.
         query_id: Id of an item of the index, or None.
+        box: Part of the item's photo, or None.
 
     Raises:
-        InputError: If both or none are given.
+        InputError: If both or none are given, or a box beside a text.
     """
     if (text is None) == (query_id is None):
         got = "none" if text is None else "both"
         raise InputError(f"expected exactly one of text and query_id, got {got}")
-    return ItemQuery(query_id) if query_id is not None else TextQuery(text or "")
+    if query_id is not None:
+        return ItemQuery(query_id, box=box)
+    if box is not None:
+        raise InputError("box: expected a photo beside it, by query_id, got text")
+    return TextQuery(text or "")
 
 
 @router.get(
@@ -167,16 +208,20 @@ async def explain(
     request: Request,
     service: Service,
     id: ExplainedId,
+    box: ExplainedBox,
     text: ExplainedText = None,
     query_id: ExplainedQueryId = None,
     if_none_match: _IfNoneMatch = None,
 ) -> Response:
     """Draw which word of a text matches which region of a photo, with the scores.
 
+    With a box of a photo and another photo: which regions of the two fit each other, and where the
+    box was found.
+
     The numbers are also in the file itself, as JSON in its text chunk `aladin-evidence`.
     """
     known = _known_versions(if_none_match)
-    return await _draw(request, service, DrawEvidence(pair_query(text, query_id), id, known))
+    return await _draw(request, service, DrawEvidence(pair_query(text, query_id, box), id, known))
 
 
 @router.post(

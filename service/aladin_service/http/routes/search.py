@@ -29,6 +29,7 @@ from aladin_service.http.middleware import declared_length
 from aladin_service.http.openapi import operation_id
 from aladin_service.http.query_parts import (
     ALL_DESCRIPTION,
+    BOX_DESCRIPTION,
     LIKE_DESCRIPTION,
     MAX_ASKED_ID_CHARS,
     NOT_DESCRIPTION,
@@ -36,6 +37,9 @@ from aladin_service.http.query_parts import (
     UNLIKE_DESCRIPTION,
     ItemId,
     PartBody,
+    QueryBox,
+    box_of,
+    check_boxed,
     check_parts,
     query_of_parts,
 )
@@ -86,6 +90,10 @@ class _QueryFields:
         " by default, there are none.",
     )
     regions: Upload | None = Field(default=None, description=REGIONS_DESCRIPTION)
+    box: QueryBox | None = Field(
+        default=None,
+        description=BOX_DESCRIPTION + " With image, image_url, regions, or the id of a photo.",
+    )
     all: list[PartBody] | None = Field(default=None, description=ALL_DESCRIPTION)
     not_: list[PartBody] | None = Field(default=None, alias="not", description=NOT_DESCRIPTION)
     like: list[ItemId] | None = Field(default=None, description=LIKE_DESCRIPTION)
@@ -108,13 +116,16 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
     def _one_query(self) -> SearchBody:
         fields = vars(self)
         given = [name for name in _QUERIES if fields[name] is not None]
+        asked = [*given, "box"] if self.box is not None else given
         if self.all or self.not_ or self.like or self.unlike:
-            check_parts(self.all or [], self.not_ or [], self.like or [], self.unlike or [], given)
+            check_parts(self.all or [], self.not_ or [], self.like or [], self.unlike or [], asked)
         elif len(given) != 1:
             got = " and ".join(given) or "none"
             raise ValueError(
                 f"expected exactly one of {', '.join(_QUERIES)}, or the parts of a query, got {got}"
             )
+        elif self.box is not None:
+            check_boxed(self.box, given[0])
         return self
 
     async def query(self, fetcher: PhotoFetcher) -> Query:
@@ -128,14 +139,16 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
         """
         if self.text is not None:
             return TextQuery(self.text)
+        box = box_of(self.box)
         if self.image is not None:
-            return PhotoQuery(self.image)
+            return PhotoQuery(self.image, box=box)
         if self.image_url is not None:
-            return PhotoQuery(*await fetcher.fetch([self.image_url]), source="image_url")
+            (photo,) = await fetcher.fetch([self.image_url])
+            return PhotoQuery(photo, "image_url", box)
         if self.regions is not None:
-            return RegionsQuery(self.regions)
+            return RegionsQuery(self.regions, box=box)
         if self.id is not None:
-            return ItemQuery(self.id)
+            return ItemQuery(self.id, box=box)
         return query_of_parts(self.all or [], self.not_ or [], self.like or [], self.unlike or [])
 
     def options(self) -> SearchOptions:
@@ -155,7 +168,7 @@ async def read_search_body(request: Request, service: ServiceState) -> SearchBod
         InputError: If it is malformed, or a field is unknown, missing or invalid.
         BodyTooLargeError: If it exceeds the limit (by the middleware, while it is read).
     """
-    body = await read_body(request, service, json_fields=("filter", *PART_FIELDS))
+    body = await read_body(request, service, json_fields=("filter", "box", *PART_FIELDS))
     strict = body.kind == "json"
     return await run_sized(service, body.num_bytes, validated_body, body.fields, strict=strict)
 

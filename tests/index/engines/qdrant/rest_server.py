@@ -128,6 +128,12 @@ class RestServer:
                 if isinstance(search.prefetch, models.Prefetch):
                     search.prefetch.params = None
             return engine.query_batch_points(name, searches)
+        if what == "scroll":
+            asked = models.ScrollRequest.model_validate(body)
+            points, beyond = engine.scroll(
+                name, limit=asked.limit or 10, offset=asked.offset, with_payload=asked.with_payload
+            )
+            return models.ScrollResult(points=points, next_page_offset=beyond)
         wanted = models.PointRequest.model_validate(body)
         return engine.retrieve(
             name, wanted.ids, wanted.with_payload or False, wanted.with_vector or False

@@ -61,6 +61,14 @@ def test_items_come_back_as_they_were_put_in(engine: QdrantEngine, dtype: TokenD
     assert bare == [EngineItem(entries[0].item, None, None)]
 
 
+def test_all_items_are_listed_once(engine: QdrantEngine) -> None:
+    entries = filled(engine, count=1203)
+    engine.delete(1, "images", [entries[7].item.id])
+    listed = [item for part in engine.items(1, "images") for item in part]
+    expected = [each.item for each in entries if each is not entries[7]]
+    assert sorted(listed, key=lambda item: item.row) == expected
+
+
 def test_the_nearest_are_found_best_first(engine: QdrantEngine) -> None:
     entries = filled(engine)
     engine.open_collection(1, "images")

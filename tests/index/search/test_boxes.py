@@ -1,0 +1,64 @@
+"""Boxes of queries: what is none, and which regions are inside."""
+
+import math
+
+import numpy as np
+import pytest
+
+from aladin_index.search.boxes import box_areas, check_box, overlap_areas, regions_inside
+from aladin_network.errors import InputError
+
+# A grid of two rows and four columns, 0 to 3 above 4 to 7.
+GRID = np.array([(x / 4, y / 2, (x + 1) / 4, (y + 1) / 2) for y in range(2) for x in range(4)])
+
+
+def test_a_box_is_four_fractions() -> None:
+    box = check_box([0, 0.25, 1, 0.5])
+    assert box == (0.0, 0.25, 1.0, 0.5)
+    assert all(type(edge) is float for edge in box)
+
+
+@pytest.mark.parametrize(
+    ("box", "message"),
+    [
+        ([0, 0, 1], "expected four numbers x0, y0, x1, y1, got \\[0, 0, 1\\]"),
+        ([0, 0, 1, 1, 1], "expected four numbers"),
+        ([0, 0, 1, math.nan], "expected four numbers"),
+        ([0, 0, 1, math.inf], "expected four numbers"),
+        ([0, 0, 1, 1.01], "expected fractions of the photo's width and height, 0 to 1"),
+        ([-0.1, 0, 1, 1], "expected fractions of the photo's width and height, 0 to 1"),
+        ([0.5, 0, 0.5, 1], "expected x0 < x1 and y0 < y1, got \\[0.5, 0, 0.5, 1\\]"),
+        ([0, 0.7, 1, 0.2], "expected x0 < x1 and y0 < y1"),
+    ],
+)
+def test_what_is_no_box_is_refused_by_its_name(box: list[float], message: str) -> None:
+    with pytest.raises(InputError, match=f"part: {message}"):
+        check_box(box, "part")
+
+
+def test_overlaps_and_areas_by_hand() -> None:
+    others = np.array([(0.125, 0.25, 0.5, 1.0), (0.9, 0.0, 1.0, 0.1)])
+    shared = overlap_areas(GRID[[0, 1, 5, 3]], others)
+    half = 0.125 * 0.25  # of the first cell: half its width and half its height
+    expected = [(half, 0), (2 * half, 0), (4 * half, 0), (0, 0.01)]
+    np.testing.assert_allclose(shared, expected, atol=1e-12)
+    np.testing.assert_allclose(box_areas(GRID), 0.125)
+
+
+def test_a_third_of_a_region_is_inside() -> None:
+    # All of the second and third cell, and a bit more or less than a third of the first.
+    for inside, regions in ((0.34, [0, 1, 2]), (0.33, [1, 2])):
+        box = (0.25 * (1 - inside), 0.0, 0.75, 0.5)
+        assert regions_inside(GRID, box).tolist() == regions
+
+
+def test_a_small_box_takes_the_region_that_fits_it_best() -> None:
+    assert regions_inside(GRID, (0.26, 0.6, 0.3, 0.7)).tolist() == [5]
+    # Both boxes contain it; it is more of the second.
+    boxes = np.array([(0, 0, 1, 1), (0, 0, 0.5, 0.5)])
+    assert regions_inside(boxes, (0.1, 0.1, 0.2, 0.2)).tolist() == [1]
+
+
+def test_a_region_without_an_area_is_in_no_box() -> None:
+    boxes = np.array([(0.5, 0.5, 0.5, 0.9), (0, 0, 1, 1)])
+    assert regions_inside(boxes, (0, 0, 1, 1)).tolist() == [1]

@@ -1,0 +1,132 @@
+"""Where a box is found, against all hypotheses by loops."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from aladin_index.search.found_box import BoxFinder
+from aladin_index.search.results import Box
+
+
+def grid(columns: int, rows: int) -> NDArray[np.float64]:
+    """Boxes of a grid's cells, row by row."""
+    places = itertools.product(range(rows), range(columns))
+    cells = [(x / columns, y / rows, (x + 1) / columns, (y + 1) / rows) for y, x in places]
+    return np.array(cells)
+
+
+def unit(generator: np.random.Generator, *shape: int) -> NDArray[np.float32]:
+    """Random vectors of length 1."""
+    values = generator.normal(size=shape)
+    return (values / np.linalg.norm(values, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def moves(low: float, high: float, step: float) -> list[tuple[float, float]]:
+    """Return the factors and summands along an axis that keep [low, high] inside of [0, 1]."""
+    found = [(1.0, 0.0)]
+    for exponent, number in itertools.product((-1, -0.5, 0, 0.5, 1), range(-64, 65)):
+        factor, summand = 2**exponent, number * step
+        if low * factor + summand >= -1e-9 and high * factor + summand <= 1 + 1e-9:
+            found.append((factor, summand))
+    return found
+
+
+def area(box: list[float]) -> float:
+    """Return the area of a box."""
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def overlap(one: list[float], other: list[float]) -> float:
+    """Return the common area of two boxes divided by the geometric mean of both."""
+    wide = min(one[2], other[2]) - max(one[0], other[0])
+    high = min(one[3], other[3]) - max(one[1], other[1])
+    return max(wide, 0) * max(high, 0) / math.sqrt(area(one) * area(other))
+
+
+def slow_scores(
+    box: Box, own: NDArray[np.float64], cosines: NDArray[np.float32], boxes: NDArray[np.float64]
+) -> list[tuple[float, list[float]]]:
+    """Return the score of every hypothesis, and where it places the box."""
+    sizes = boxes[:, 2:] - boxes[:, :2]
+    across = moves(box[0], box[2], float(np.clip(np.median(sizes[:, 0]) / 2, 1 / 16, 1 / 4)))
+    down = moves(box[1], box[3], float(np.clip(np.median(sizes[:, 1]) / 2, 1 / 16, 1 / 4)))
+    likeness = [[math.exp(15 * (cosine - 1)) for cosine in row] for row in cosines.tolist()]
+    likeness = [[each - sum(row) / len(row) for each in row] for row in likeness]
+    scored: list[tuple[float, list[float]]] = []
+    for (wide, right), (high, below) in itertools.product(across, down):
+        if not 2**-0.6 < wide / high < 2**0.6:
+            continue
+        places = [
+            [x0 * wide + right, y0 * high + below, x1 * wide + right, y1 * high + below]
+            for x0, y0, x1, y1 in [box, *own.tolist()]
+        ]
+        total = norm = 0.0
+        for region, other in itertools.product(range(len(own)), range(len(boxes))):
+            value = overlap(places[1 + region], boxes[other].tolist())
+            total += value * likeness[region][other]
+            norm += value**2
+        scored.append((total / math.sqrt(max(norm, 1e-12)) ** 0.8, places[0]))
+    return scored
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_of_all_hypotheses_is_found(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    own, others = grid(4, 4)[[5, 6, 9]], generator.permutation(grid(3 + seed % 2, 4))[:9]
+    box: Box = (0.2, 0.3, 0.7, 0.8)
+    cosines = generator.uniform(-1, 1, (2, len(own), len(others))).astype(np.float32)
+    for found, of_photo in zip(BoxFinder(box, own).find(cosines, others), cosines, strict=True):
+        scored = slow_scores(box, own, of_photo, others)
+        best = max(score for score, _ in scored)
+        places = [place for score, place in scored if score > best - 1e-5]
+        assert any(np.allclose(found, place, atol=1e-3) for place in places), (found, places)
+
+
+def test_what_has_moved_is_found_where_it_is() -> None:
+    generator = np.random.default_rng(0)
+    cells = grid(7, 7)
+    inside = [8, 9, 15, 16]  # two by two cells, from the second column and row
+    photo = unit(generator, 49, 16)
+    elsewhere = unit(generator, 49, 16)
+    for place, number in enumerate([31, 32, 38, 39]):  # from the fourth column, the fifth row
+        elsewhere[number] = photo[inside[place]]
+    finder = BoxFinder((1 / 7, 1 / 7, 3 / 7, 3 / 7), cells[inside])
+    tokens = np.stack([photo, elsewhere])
+    cosines = np.einsum("rd,ptd->prt", photo[inside], tokens)
+    itself, other = finder.find(cosines, cells)
+    assert itself == pytest.approx((1 / 7, 1 / 7, 3 / 7, 3 / 7), abs=1e-6)
+    assert other == pytest.approx((3 / 7, 4 / 7, 5 / 7, 6 / 7), abs=1e-6)
+
+
+def test_what_is_larger_is_found_larger() -> None:
+    tokens = np.eye(4, dtype=np.float32)
+    # The same four things, twice as large, as detected boxes.
+    small = np.array([(x, y, x + 0.1, y + 0.1) for y in (0.1, 0.2) for x in (0.1, 0.2)])
+    large = np.array([(x, y, x + 0.2, y + 0.2) for y in (0.5, 0.7) for x in (0.4, 0.6)])
+    [found] = BoxFinder((0.1, 0.1, 0.3, 0.3), small).find(tokens[None], large)
+    assert found == pytest.approx((0.4, 0.5, 0.8, 0.9), abs=1e-6)
+
+
+def test_without_a_better_place_the_box_stays() -> None:
+    cells = grid(3, 3)
+    box: Box = (0.4, 0.4, 0.6, 0.6)
+    [found] = BoxFinder(box, cells[[4]]).find(np.ones((1, 1, 9), dtype=np.float32), cells)
+    assert found == pytest.approx(box, abs=1e-6)
+
+
+def test_of_many_regions_some_are_compared() -> None:
+    cells = grid(9, 9)
+    tokens = unit(np.random.default_rng(0), 81, 16)
+    [found] = BoxFinder((0.0, 0.0, 1.0, 1.0), cells).find((tokens @ tokens.T)[None], cells)
+    assert found == pytest.approx((0.0, 0.0, 1.0, 1.0))
+
+
+def test_regions_without_an_area_do_no_harm() -> None:
+    boxes = np.array([(0.1, 0.1, 0.1, 0.1), (0.5, 0.5, 0.7, 0.7)])
+    own = np.array([(0.0, 0.0, 0.2, 0.2), (0.1, 0.0, 0.1, 0.0)])
+    cosines = np.array([[[0.1, 1.0], [0.1, 0.2]]], dtype=np.float32)
+    [found] = BoxFinder((0.0, 0.0, 0.2, 0.2), own).find(cosines, boxes)
+    assert found == pytest.approx((0.5, 0.5, 0.7, 0.7), abs=0.07)

@@ -1,0 +1,67 @@
+"""Embeddings of parts of photos, against the normal equations and by hand."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aladin_index.changes.writer import NewItems
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.search.region_embedder import LazyEmbedder, RegionEmbedder, fit_embedder
+
+
+def test_a_linear_map_is_found_again() -> None:
+    generator = np.random.default_rng(0)
+    means = generator.normal(size=(400, 6)).astype(np.float32)
+    weights, bias = generator.normal(size=(6, 3)), generator.normal(size=3)
+    embedder = RegionEmbedder(means, (means @ weights + bias).astype(np.float32))
+    tokens = generator.normal(size=(5, 6)).astype(np.float32)
+    # The part counts by what it has beyond the whole photo.
+    expected = (2 * tokens[:2].mean(axis=0) - tokens.mean(axis=0)) @ weights + bias
+    expected /= np.linalg.norm(expected)
+    found = embedder.embed(tokens[:2], tokens)
+    assert float(found @ expected) > 0.98  # not 1: the map is regularised
+    assert np.linalg.norm(found) == pytest.approx(1, abs=1e-6)
+    assert found.dtype == np.float32
+
+
+def test_the_whole_photo_is_its_own_part() -> None:
+    generator = np.random.default_rng(1)
+    means, embeddings = generator.normal(size=(2, 50, 4)).astype(np.float32)
+    centred = means - means.mean(axis=0)
+    spread = centred.T @ centred
+    ridge = 0.05 * np.trace(spread) / 4 * np.eye(4)
+    weights = np.linalg.inv(spread + ridge) @ centred.T @ (embeddings - embeddings.mean(axis=0))
+    tokens = generator.normal(size=(3, 4)).astype(np.float32)
+    expected = embeddings.mean(axis=0) + (tokens.mean(axis=0) - means.mean(axis=0)) @ weights
+    expected /= np.linalg.norm(expected)
+    found = RegionEmbedder(means, embeddings).embed(tokens, tokens)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_of_a_single_photo_every_part_has_its_embedding() -> None:
+    means = np.array([[0.5, 0.5]], dtype=np.float32)
+    embeddings = np.array([[0.6, 0.8]], dtype=np.float32)
+    tokens = np.eye(2, dtype=np.float32)
+    found = RegionEmbedder(means, embeddings).embed(tokens[:1], tokens)
+    np.testing.assert_allclose(found, [0.6, 0.8], atol=1e-6)
+
+
+def test_an_index_without_regions_has_none(
+    made_up: Callable[..., NewItems], write_made_up: Callable[..., int], tmp_path: Path
+) -> None:
+    photos = made_up(["a", "b"])
+    none = replace(photos, tokens=photos.tokens[:0], lengths=np.zeros(2, dtype=np.int64))
+    write_made_up(tmp_path / "index", images=none)
+    with open_index(tmp_path / "index") as index:
+        assert fit_embedder(index.side("images")) is None
+        assert LazyEmbedder(index).get() is None
+
+
+def test_it_is_fitted_once(search_index: SearchIndex) -> None:
+    lazy = LazyEmbedder(search_index)
+    first = lazy.get()
+    assert first is not None
+    assert lazy.get() is first
