@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 
 from aladin_network.config import (
     AlignmentHeadConfig,
@@ -54,6 +55,30 @@ def test_the_encoders_own_cls(build_tiny: Build, features: Features) -> None:
     assert tower.trunk is not None
     torch.testing.assert_close(out.states, project(tower.trunk, features.states))
     assert torch.equal(out.content, features.content)
+
+
+def test_cached_features_are_projected_as_those_that_need_a_gradient(features: Features) -> None:
+    """The norm's weights, folded into the projection, have the same dropout and gradients."""
+    torch.manual_seed(0)
+    config = TrunkConfig(width=16, layers=0, heads=2, input_dropout=0.3, token_dropout=0.3)
+    trunk = Trunk(config, 24).double().train()
+    assert isinstance(trunk.norm, nn.LayerNorm)
+    with torch.no_grad():
+        trunk.norm.weight.uniform_(0.5, 1.5)
+        trunk.norm.bias.uniform_(-0.5, 0.5)
+    mask = torch.ones(2, 17, dtype=torch.bool)
+    mask[1, 9:] = False
+    states = features.states.double()
+    upstream = torch.randn(2, 17, 16, dtype=torch.float64) * mask.unsqueeze(-1)
+
+    def projected(cached: bool) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        out = trunk.projected(Features(states, mask, mask), cached)
+        wanted = [*trunk.norm.parameters(), *trunk.projection.parameters()]
+        return [out[mask], *torch.autograd.grad((out * upstream).sum(), wanted)]
+
+    for ours, expected in zip(projected(cached=True), projected(cached=False), strict=True):
+        torch.testing.assert_close(ours, expected)
 
 
 def test_no_trunk_hands_the_encoders_output_on(build_tiny: Build, features: Features) -> None:

@@ -41,7 +41,7 @@ def build_optimizer(task: nn.Module, stage: StageConfig) -> AdamW:
             for (scale, decay), parameters in groups.items()
         ],
         # One kernel for all parameters: those of a small network are launched faster than computed.
-        fused=next(task.parameters()).is_cuda,
+        fused=True,
     )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aladin_network.errors import ConfigError
+from aladin_network.heads.layout import Padded, layout_of
 
 Norm = Literal["post", "pre"]
 
@@ -25,14 +26,21 @@ class ChannelDropout(nn.Module):
         super().__init__()
         self.probability = probability
 
-    def forward(self, states: Tensor) -> Tensor:
-        """Drop channels of (batch, tokens, dim) states in training."""
+    def forward(self, states: Tensor, layout: Padded | None = None) -> Tensor:
+        """Drop channels in training.
+
+        Args:
+            states: (batch, tokens, dim) states, or the rows of `layout`.
+            layout: Layout of the states, or None for (batch, tokens, dim).
+        """
         if not self.training or self.probability == 0:
             return states
         keep = 1 - self.probability
-        shape = (states.shape[0], 1, states.shape[2])
-        mask = torch.empty(shape, device=states.device).bernoulli_(keep) / keep
-        return states * mask.to(states.dtype)
+        items = states.shape[0] if layout is None else layout.mask.shape[0]
+        shape = (items, 1, states.shape[-1])
+        factors = torch.empty(shape, device=states.device).bernoulli_(keep) / keep
+        factors = factors.to(states.dtype)
+        return states * (factors if layout is None else layout.of_items(factors))
 
 
 class TokenDropout(nn.Module):
@@ -79,23 +87,30 @@ class TransformerLayer(nn.Module):
         nn.init.zeros_(self.query_key_value.bias)
         nn.init.zeros_(self.output.bias)
 
-    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """Run the layer; see `TransformerStack.forward`."""
-        if self.norm == "pre":
-            attended = self._attend(self.attention_norm(states), mask)
-            states = states + self.dropout(attended)
-            return states + self.dropout(self.feedforward(self.feedforward_norm(states)))
-        states = self.attention_norm(states + self.dropout(self._attend(states, mask)))
-        return self.feedforward_norm(states + self.dropout(self.feedforward(states)))
+    def forward(self, rows: Tensor, layout: Padded) -> Tensor:
+        """Run the layer.
 
-    def _attend(self, states: Tensor, mask: Tensor) -> Tensor:
-        batch, tokens, width = states.shape
-        projected = self.query_key_value(states).view(batch, tokens, 3, self.heads, -1)
+        Args:
+            rows: States in the layout of the batch.
+            layout: Layout of the batch.
+        """
+        if self.norm == "pre":
+            attended = self._attend(self.attention_norm(rows), layout)
+            rows = rows + self.dropout(attended, layout)
+            return rows + self.dropout(self.feedforward(self.feedforward_norm(rows)), layout)
+        rows = self.attention_norm(rows + self.dropout(self._attend(rows, layout), layout))
+        return self.feedforward_norm(rows + self.dropout(self.feedforward(rows), layout))
+
+    def _attend(self, rows: Tensor, layout: Padded) -> Tensor:
+        mask = layout.mask
+        batch, tokens = mask.shape
+        projected = layout.sequences(self.query_key_value(rows))
+        projected = projected.view(batch, tokens, 3, self.heads, -1)
         query, key, value = projected.permute(2, 0, 3, 1, 4)  # each (batch, heads, tokens, d)
         scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
         weights = F.softmax(scores.masked_fill(~mask[:, None, None, :], float("-inf")), dim=-1)
         mixed = (weights.to(value.dtype) @ value).transpose(1, 2)  # (batch, tokens, heads, d)
-        return self.output(mixed.reshape(batch, tokens, width))
+        return self.output(layout.rows(mixed.flatten(2)))
 
 
 class TransformerStack(nn.Module):
@@ -133,6 +148,10 @@ class TransformerStack(nn.Module):
         Returns:
             (batch, tokens, width) float; what stands at padding means nothing.
         """
+        if not self.layers:
+            return self.final_norm(states)
+        layout = layout_of(mask)
+        rows = layout.rows(states)
         for layer in self.layers:
-            states = layer(states, mask)
-        return self.final_norm(states)
+            rows = layer(rows, layout)
+        return layout.sequences(self.final_norm(rows))

@@ -189,6 +189,15 @@ GridOption = Annotated[
 SelectOption = Annotated[
     str, typer.Option("--select", metavar="SPLIT", help="Split that --grid chooses on.")
 ]
+SettingsAsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--settings-as",
+        metavar="RECIPE=OTHER",
+        help="Give RECIPE the values that --grid chooses for OTHER, without runs of its own to "
+        "choose by; repeatable.",
+    ),
+]
 ControlsOption = Annotated[
     bool,
     typer.Option(
@@ -246,6 +255,7 @@ def compare(
     overrides: OverridesOption = None,
     grid: GridOption = None,
     select: SelectOption = "selection",
+    settings_as: SettingsAsOption = None,
     controls: ControlsOption = False,
     correct: CorrectOption = False,
     report_only: ReportOnlyOption = False,
@@ -269,16 +279,17 @@ def compare(
         draw_scenes,
         find_data_sets,
     )
-    from aladin_training.comparison.grid import parse_grid
+    from aladin_training.comparison.grid import parse_followers, parse_grid
     from aladin_training.comparison.plan import load_plan
 
     check_folder_writable(out)
     changes, grids = overrides or [], parse_grid(grid or [])
+    followers = parse_followers(settings_as or [])
     data_sets = find_data_sets(data or [], out)
     settings = [[*changes, f"data.source={json.dumps(each.source)}"] for each in data_sets]
     folders = [out / each.name for each in data_sets] if len(data_sets) > 1 else [out]
     plans = [
-        load_plan(recipes, seeds, folder, split, baseline, set_, grids, select, folds)
+        load_plan(recipes, seeds, folder, split, baseline, set_, grids, select, folds, followers)
         for folder, set_ in zip(folders, settings or [changes], strict=True)
     ]
     with stderr_progress() as progress:

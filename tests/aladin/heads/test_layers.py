@@ -13,6 +13,7 @@ from aladin_network.heads.layers import (
     TransformerLayer,
     TransformerStack,
 )
+from aladin_network.heads.layout import Packed, Padded, layout_of
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -37,7 +38,12 @@ def test_a_layer_equals_torchs_encoder_layer(norm: str) -> None:
     states = torch.randn(3, 5, 8)
     mask = torch.arange(5) < torch.tensor([[5], [3], [1]])
     expected = theirs(states, src_key_padding_mask=~mask)
-    torch.testing.assert_close(ours(states, mask)[mask], expected[mask], atol=1e-6, rtol=1e-5)
+    packed = Packed(mask)
+    rows = ours(packed.rows(states), packed)
+    torch.testing.assert_close(rows, expected[mask], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        ours(states, Padded(mask))[mask], expected[mask], atol=1e-6, rtol=1e-5
+    )
 
 
 def test_padding_is_never_attended_to() -> None:
@@ -47,6 +53,48 @@ def test_padding_is_never_attended_to() -> None:
     mask = torch.tensor([[True] * 4, [True, True, False, False]])
     poisoned = states.masked_fill(~mask.unsqueeze(-1), 9.0)
     torch.testing.assert_close(stack(states, mask)[mask], stack(poisoned, mask)[mask])
+
+
+def test_padding_of_a_batch_is_not_computed_and_changes_neither_states_nor_gradients() -> None:
+    """The same dropout, states and gradients as the layers have on the padded batch."""
+    torch.manual_seed(0)
+    stack = TransformerStack(8, 2, 2, 16, 0.2, "pre").double()
+    mask = torch.arange(5) < torch.tensor([[5], [2], [1], [4]])
+    states = torch.randn(4, 5, 8, dtype=torch.float64, requires_grad=True)
+    upstream = torch.randn(4, 5, 8, dtype=torch.float64) * mask.unsqueeze(-1)
+
+    def computed(layout: Padded) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        rows = layout.rows(states)
+        for layer in stack.layers:
+            rows = layer(rows, layout)
+        ended = layout.sequences(stack.final_norm(rows))
+        wanted = [states, *stack.parameters()]
+        return [ended[mask], *torch.autograd.grad((ended * upstream).sum(), wanted)]
+
+    assert isinstance(layout_of(mask), Packed)
+    for packed, padded in zip(computed(Packed(mask)), computed(Padded(mask)), strict=True):
+        torch.testing.assert_close(packed, padded)
+    torch.manual_seed(1)
+    torch.testing.assert_close(stack(states, mask)[mask], computed(Packed(mask))[0])
+
+
+def test_a_batch_without_padding_stays_as_it_is() -> None:
+    whole = torch.ones(2, 3, dtype=torch.bool)
+    assert not isinstance(layout_of(whole), Packed)
+    states = torch.randn(2, 3, 4)
+    assert layout_of(whole).rows(states) is states
+
+
+def test_packed_rows_return_to_their_places() -> None:
+    mask = torch.tensor([[True, False, True], [False, True, False]])
+    layout = Packed(mask)
+    states = torch.arange(12.0).view(2, 3, 2)
+    assert layout.rows(states).tolist() == [[0.0, 1.0], [4.0, 5.0], [8.0, 9.0]]
+    back = layout.sequences(layout.rows(states))
+    assert torch.equal(back, states * mask.unsqueeze(-1))
+    of_items = layout.of_items(torch.tensor([[[1.0]], [[2.0]]]))
+    assert of_items.tolist() == [[1.0], [1.0], [2.0]]
 
 
 def test_a_stack_without_layers_changes_nothing() -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from aladin_network.errors import ConfigError
 from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
-from aladin_training.comparison.compare import compare
+from aladin_training.comparison.compare import choose_settings, compare
 from aladin_training.comparison.evaluation import load_evaluation
 from aladin_training.comparison.grid import (
     RecipeGrid,
     best_by_value,
     choose,
+    parse_followers,
     parse_grid,
     recipe_grid,
 )
@@ -100,6 +102,53 @@ def test_a_setting_applies_where_it_exists(recipe_path: Path, tmp_path: Path) ->
     assert [len(grid.candidates) for grid in plan.grids] == [4, 2]
     with pytest.raises(ConfigError, match=r"no recipe takes stage.pupils.lr=1: .*no stage named"):
         load_plan([recipe_path, other], 1, tmp_path, overrides=["stage.pupils.lr=1"])
+
+
+def test_a_recipe_takes_over_what_was_chosen_for_another(recipe_path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(
+        recipe_path.read_text(encoding="utf-8")
+        .replace('name = "test"', 'name = "other"')
+        .replace('name = "student"', 'name = "pupil"'),
+        encoding="utf-8",
+    )
+
+    def plan(*followers: str) -> ComparisonPlan:
+        return load_plan(
+            [other, recipe_path],
+            1,
+            tmp_path / "out",
+            overrides=["data.selection=0.4", "stage.joint.epochs=1", "final.epochs=1"],
+            grid=parse_grid([LR, "stage.student.weight_decay=0.1,0.2"]),
+            select="selection",
+            followers=parse_followers(followers),
+        )
+
+    following = plan("other=test")
+    assert {run.recipe.name.partition(",")[0] for run in following.candidate_runs()} == {"test"}
+    assert len(plan().candidate_runs()) == 6
+    result = compare(following, step_times=False)
+    assert result.failures == {}
+    taken, own = result.comparison.choices
+    assert own.chosen is not None
+    assert taken.chosen == own.chosen.partition(", ")[0]  # it has no weight decay of this name
+    assert taken.follows == "test"
+    rates = {each.recipe.name: each.recipe.final_stage.lr for each in result.comparison.summaries}
+    assert rates["other"] == rates["test"]
+    report = result.markdown.read_text(encoding="utf-8")
+    assert "The settings chosen for test are also those of other." in report
+    assert f"| other | {taken.chosen} | - | as test |" in report
+    unfinished = choose_settings(
+        dataclasses.replace(following, out=tmp_path / "nothing"), "selection"
+    )
+    assert [each.chosen for each in unfinished] == [None, None]
+    with pytest.raises(ConfigError, match=r"other has no stage\.student"):
+        plan("test=other")
+    with pytest.raises(ConfigError, match="third is no recipe"):
+        plan("other=third")
+    for wrong in (["other"], ["other=test", "other=test"], ["a=b", "b=c"]):
+        with pytest.raises(ConfigError, match="settings-as"):
+            parse_followers(wrong)
 
 
 def test_a_choice_needs_a_split_that_is_not_reported(recipe_path: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from aladin_training.comparison.evaluation import (
     load_evaluation,
     save_evaluation,
 )
-from aladin_training.comparison.grid import Choice, choose
+from aladin_training.comparison.grid import Choice, choose, follow
 from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
 from aladin_training.comparison.processes import (
     ActiveRuns,
@@ -113,8 +113,9 @@ def compare(
         plan = plan.with_choices(choices)
         times = _step_times(plan, train and step_times, progress)
     if train:
+        runs = plan.runs()
         failures |= perform_all(
-            plan.runs(), plan.split, plan.shared_stages, jobs, progress, correct=correct
+            runs, plan.split, plan.shared_stages, jobs, progress, correct=correct
         )
     comparison = summarize_plan(plan, failures, times, choices)
     return ComparisonResult(*write_report(comparison), failures, comparison)
@@ -140,22 +141,28 @@ def _log_cost(
 
 
 def choose_settings(plan: ComparisonPlan, split: str) -> list[Choice]:
-    """Choose the settings of each recipe by the finished runs of its candidates.
+    """Choose the settings of each recipe by the finished runs of its candidates, or another's.
 
     Args:
         plan: Comparison with grids.
         split: Split whose rsum of the recipe's own score decides.
     """
-    choices: list[Choice] = []
+    grids = {grid.recipe: grid for grid in plan.grids}
+    choices: dict[str, Choice] = {}
     for grid in plan.grids:
+        if grid.recipe in plan.followers:
+            continue
         metrics: dict[str, RetrievalMetrics] = {}
         for label, candidate in grid.candidates.items():
             found = finished_evaluation(plan.run(candidate, plan.seeds[0]), split)
             if found is not None:
                 metrics[label] = found.metrics()[candidate.own_score]
-        choices.append(choose(grid, metrics))
-        logger.info("%s: %s", grid.recipe, choices[-1].chosen or "nothing to choose from yet")
-    return choices
+        choices[grid.recipe] = choose(grid, metrics)
+    for recipe, other in plan.followers.items():
+        choices[recipe] = follow(grids[recipe], grids[other], choices[other])
+    for recipe in grids:
+        logger.info("%s: %s", recipe, choices[recipe].chosen or "nothing to choose from yet")
+    return [choices[recipe] for recipe in grids]
 
 
 def perform_all(

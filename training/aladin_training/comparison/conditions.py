@@ -66,6 +66,11 @@ def _settings(comparison: Comparison) -> list[str]:
             f"Settings: each recipe's own {', '.join(keys)}, chosen on the split {plan.select} by "
             f"one run of seed {plan.seeds[0]} for every combination."
         )
+    leaders: dict[str, list[str]] = defaultdict(list)
+    for recipe, other in plan.followers.items():
+        leaders[other].append(recipe)
+    for other, recipes in leaders.items():
+        lines.append(f"The settings chosen for {other} are also those of {', '.join(recipes)}.")
     for setting, names in plan.left_out.items():
         lines.append(f"{setting} does not apply to {', '.join(names)}.")
     return lines

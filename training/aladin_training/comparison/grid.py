@@ -48,12 +48,14 @@ class Choice:
         chosen: Label of the best combination, or None if no run is finished.
         at_edge: Keys whose chosen value is the first or last of three or more: a better one may
             lie beyond.
+        follows: Name of the recipe whose choice was taken over, or None.
     """
 
     recipe: str
     metrics: dict[str, RetrievalMetrics]
     chosen: str | None
     at_edge: tuple[str, ...]
+    follows: str | None = None
 
 
 def parse_grid(texts: Sequence[str]) -> Grid:
@@ -115,6 +117,43 @@ def choose(grid: RecipeGrid, metrics: Mapping[str, RetrievalMetrics]) -> Choice:
         if len(grid.values[key]) > 2 and value in (grid.values[key][0], grid.values[key][-1])
     )
     return Choice(grid.recipe, known, best, at_edge)
+
+
+def follow(grid: RecipeGrid, leader: RecipeGrid, choice: Choice) -> Choice:
+    """Take over what was chosen for another recipe.
+
+    Args:
+        grid: Combinations of the recipe that follows; all its keys are the leader's, too.
+        leader: Combinations of the other recipe.
+        choice: What was chosen for that one.
+    """
+    if choice.chosen is None:
+        return Choice(grid.recipe, {}, None, (), follows=leader.recipe)
+    values = leader.combination(choice.chosen)
+    wanted = {key: values[key] for key in grid.values}
+    label = next(label for label in grid.candidates if grid.combination(label) == wanted)
+    return Choice(grid.recipe, {}, label, (), follows=leader.recipe)
+
+
+def parse_followers(texts: Sequence[str]) -> dict[str, str]:
+    """Read ``RECIPE=OTHER`` for each of several recipes that take over another one's choice.
+
+    Raises:
+        ConfigError: If a text has another form, a recipe repeats, or one that is followed follows.
+    """
+    followers: dict[str, str] = {}
+    for text in texts:
+        recipe, _, other = (part.strip() for part in text.partition("="))
+        if not recipe or not other or recipe in followers:
+            raise ConfigError(f"settings-as {text!r}: expected RECIPE=OTHER, each RECIPE once")
+        followers[recipe] = other
+    for recipe, other in followers.items():
+        if other in followers:
+            raise ConfigError(
+                f"settings-as {recipe}={other}: {other} has no choice of its own, since it takes "
+                f"over that of {followers[other]}"
+            )
+    return followers
 
 
 def best_by_value(grid: RecipeGrid, choice: Choice, key: str) -> dict[str, RetrievalMetrics]:

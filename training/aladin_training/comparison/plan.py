@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +51,7 @@ class ComparisonPlan:
         left_out: Names of the recipes that lack a setting of `overrides` or the grid, by setting.
         controls: Names of those recipes that are the baseline with more steps.
         folds: Number of contiguous blocks of a split's photos, each ranked among itself.
+        followers: Recipes that take over the settings chosen for another one, with its name.
     """
 
     recipes: tuple[Recipe, ...]
@@ -63,14 +64,17 @@ class ComparisonPlan:
     left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
     controls: tuple[str, ...] = ()
     folds: int = 1
+    followers: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the names.
 
         Raises:
             ConfigError: If a name repeats or cannot name a folder, if no recipe has the baseline's
-                name, or if settings would be chosen on the split that is reported.
+                name, if settings would be chosen on the split that is reported, or if a recipe
+                would take over the choice of one that is not there or has other settings.
         """
+        self._check_followers()
         if self.grids and self.select in (None, self.split):
             raise ConfigError(
                 f"select: expected a split other than the reported one, got {self.select!r}"
@@ -98,6 +102,18 @@ class ComparisonPlan:
         folder = self.out / "runs" / recipe.name / f"seed-{seed}"
         return PlannedRun(dataclasses.replace(recipe, seed=seed), folder, self.folds)
 
+    def _check_followers(self) -> None:
+        keys = {grid.recipe: grid.values.keys() for grid in self.grids}
+        for recipe, other in self.followers.items():
+            for name in (recipe, other):
+                if name not in keys:
+                    raise ConfigError(
+                        f"settings-as {recipe}={other}: {name} is no recipe with settings to "
+                        f"choose, those are {sorted(keys)}"
+                    )
+            if more := sorted(keys[recipe] - keys[other]):
+                raise ConfigError(f"settings-as {recipe}={other}: {other} has no {more[0]}")
+
     @property
     def shared_stages(self) -> Path:
         """Folder of the finished stages that several runs share."""
@@ -109,7 +125,7 @@ class ComparisonPlan:
         return [
             self.run(candidate, seed)
             for grid in self.grids
-            if len(grid.candidates) > 1
+            if len(grid.candidates) > 1 and grid.recipe not in self.followers
             for candidate in grid.candidates.values()
         ]
 
@@ -169,6 +185,7 @@ def load_plan(
     grid: Grid | None = None,
     select: str | None = None,
     folds: int = 1,
+    followers: Mapping[str, str] | None = None,
 ) -> ComparisonPlan:
     """Read the recipes of a comparison.
 
@@ -183,6 +200,7 @@ def load_plan(
         grid: Values to choose from; each key applies to the recipes that have it.
         select: Split to choose them on.
         folds: Number of blocks of a split that are ranked apart.
+        followers: Recipes that take over the settings chosen for another one, with its name.
 
     Raises:
         ConfigError: If a recipe cannot be read, no recipe has a key, or the recipes do not make a
@@ -219,6 +237,7 @@ def load_plan(
         select if grids else None,
         {setting: tuple(names) for setting, names in lacking.names.items()},
         folds=folds,
+        followers=dict(followers or {}),
     )
 
 

@@ -127,7 +127,7 @@ def draw_loss_and_recall(comparison: Comparison, file: Path) -> bool:
         axes.set_title(summary.recipe.name, fontsize=10)
         axes.set_xlabel("step of the final stage", fontsize=9)
         recall_axes = axes.twinx()
-        recall_axes.set_ylim(0, 1.05 * highest)
+        recall_axes.set_ylim(0, 1.05 * highest or 1.0)
         recall_axes.tick_params(labelsize=8)
         for (direction, curve), colour, marker in zip(
             _recalls(summary).items(), COLOURS, _MARKERS, strict=False

@@ -174,6 +174,8 @@ def choices_table(comparison: Comparison) -> Table:
     rows: list[list[str]] = []
     for choice in comparison.choices:
         tried = "; ".join(f"{label}: {each.rsum:.1f}" for label, each in choice.metrics.items())
+        if choice.follows is not None:
+            tried = f"as {choice.follows}"
         cells = (choice.chosen, ", ".join(choice.at_edge), tried)
         rows.append([choice.recipe, *(cell or _NO_VALUE for cell in cells)])
     header = ["recipe", "chosen", "at the edge", "rsum of all combinations"]
