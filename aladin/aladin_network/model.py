@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from typing import Generic, Literal, TypeVar, assert_never, cast
+from typing import Generic, TypeVar, assert_never, cast
 
 import torch
 from jaxtyping import Float
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from aladin_network.config import ModelConfig, TowerConfig, TrunkConfig
+from aladin_network.config import ModelConfig, TowerConfig
 from aladin_network.encoders.base import (
     Features,
     ImageBatch,
@@ -32,10 +31,9 @@ from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
 from aladin_network.errors import ConfigError
 from aladin_network.heads.alignment import AlignmentHead
 from aladin_network.heads.attention import AttentionHead
-from aladin_network.heads.layers import ChannelDropout, TokenDropout, TransformerStack
-from aladin_network.heads.layout import layout_of
 from aladin_network.heads.matching import MatchingHead
 from aladin_network.heads.tower_start import fit_to_towers, start_as
+from aladin_network.heads.trunk import Trunk
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.masking import masked_mean
 from aladin_network.scoring.scores import (
@@ -50,80 +48,6 @@ from aladin_network.types import Modality, ScoreName
 E = TypeVar("E", bound=ImageEncoder | TextEncoder)
 
 T = TypeVar("T")
-
-
-class UnitLength(nn.Module):
-    """Divides each token by its Euclidean norm."""
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Normalise the last axis."""
-        return F.normalize(states, dim=-1)
-
-
-class Trunk(nn.Module):
-    """Normalisation, dropout, projection and transformer layers after an encoder."""
-
-    def __init__(self, config: TrunkConfig, in_dim: int) -> None:
-        super().__init__()
-        self.token_dropout = TokenDropout(config.token_dropout)
-        self.input_dropout = ChannelDropout(config.input_dropout)
-        self.dropout = ChannelDropout(config.dropout)
-        self.norm = _input_norm(config.input_norm, in_dim)
-        self.projection = nn.Linear(in_dim, config.width)
-        self.stack = TransformerStack(
-            config.width,
-            config.layers,
-            config.heads,
-            config.feedforward,
-            config.dropout,
-            config.norm,
-        )
-
-    def projected(self, features: Features, cached: bool) -> Tensor:
-        """Normalise and project an encoder's states, with dropout in training.
-
-        Args:
-            features: The encoder's output.
-            cached: Whether it comes from a cache, so that no gradient passes through it.
-
-        Returns:
-            (batch, tokens, width) states; what stands at padding means nothing.
-        """
-        norm = self.norm
-        if self.training and cached and isinstance(norm, nn.LayerNorm):
-            return self._projected_in_one(norm, features)
-        states = self.token_dropout(norm(features.states))
-        return self.projection(self.input_dropout(states))
-
-    def _projected_in_one(self, norm: nn.LayerNorm, features: Features) -> Tensor:
-        """Project with the norm's weight and bias folded into the projection's.
-
-        Cached features need no gradient, which is a third of the projection's work. The outputs
-        of a norm with weights do, so the weights are moved behind it. Dropout of channels is the
-        same for all tokens of an item, so that the bias is projected once an item.
-        """
-        states = F.layer_norm(features.states, norm.normalized_shape, None, None, norm.eps)
-        batch, tokens, dim = states.shape
-        kept = self.token_dropout(states.new_ones(batch, tokens, 1))
-        factors = self.input_dropout(states.new_ones(batch, 1, dim))
-        weight = self.projection.weight
-        layout = layout_of(features.mask)
-        rows = layout.rows(states * (kept * factors))
-        scaled = layout.sequences(F.linear(rows, weight * norm.weight))
-        shifted = F.linear(factors, weight * norm.bias)
-        return scaled + kept * shifted + self.projection.bias
-
-
-def _input_norm(name: Literal["layer", "l2", "none"], dim: int) -> nn.Module:
-    match name:
-        case "layer":
-            return nn.LayerNorm(dim)
-        case "l2":
-            return UnitLength()
-        case "none":
-            return nn.Identity()
-        case _:
-            assert_never(name)
 
 
 class Tower(nn.Module, Generic[E]):

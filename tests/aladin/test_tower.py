@@ -17,7 +17,8 @@ from aladin_network.config import (
 )
 from aladin_network.encoders.base import Features
 from aladin_network.errors import ConfigError
-from aladin_network.model import AladinModel, Trunk
+from aladin_network.heads.trunk import Trunk
+from aladin_network.model import AladinModel
 
 Build = Callable[..., AladinModel]
 TRUNK = TrunkConfig(width=16, layers=0, heads=2)

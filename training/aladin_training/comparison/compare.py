@@ -113,9 +113,8 @@ def compare(
         plan = plan.with_choices(choices)
         times = _step_times(plan, train and step_times, progress)
     if train:
-        runs = plan.runs()
         failures |= perform_all(
-            runs, plan.split, plan.shared_stages, jobs, progress, correct=correct
+            plan.runs(), plan.split, plan.shared_stages, jobs, progress, correct=correct
         )
     comparison = summarize_plan(plan, failures, times, choices)
     return ComparisonResult(*write_report(comparison), failures, comparison)
@@ -149,9 +148,7 @@ def choose_settings(plan: ComparisonPlan, split: str) -> list[Choice]:
     """
     grids = {grid.recipe: grid for grid in plan.grids}
     choices: dict[str, Choice] = {}
-    for grid in plan.grids:
-        if grid.recipe in plan.followers:
-            continue
+    for grid in (each for each in plan.grids if each.recipe not in plan.followers):
         metrics: dict[str, RetrievalMetrics] = {}
         for label, candidate in grid.candidates.items():
             found = finished_evaluation(plan.run(candidate, plan.seeds[0]), split)
