@@ -272,10 +272,9 @@ def score_pair(
     if not collection.has_tokens:
         raise InputError("there is no evidence: the index was imported without tokens")
     [pair] = compare_with_items(model, query, modality, collection, [item])
-    tokens = query.encoding.item_tokens(0)
-    row = np.array([item.row], dtype=np.int64)
     return PairScores(
         match=float(query.encoding.embedding[0] @ collection.embedding(item.row)),
-        align=float(collection.align(tokens, modality, row)[0]),
+        # Not `collection.align`, from which a hubness correction is subtracted.
+        align=float(pair.cosines.max(axis=1).sum()) if pair.cosines.size else 0.0,
         pair=pair,
     )

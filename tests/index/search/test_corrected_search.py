@@ -23,6 +23,7 @@ from aladin_index.generations.verify import verify_index
 from aladin_index.measure.tune import tune_index
 from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.backend import EncodedQuery
+from aladin_index.search.evidence import score_pair, word_evidence
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
@@ -107,6 +108,22 @@ def check(root: Path, **options: Any) -> None:
                 assert hit.stages.align.score == pytest.approx(align, abs=2e-3)
             assert [hit.score for hit in answer.hits] == sorted(
                 (hit.score for hit in answer.hits), reverse=True
+            )
+
+
+def test_the_words_of_a_pair_add_up_to_its_alignment_score(corrected: Path) -> None:
+    """What a correction subtracts from the order is no part of the evidence."""
+    with open_index(corrected) as index:
+        correction, side = index.correction(), index.side("images")
+        assert correction is not None
+        model = index.checkpoint.model
+        query = EncodedQuery(encode_texts(model, [QUERIES[0]]), "text", text=QUERIES[0])
+        scores = expected(index, correction, "images", query.encoding)
+        for item in side.items.by_rows(range(side.count)):
+            pair = score_pair(model, query, "text", side, item)
+            assert pair.align == pytest.approx(scores[item.id][2], abs=2e-3)
+            assert pair.align == pytest.approx(
+                sum(each.score for each in word_evidence(*pair.pair))
             )
 
 
