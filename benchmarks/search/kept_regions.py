@@ -37,7 +37,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from aladin_index.encode.kept_regions import BoxesOf, KeptRegions, PhotoRegions
 from aladin_index.format.layout import generation_folder, live_generation
-from aladin_index.format.models import live_model_folder
+from aladin_index.format.models import likely_model_folder
 from aladin_index.search.evidence import region_boxes
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_all, alignment_with_candidates
@@ -207,7 +207,7 @@ def read_task(root: Path) -> tuple[Task, NDArray[np.bool_]]:
     folder = generation_folder(root, live_generation(root))
     photos, texts = read_side(folder, "images"), read_side(folder, "texts")
     right = pairs(folder)
-    checkpoint = load_checkpoint(live_model_folder(root))
+    checkpoint = load_checkpoint(likely_model_folder(root))
     regions = int(photos.lengths[0])
     boxes_of = partial(region_boxes, checkpoint.model)
     boxes = np.array(boxes_of(regions, _SIZE_PX), dtype=np.float32)

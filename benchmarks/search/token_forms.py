@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.first_stage import largest
 from aladin_index.format.layout import generation_folder, live_generation
-from aladin_index.format.models import live_model_folder
+from aladin_index.format.models import likely_model_folder
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.maxsim import alignment_with_all
 from aladin_index.tokens.store import TokenStore
@@ -113,7 +113,7 @@ def measure(root: Path, candidates: int) -> dict[TokenDtype, dict[str, float]]:
     """Measure every form; the first one, float16, is the reference of the others."""
     folder = generation_folder(root, live_generation(root))
     images, texts = read_side(folder, "images"), read_side(folder, "texts")
-    fusion = load_checkpoint(live_model_folder(root)).fusion
+    fusion = load_checkpoint(likely_model_folder(root)).fusion
     match = images.embeddings @ texts.embeddings.T
     right = pairs(folder)
     searches = [

@@ -43,7 +43,7 @@ def run_search(
         deadline_s: End of the time for the answer, by `time.monotonic`.
         options: Fields of `SearchOptions`.
     """
-    query = EncodedQuery(encoding, modality, text, size_px, boxes, own_id)
+    query = EncodedQuery(encoding, modality, text, size_px, boxes, own_id=own_id)
     if deadline_s is None:
         return searcher.search(query, target, SearchOptions(**options))
     options = {**options, "timeout_ms": 1.0}

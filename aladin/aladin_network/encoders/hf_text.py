@@ -165,7 +165,7 @@ class HFTextEncoder(TokenizedTextEncoder):
         Where the network is trained on a processor, texts of similar length go through it together:
         padding takes as long as words there, and half of a batch of captions is padding.
         """
-        trains = torch.is_grad_enabled() and not self.frozen and not torch.compiler.is_compiling()
+        trains = self.training and not self.frozen and not torch.compiler.is_compiling()
         if not trains or self.config.pad_to is not None or batch.ids.device.type != "cpu":
             return self._encode(batch)
         lengths: list[int] = batch.mask.sum(dim=1).tolist()

@@ -122,7 +122,6 @@ def test_what_needs_files_is_refused_and_changes_nothing(
         ["index", "merge", folder, tmp_path, "--out", out],
         ["index", "build", "--model", tiny_checkpoint, "--images", data_file, "--out", folder],
         ["index", "compact", folder],
-        ["index", "rollback", folder],
         ["index", "tune", folder],
         ["index", "verify", folder],
         ["calibrate", tiny_checkpoint, data_file, "--index", folder],

@@ -243,6 +243,7 @@ async def test_the_surface_is_documented(service: Service) -> None:
             "not",
             "like",
             "unlike",
+            "box",
         }
 
 

@@ -148,7 +148,7 @@ ExplainedQueryId = Annotated[
 ]
 
 
-def read_box(
+async def read_box(
     request: Request,
     box: Annotated[
         str | None,
