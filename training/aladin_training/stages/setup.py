@@ -225,6 +225,7 @@ def _batches(
         train_set.short_texts,
         stage.short_captions,
         stage.share,
+        train_set.exchanged_texts if stage.shows_exchanged_captions else None,
     )
     return PlannedBatches(train_set, plan, stage.negatives)
 
