@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
 import torch
 
-from aladin_network.errors import ConfigError
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress
 from aladin_training.batches.batch import ExchangedBatch
@@ -101,8 +99,3 @@ def test_without_the_task_nothing_changes(recipe_path: Path) -> None:
     train_set = prepare_run(load_recipe(recipe_path), NullProgress()).train_set
     assert isinstance(train_set, PairDataset)
     assert train_set.exchanged_texts is None
-
-
-def test_a_stream_of_photos_is_refused(recipe_path: Path) -> None:
-    with pytest.raises(ConfigError, match="exchanged captions are drawn for a list of photos"):
-        load_recipe(recipe_path, [*TASK, 'data.stream={"shuffle": 100}'])

@@ -16,8 +16,8 @@ from aladin_network.errors import DataError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_network.types import NullProgress, Progress
-from aladin_training.batches.batch import Batch, ExchangedBatch, OfflineBatch
-from aladin_training.batches.exchanged_texts import ExchangedDraw, ExchangedTexts
+from aladin_training.batches.batch import Batch, OfflineBatch
+from aladin_training.batches.exchanged_texts import ExchangedTexts
 from aladin_training.batches.feature_cache import FeatureCache
 from aladin_training.batches.inputs import InputStore, image_digest
 from aladin_training.batches.items import (
@@ -199,7 +199,7 @@ class PairDataset:
             texts=self.inputs.texts.get(own.captions),
             negatives=matrix,
             offline=_offline(self.inputs, own.offline) if own.offline else None,
-            exchanged=_exchanged(self.inputs, own.exchanged) if own.exchanged else None,
+            exchanged=own.exchanged.gather(self.inputs.texts) if own.exchanged else None,
         )
         others = {name: self._as_read_by(each, batch, own) for name, each in self._others.items()}
         return batch._replace(others=others)
@@ -211,7 +211,7 @@ class PairDataset:
         if inputs.texts is not self.inputs.texts:
             batch = batch._replace(texts=inputs.texts.get(rows.captions))
             if rows.exchanged is not None:
-                batch = batch._replace(exchanged=_exchanged(inputs, rows.exchanged))
+                batch = batch._replace(exchanged=rows.exchanged.gather(inputs.texts))
         if rows.offline and inputs != self.inputs:
             batch = batch._replace(offline=_offline(inputs, rows.offline))
         return batch
@@ -272,14 +272,6 @@ def _offline(inputs: NetworkInputs, drawn: OfflineDraw) -> OfflineBatch:
         images_tilde=inputs.photos.get(rows.images_tilde, views_tilde),
         texts_tilde=inputs.texts.get(rows.texts_tilde),
         cross=torch.tensor(rows.cross),
-    )
-
-
-def _exchanged(inputs: NetworkInputs, drawn: ExchangedDraw) -> ExchangedBatch:
-    return ExchangedBatch(
-        texts=inputs.texts.get(drawn.texts),
-        captions=torch.tensor(drawn.captions),
-        is_exchanged=torch.tensor(drawn.is_exchanged),
     )
 
 

@@ -6,6 +6,10 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
+
+from aladin_training.batches.batch import ExchangedBatch
+from aladin_training.batches.network_inputs import TextInputs
 from aladin_training.data.exchanges import exchange_word
 from aladin_training.data.records import DocumentRecord, Record
 from aladin_training.parallel.distributed import BatchShare
@@ -32,6 +36,14 @@ class ExchangedDraw(NamedTuple):
         """Return those of one process's photos; the columns remain those of the whole batch."""
         own = share.photos(len(self.texts))
         return ExchangedDraw(self.texts[own], self.captions[own], self.is_exchanged[own])
+
+    def gather(self, inputs: TextInputs) -> ExchangedBatch:
+        """Gather the texts for a network."""
+        return ExchangedBatch(
+            texts=inputs.get(self.texts),
+            captions=torch.tensor(self.captions),
+            is_exchanged=torch.tensor(self.is_exchanged),
+        )
 
 
 class ExchangedTexts:

@@ -228,11 +228,6 @@ class Recipe:
                     f"stage {stage.name!r}: a share of the photos needs a list of them, and "
                     "data.stream reads them front to back"
                 )
-            if self.data.stream is not None and stage.shows_exchanged_captions:
-                raise ConfigError(
-                    f"stage {stage.name!r}: exchanged captions are drawn for a list of photos, and "
-                    "data.stream reads them front to back"
-                )
             image = stage.tune.get("image_encoder")
             if image is not None and image.cached:
                 if self.data.stream is not None:

@@ -209,6 +209,7 @@ def _batches(
             seed,
             stage.negatives,
             stage.short_captions,
+            stage.shows_exchanged_captions,
         )
     offline = None
     if stage.offline is not None:
