@@ -18,6 +18,7 @@ from aladin_network.types import NullProgress
 from aladin_training.comparison.claims import read_claims
 from aladin_training.comparison.evaluate import evaluate_run
 from aladin_training.comparison.grid import parse_grid
+from aladin_training.comparison.measures import MEASURES
 from aladin_training.comparison.plan import (
     ComparisonPlan,
     PlannedRun,
@@ -198,9 +199,14 @@ def test_every_claim_is_judged_by_a_comparison_of_the_table(tmp_path: Path) -> N
     suite = "aladin compare training/recipes/compare --baseline mh --out runs/compare"
     plans = [plan for shell in (*commands(), suite) if (plan := plan_of(shell, tmp_path))]
     names = [{recipe.name for recipe in plan.recipes} for plan in plans]
+    own = {recipe.name: recipe.own_score for plan in plans for recipe in plan.recipes}
     claims = read_claims()
     assert {claim.paper for claim in claims} == {"ALADIN", "DBL", "AOQ", "GOAL", "IMC"}
-    assert len({(claim.better, claim.than, claim.score) for claim in claims}) == len(claims)
+    distinct = {(each.better, each.than, each.score, each.measure) for each in claims}
+    assert len(distinct) == len(claims)
+    assert {claim.measure for claim in claims} == set(MEASURES)
     for claim in claims:
         assert any({claim.better, claim.than} <= some for some in names), claim
         assert {claim.score, claim.than_score} <= {None, *SCORES}, claim
+        if claim.measure in ("md", "margin"):  # scores of two heads have no common unit
+            assert own[claim.better] == own[claim.than], claim

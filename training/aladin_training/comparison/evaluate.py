@@ -16,7 +16,7 @@ from aladin_network.scoring.metrics import (
     ranks_in_blocks,
     retrieval_ranks,
 )
-from aladin_network.scoring.separation import summarize_cross_ranks
+from aladin_network.scoring.separation import separation_of_queries, summarize_cross_ranks
 from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import Progress
 from aladin_training.batches.dataset import PairDataset
@@ -148,6 +148,11 @@ def _condense(
         },
         image_of_text=image_of_text,
         folds=folds,
+        cross_ranks={name: ranks.cpu() for name, ranks in evaluation.cross_ranks.items()},
+        separation={
+            name: separation_of_queries(scores.cpu(), image_of_text)
+            for name, scores in evaluation.scores.items()
+        },
     )
 
 
