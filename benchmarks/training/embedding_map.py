@@ -116,8 +116,8 @@ def main() -> None:
     parser.add_argument("--photos", type=int, default=200, help="photos that are drawn")
     parser.add_argument("--out", type=Path, default=Path("embedding-map.png"), help="PNG file")
     options = parser.parse_args()
-    networks = {model_name(folder): load_checkpoint(folder) for folder in options.checkpoints}
-    recipe = next(iter(networks.values())).provenance.recipe
+    networks = [(model_name(each), load_checkpoint(each)) for each in options.checkpoints]
+    recipe = networks[0][1].provenance.recipe
     records = read_split(options.data, options.split, recipe)[: options.photos]
     if len(records) < 2:
         raise InputError(f"{options.data}: expected two photos with captions, got {len(records)}")
@@ -125,13 +125,14 @@ def main() -> None:
         [row for row, record in enumerate(records) for _ in record.captions]
     )
     maps: list[tuple[str, EmbeddingMap]] = []
-    for name, checkpoint in networks.items():
+    for name, checkpoint in networks:
         photos, captions = encode_records(checkpoint.model, records, NullProgress())
         found = map_embeddings(photos.embedding, captions.embedding, photo_of_caption)
         maps.append((name, found))
     draw(maps, photo_of_caption, options.out)
     if options.json:
-        print_json({name: {"r1": m.r1, "r1_on_map": m.r1_on_map} for name, m in maps})
+        figures = ("r1", "r1_on_map", "divergence")
+        print_json([{"network": n} | {each: getattr(m, each) for each in figures} for n, m in maps])
         return
     columns = ["network", "R@1", "R@1 on the map", "divergence"]
     rows = [[n, f"{m.r1:.1f}", f"{m.r1_on_map:.1f}", f"{m.divergence:.2f}"] for n, m in maps]
