@@ -122,6 +122,7 @@ def evaluate(
         evaluation_table,
     )
     from aladin_service.reports.tables import print_table
+    from aladin_training.comparison.data_sets import data_set_name
 
     numbers = _curve_numbers(curve, curve_candidates, index)
     if trec is None and trec_depth is not None:
@@ -162,7 +163,7 @@ def evaluate(
         for table in [] if measured is None else curve_tables(measured):
             print_table(table)
     if curve is not None and measured is not None:
-        write_curve(curve, measured, title)
+        write_curve(curve, measured, f"{data_set_name(data)}, split {split}")
 
 
 def _curve_numbers(

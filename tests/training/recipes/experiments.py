@@ -42,7 +42,7 @@ def experiments() -> list[Experiment]:
             backticks nor "none".
     """
     text = (ROOT / "training" / "PAPERS.md").read_text(encoding="utf-8")
-    section = text.partition("### 3.7 ")[2].partition("## 4. ")[0]
+    section = text.partition("\n### 3.7 ")[2].partition("\n##")[0]
     lines = [line for line in section.splitlines() if line.startswith("| ")]
     found: list[Experiment] = []
     for line in lines[1:]:
