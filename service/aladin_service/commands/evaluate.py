@@ -145,7 +145,6 @@ def evaluate(
             files,
             [model_folder(each) for each in ensemble or []],
         )
-    title = f"{data}, split {split}"
     figures, of_index = evaluation_data(evaluation), evaluation.index
     measured = None if of_index is None else of_index.curve
     drawn = None if measured is None else curve_data(measured)
@@ -157,7 +156,7 @@ def evaluate(
         data_of_curve = {} if drawn is None else {"curve": drawn}
         typer.echo(json.dumps(figures | data_of_curve, indent=2))
     else:
-        print_table(evaluation_table(title, evaluation))
+        print_table(evaluation_table(f"{data}, split {split}", evaluation))
         for line in evaluation_lines(evaluation):
             typer.echo(line)
         for table in [] if measured is None else curve_tables(measured):
