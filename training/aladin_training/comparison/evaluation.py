@@ -1,7 +1,8 @@
 """The evaluation of a finished run, stored beside it so that a report needs no network.
 
 RUN/evaluation.json           the metrics, for reading; written last
-RUN/evaluation.safetensors    the rank of every query and the distribution of scores
+RUN/evaluation.safetensors    the rank of every query and pair, what parts matches from others, and
+                              the distribution of scores
 """
 
 from __future__ import annotations

@@ -102,6 +102,7 @@ def draw_cross_ranks(comparison: Comparison, file: Path) -> bool:
         axes.set_xscale("log")
         axes.set_xlim(edges[0], edges[-1])
         axes.set_ylim(0, highest)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel("cross-retrieval rank", fontsize=9)
         axes.set_ylabel("positive pairs, %", fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
