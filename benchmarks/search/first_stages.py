@@ -38,7 +38,7 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann.first_stage import largest
-from aladin_index.learned.fit import BANK_WORDS, LearnedStage, fit_learned_stage
+from aladin_network.scoring.learned_stage import BANK_WORDS, LearnedStage, fit_learned_stage
 from aladin_network.scoring.token_rows import TokenRows
 from benchmarks.lib.measuring import quiet_median_s, quiet_time, use_one_thread
 from benchmarks.lib.output import figures_parser, print_json, print_rows

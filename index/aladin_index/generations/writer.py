@@ -41,7 +41,7 @@ from aladin_index.format.manifest import (
     read_manifest,
     write_manifest,
 )
-from aladin_index.format.models import copy_model
+from aladin_index.format.models import copy_model, model_folder
 from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.collection_writer import (
     CollectionCounts,
@@ -50,7 +50,7 @@ from aladin_index.generations.collection_writer import (
     collection_files,
     write_collection,
 )
-from aladin_index.learned.files import write_learned
+from aladin_index.learned.files import ModelFirstStage, write_learned
 from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_index.tokens.bound_files import write_bounds
@@ -190,7 +190,11 @@ def write_generation(
     seconds = seconds or StageSeconds()
     generation = max(published_generations(root), default=0) + 1
     folder = root / NEW_GENERATION
-    sides = {target: replace(side, correction=correction) for target, side in sides.items()}
+    learned = ModelFirstStage.of(model_folder(root, model.id), correction)
+    sides = {
+        target: replace(side, correction=correction, learned=side.learned or learned)
+        for target, side in sides.items()
+    }
     fitted_photos = FittedPhotos(None if made_by == "compact" else calibration)
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -290,10 +294,14 @@ def _collection_entries(
     entries: dict[Target, CollectionEntry] = {}
     for target, side in sides.items():
         entry = _collection_entry(side, counts[target], anns[target], settings)
-        if side.learned is not None:
-            fitted = side.learned.fitted
-            entry = write_learned(folder / target, fitted, entry, settings, progress)
         entries[target] = entry
+    if (photos := entries.get("images")) is not None:
+        fitted = sides["images"].learned
+        if isinstance(fitted, ModelFirstStage):
+            is_of_use = photos.token_count > 0 and settings.ann != EXACT_ALIGN
+            fitted = fitted.fitted(folder, photos, entries.get("texts")) if is_of_use else None
+        if fitted is not None:
+            entries["images"] = write_learned(folder / "images", fitted, photos, settings, progress)
     return _with_bounds(folder, entries, progress) if settings.ann == EXACT_ALIGN else entries
 
 
@@ -302,9 +310,7 @@ def _with_bounds(
 ) -> dict[Target, CollectionEntry]:
     """Write the short tokens of collections whose searches take all items."""
     stores: dict[Target, TokenStore] = {
-        target: TokenStore.open(
-            folder / target, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
-        )
+        target: TokenStore.of(folder / target, entry)
         for target, entry in entries.items()
         if entry.token_count > 0
     }

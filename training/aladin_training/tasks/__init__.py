@@ -13,6 +13,7 @@ from aladin_training.tasks.pair_tasks import (
     BoostingTask,
     CaptionTask,
     DistillationTask,
+    FirstStageTask,
     ImitationTask,
     IntraModalTask,
     PairTask,
@@ -53,6 +54,7 @@ TASKS: dict[TaskName, TaskKind] = {
     "attention_quintuplet": TaskKind(partial(QuintupletTask, score="attention"), _QUINTUPLET),
     "distillation": TaskKind(partial(DistillationTask, score="matching"), _DISTILLATION),
     "alignment_distillation": TaskKind(partial(DistillationTask, score="alignment"), _DISTILLATION),
+    "first_stage_distillation": TaskKind(FirstStageTask, _DISTILLATION),
     "intra_modal": TaskKind(IntraModalTask, ("embeddings",)),
     "captions": TaskKind(CaptionTask, _RANKING),
 }

@@ -43,8 +43,8 @@ def fit_first_stage(
 
     The number of candidates is the default again. aladin index tune chooses it.
     """
-    from aladin_index.measure.fit_first_stage import FIT_TEXTS
     from aladin_index.measure.fit_first_stage import fit_first_stage as fit
+    from aladin_network.scoring.learned_stage import FIT_TEXTS
     from aladin_service.measure.tune_queries import queries_of
 
     make_queries = None if words is None else queries_of(words, FIT_TEXTS, texts_only=True)
