@@ -271,10 +271,13 @@ class AladinModel(nn.Module):
     @property
     def score_names(self) -> tuple[ScoreName, ...]:
         """Names of the scores of the heads that this network has."""
-        names: list[ScoreName] = ["matching", "alignment"]
-        names += [] if self.attention is None else ["attention"]
-        names += [] if self.first_stage is None else ["first_stage"]
-        return tuple(names)
+        heads: dict[ScoreName, nn.Module | None] = {
+            "matching": self.matching,
+            "alignment": self.alignment,
+            "attention": self.attention,
+            "first_stage": self.first_stage,
+        }
+        return tuple(name for name, head in heads.items() if head is not None)
 
     def scores(
         self, name: ScoreName, images: EncodedBatch, texts: EncodedBatch

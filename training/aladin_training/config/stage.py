@@ -64,8 +64,7 @@ def task_kind(task: str) -> TaskName:
 
 def trained_score(task: str) -> ScoreName:
     """Return the score that a task trains: matching, unless its name says otherwise."""
-    others: tuple[ScoreName, ...] = ("alignment", "attention", "first_stage")
-    return next((score for score in others if task.startswith(score)), "matching")
+    return next((name for name in get_args(ScoreName) if task.startswith(name)), "matching")
 
 
 @dataclass(frozen=True, kw_only=True)
