@@ -25,6 +25,7 @@ from aladin_index.measure.fidelity import TuneQueries
 from aladin_index.measure.fit_first_stage import fit_first_stage
 from aladin_index.search.backend import SecondStageQuery
 from aladin_index.settings import EXACT_ALIGN, BuildSettings
+from aladin_index.upgrade.run import UpgradeSettings, upgrade_index
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.checkpoint_files import read_first_stage
 from aladin_network.config import FirstStageHeadConfig
@@ -235,3 +236,39 @@ def test_a_head_for_other_tokens_is_refused(
     (damaged / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(CheckpointError, match="cannot be read"):
         build_index(damaged, tmp_path / "other", images, None, SMALL)
+
+
+def test_graphs_of_the_checkpoint_change_nothing_of_it(
+    with_head: Path,
+    built: Path,
+    images: list[ImageItem],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"the package {package} is not installed (extra dev)")
+    from aladin_network.graphs.export import export_graphs
+
+    exported = Path(shutil.copytree(with_head, tmp_path / "exported"))
+    export_graphs(exported)
+    monkeypatch.setenv("ALADIN_RUNTIME", "onnxruntime")
+    build_index(exported, tmp_path / "index", images, None, SMALL)
+    loaded = load_checkpoint(with_head)
+    with open_index(built, checkpoint=loaded) as whole, open_index(tmp_path / "index") as index:
+        assert type(index.checkpoint.model).__name__ == "GraphNetwork"
+        found, expected = index.images.learned.vectors, whole.images.learned.vectors
+        np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2)
+
+
+def test_an_upgrade_to_the_model_takes_its_first_stage(
+    published: Path, with_head: Path, made_up: MakeItems, tmp_path: Path
+) -> None:
+    root = Path(shutil.copytree(published, tmp_path / "index"))
+    asked = made_up([f"asked {number}" for number in range(230)], seed=4)
+    tokens = np.split(asked.tokens, np.cumsum(asked.lengths)[:-1])
+    fit_first_stage(root, 6, lambda _: {"text": TuneQueries("text", asked.embeddings, tokens)})
+    assert upgrade_index(root, with_head, UpgradeSettings()).not_kept == []
+    with open_index(root) as index:
+        assert index.images.learned is not None
+        vectors = vectors_by_hand(index, head_of(with_head))
+        np.testing.assert_allclose(index.images.learned.vectors, vectors, atol=1e-5)
