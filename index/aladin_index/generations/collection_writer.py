@@ -105,6 +105,26 @@ class CollectionCounts(NamedTuple):
     tokens: int
 
 
+def with_model_parts(
+    sides: Mapping[Target, CollectionSource], checkpoint: Path, correction: HubCorrection | None
+) -> dict[Target, CollectionSource]:
+    """Add the hubness correction, and the model's first stage where none is kept.
+
+    Args:
+        sides: Collections of a new generation.
+        checkpoint: Folder of their model.
+        correction: Hubness correction of the items, or None.
+
+    Raises:
+        CheckpointError: If the checkpoint cannot be read.
+    """
+    learned = ModelFirstStage.of(checkpoint, correction)
+    return {
+        target: replace(side, correction=correction, learned=side.learned or learned)
+        for target, side in sides.items()
+    }
+
+
 def collection_files(target: Target, entry: CollectionEntry) -> list[str]:
     """List the files of one collection by their paths below the generation's folder."""
     names = [ANN, EMBEDDINGS, *token_files(entry.token_dtype), OFFSETS, ITEMS, SKIPPED]

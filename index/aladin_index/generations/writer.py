@@ -48,6 +48,7 @@ from aladin_index.generations.collection_writer import (
     CollectionSource,
     FittedPhotos,
     collection_files,
+    with_model_parts,
     write_collection,
 )
 from aladin_index.learned.files import ModelFirstStage, write_learned
@@ -190,11 +191,7 @@ def write_generation(
     seconds = seconds or StageSeconds()
     generation = max(published_generations(root), default=0) + 1
     folder = root / NEW_GENERATION
-    learned = ModelFirstStage.of(model_folder(root, model.id), correction)
-    sides = {
-        target: replace(side, correction=correction, learned=side.learned or learned)
-        for target, side in sides.items()
-    }
+    sides = with_model_parts(sides, model_folder(root, model.id), correction)
     fitted_photos = FittedPhotos(None if made_by == "compact" else calibration)
     shutil.rmtree(folder, ignore_errors=True)
     try:
