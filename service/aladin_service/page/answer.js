@@ -50,7 +50,7 @@ function showSummary(list, search, answer) {
 function offerFurther(list, search, answer, act) {
   list.isLast = isLast(search, answer);
   if (!isSorted(search)) {
-    const next = { ...search, offset: search.offset + search.k };
+    const next = { ...search, offset: search.offset + hitsAtOnce(search) };
     offerMore(list.isLast ? null : () => showFurther(list, next, act));
     if (list.matching) list.matching.isLast = list.isLast;
     return;
@@ -90,8 +90,10 @@ async function sortMore(list, search, act) {
   offerFurther(list, search, answer, act);
 }
 
-// With a smallest probability, hidden hits make a page shorter although others may follow.
-function isLast(search, { hits }) {
+// With a smallest probability, hidden hits make a page shorter although others may follow; a set may
+// be larger than a page.
+function isLast(search, { hits, set }) {
+  if (set?.size != null) return hits.length === 0 || !set.truncated;
   return hits.length === 0 || (hits.length < hitsAtOnce(search) && search.minProbability === null);
 }
 
@@ -160,7 +162,15 @@ function summary(search, answer, shown, moved = "") {
     isSorted(search) && !isLast(search, answer)
       ? `The best ${counted(shown, noun)}`
       : `${counted(shown, noun)} shown`;
-  return [order ? `${kept}, ${order}.` : `${kept}.`, method, unjudged, upgrade];
+  return [order ? `${kept}, ${order}.` : `${kept}.`, setOf(answer), method, unjudged, upgrade];
+}
+
+// What a prediction set promises, if one was asked for.
+function setOf({ set }) {
+  if (!set) return "";
+  if (set.size === null) return " No such set can be told for this query, so no hit was left out.";
+  if (set.level === null) return " The set has more.";
+  return ` A right one is among them in ${percent(set.level)} of the searches like this one.`;
 }
 
 // What two models answered while the index is upgraded from one to the other.
@@ -183,6 +193,7 @@ function emptiness({ offset, minProbability, filter, target }, answer) {
   if (minProbability !== null && answer.probabilities_reliable) {
     return "No hit is that likely. Lower the limit or rephrase the query.";
   }
+  if (answer.set?.size === 0) return "No hit is likely enough for the set. Rephrase the query.";
   if (Object.keys(filter).length) return nothingPasses(target);
   return nothingThere(target);
 }

@@ -1,4 +1,5 @@
-// The options panel: page size, candidates, fusion weight, weight of words, smallest probability.
+// The options panel: page size, candidates, fusion weight, weight of words, smallest probability, set of
+// a confidence.
 
 import { at, percent } from "./elements.js";
 import { indexFacts } from "./index_facts.js";
@@ -11,6 +12,7 @@ const fitted = at("option-fitted");
 const fusion = at("option-fusion");
 const lexical = at("option-lexical");
 const probability = at("option-min-probability");
+const confidence = at("option-confidence");
 const toggle = at("options-toggle");
 
 // onOptions(difference): called with the fields of the search that changed.
@@ -31,10 +33,7 @@ export function startOptions(onOptions) {
 }
 
 export function showOptions(search) {
-  if (![...k.options].some((option) => option.value === String(search.k))) {
-    k.append(new Option(search.k)); // an address may contain any number
-  }
-  k.value = search.k;
+  choose(k, search.k, String);
   all.checked = search.candidates === "all";
   candidates.value = all.checked ? "" : search.candidates ?? "";
   rerank.checked = search.rerank;
@@ -44,13 +43,24 @@ export function showOptions(search) {
   // Words are searched for one text alone.
   lexical.disabled = search.parts.length > 0 || !(search.query === null || "text" in search.query);
   probability.value = search.minProbability ?? 0;
-  probability.disabled = search.parts.length > 0;
-  if (search.minProbability !== null) offerProbability();
+  choose(confidence, search.confidence ?? "", (share) => `${percent(share)} of searches`);
+  // A smallest probability would make a set smaller than its confidence allows.
+  probability.disabled = search.parts.length > 0 || search.confidence !== null;
+  confidence.disabled = search.parts.length > 0;
+  if (search.minProbability !== null || search.confidence !== null) offerProbability();
   showValues();
   // A search that was shared is shown as it is, also where the service refuses it.
   indexFacts.then(({ index }) => {
     all.closest("label").hidden = !index[search.target]?.takes_all && !all.checked;
   });
+}
+
+// Choose a value of a list; an address may contain one that the list lacks.
+function choose(list, value, nameOf) {
+  if (![...list.options].some((option) => option.value === String(value))) {
+    list.append(new Option(nameOf(value), value));
+  }
+  list.value = value;
 }
 
 // Show the values that the service used for an answer.
@@ -65,17 +75,19 @@ export function showUsed(answer) {
 
 // Only a calibrated index has probabilities.
 function offerProbability() {
-  at("option-probability").hidden = false;
+  for (const id of ["option-probability", "option-set"]) at(id).hidden = false;
 }
 
 function read() {
+  const ofSet = Number(confidence.value) || null;
   return {
     k: Number(k.value),
     candidates: all.checked ? "all" : candidates.value === "" ? null : Number(candidates.value),
     rerank: rerank.checked,
     fusion: fitted.checked ? null : Number(fusion.value),
     lexical: Number(lexical.value) || null,
-    minProbability: Number(probability.value) || null,
+    minProbability: ofSet === null ? Number(probability.value) || null : null,
+    confidence: ofSet,
   };
 }
 

@@ -7,7 +7,7 @@ from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.settings import BuildSettings
 
-SCRIPT = Path(__file__).with_name("killed_builds.py")
+SCRIPT = "tests.index.build.killed_builds"
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -29,7 +29,7 @@ def test_a_killed_build_resumes_to_the_same_files(
     (photos / "05.png").unlink()
     (photos / "05.png").write_bytes(b"broken")
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(tiny_checkpoint), str(photos), str(tmp_path)],
+        [sys.executable, "-m", SCRIPT, str(tiny_checkpoint), str(photos), str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,

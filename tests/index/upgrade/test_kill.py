@@ -15,7 +15,7 @@ from aladin_index.upgrade.run import upgrade_index
 from aladin_network.checkpoint_files import read_model_id
 from tests.index.upgrade.conftest import SETTINGS
 
-SCRIPT = Path(__file__).with_name("killed_upgrades.py")
+SCRIPT = "tests.index.upgrade.killed_upgrades"
 
 
 def files_of(root: Path) -> dict[str, bytes]:
@@ -31,7 +31,7 @@ def test_a_killed_upgrade_resumes_to_the_same_generation_and_keeps_changes(
     unbroken = Path(shutil.copytree(index_copy, tmp_path / "unbroken"))
     upgrade_index(unbroken, new_checkpoint, SETTINGS)
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(index_copy), str(new_checkpoint), str(tmp_path)],
+        [sys.executable, "-m", SCRIPT, str(index_copy), str(new_checkpoint), str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
