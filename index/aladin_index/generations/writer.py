@@ -169,8 +169,7 @@ def write_generation(
         fingerprint: Fingerprint of all inputs of the generation.
         progress: Receives the progress in items and vectors.
         seconds: Receives the time of the stages "write" and "ann".
-        going_live: Context manager for everything that has to change atomically with it, see
-            `publish_generation`.
+        going_live: Context manager for what changes together with it, see `publish_generation`.
         made_by: Operation that makes the generation; recorded in the manifest.
         calibration: Calibration of the model's scores among such items, or None if there is none.
         fitted_photos_indexed: Value as in `Manifest`; given only by a compaction, because its
@@ -184,6 +183,7 @@ def write_generation(
     Raises:
         InputError: If a collection has no items.
         ConfigError: If FAISS cannot build what the settings ask for.
+        CheckpointError: If the model's first stage cannot be read, or is of other tokens.
         OSError: If the disk is full or cannot be written.
         sqlite3.Error: If the database finds that the disk is full or cannot be written.
     """

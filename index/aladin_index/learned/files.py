@@ -22,7 +22,7 @@ from aladin_index.learned.weights import Weights
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.store import TokenStore
 from aladin_network.checkpoint_files import read_config, read_first_stage
-from aladin_network.errors import IndexMismatchError
+from aladin_network.errors import CheckpointError
 from aladin_network.heads.trained import read_alignment_trained
 from aladin_network.scoring.correction import HubCorrection
 from aladin_network.scoring.learned_stage import LearnedStage
@@ -117,11 +117,13 @@ class ModelFirstStage:
                 none: it is then tuned with embeddings of photos, and words of the head's bank.
 
         Raises:
-            IndexMismatchError: If the tokens differ in size from those of the head.
+            CheckpointError: If the head is of tokens of another size.
         """
         if photos.token_dim != self.fit.token_dim:
-            found = self.fit.token_dim
-            raise IndexMismatchError(f"{folder}: size of a token", photos.token_dim, found)
+            raise CheckpointError(
+                f"first-stage head of the model: expected tokens of {photos.token_dim} values, "
+                f"got {self.fit.token_dim}"
+            )
         random = np.random.default_rng(0)
         target, asking = ("images", photos) if texts is None else ("texts", texts)
         rows = np.sort(random.permutation(asking.count)[:TUNED_WITH])
