@@ -114,7 +114,7 @@ def test_the_head_is_fitted_then_trained_and_nothing_else_changes(
     nothing = distance(before, images, texts)
     before.first_stage.load(fit)
     fitted, trained = distance(before, images, texts), distance(after, images, texts)
-    assert fitted < 0.5 * nothing
+    assert fitted < 0.7 * nothing
     assert trained < 0.8 * fitted
     assert "first_stage" in result.validation["first-stage"]
     stage = read_first_stage(result.checkpoint)
