@@ -1,4 +1,4 @@
-"""Differences of rsum between systems that answered the same queries, with their uncertainty."""
+"""Differences between systems that answered the same queries, with their uncertainty."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def paired_bootstrap(
 
 @dataclass(frozen=True)
 class ResampledDifference:
-    """A difference of two rsums and its values over resamples of photos and runs.
+    """A difference of two systems and its values over resamples of photos and runs.
 
     Attributes:
-        observed: Mean difference over all photos and runs, in points.
+        observed: Mean difference over all photos and runs.
         drawn: The difference in each resample.
     """
 
@@ -67,6 +67,33 @@ class ResampledDifference:
         return Interval(self.observed, float(low), float(high))
 
 
+class QueryGains(NamedTuple):
+    """How far one run is ahead of another at each query, in any unit; on the CPU, float64.
+
+    Attributes:
+        text_to_image: Gain of each caption.
+        image_to_text: Gain of each photo that has a caption, in their order.
+    """
+
+    text_to_image: Float[Tensor, " texts"]
+    image_to_text: Float[Tensor, " images"]
+
+
+def recall_gains(ours: Ranks, theirs: Ranks, cutoffs: Sequence[int] = (1, 5, 10)) -> QueryGains:
+    """Return by how many points each query raises the sum of some recalls.
+
+    Args:
+        ours: Ranks of the system that is claimed to be better.
+        theirs: Ranks of the other system, for the same queries.
+        cutoffs: Recalls that are added up; those of rsum by default.
+    """
+    of_texts, of_images = (
+        100 * (_hits(our_ranks, cutoffs) - _hits(their_ranks, cutoffs)).cpu()
+        for our_ranks, their_ranks in zip(ours, theirs, strict=True)
+    )
+    return QueryGains(of_texts, of_images)
+
+
 def resampled_difference(
     ours: Sequence[Ranks],
     theirs: Sequence[Ranks],
@@ -74,12 +101,7 @@ def resampled_difference(
     resamples: int = 1000,
     seed: int = 0,
 ) -> ResampledDifference:
-    """Draw the mean difference of two systems' rsums over photos and over training seeds.
-
-    Each resample draws as many photos, with their captions, and as many pairs of runs, both with
-    replacement; the same photos for all runs, which were all asked the same queries. Draws of n
-    runs vary by (n - 1) / n of what means of n runs vary by, which is made up for. Still, few
-    seeds say little of how much seeds differ, and one says nothing.
+    """Draw the mean difference of two systems' rsums; see `resample_gains`.
 
     Args:
         ours: Ranks of the system that is claimed to be better, one entry per training seed.
@@ -87,35 +109,57 @@ def resampled_difference(
             seed.
         image_of_text: Row of each text's image.
         resamples: Number of draws.
-        seed: Seed of the draws. Differences with the same seed draw the same photos.
+        seed: Seed of the draws.
 
     Raises:
         ValueError: If the two systems do not have the same number of runs.
     """
+    gains = [recall_gains(*pair) for pair in zip(ours, theirs, strict=True)]
+    return resample_gains(gains, image_of_text, resamples, seed)
+
+
+def resample_gains(
+    gains: Sequence[QueryGains],
+    image_of_text: Int[Tensor, " texts"],
+    resamples: int = 1000,
+    seed: int = 0,
+) -> ResampledDifference:
+    """Draw the mean gain, summed over the two directions, over photos and over training seeds.
+
+    Each resample draws as many photos, with their captions, and as many pairs of runs, both with
+    replacement; the same photos for all runs, which were all asked the same queries. Draws of n
+    runs vary by (n - 1) / n of what means of n runs vary by, which is made up for. Still, few
+    seeds say little of how much seeds differ, and one says nothing.
+
+    Args:
+        gains: Gains of one system over another, one entry per training seed.
+        image_of_text: Row of each text's image.
+        resamples: Number of draws.
+        seed: Seed of the draws. Differences with the same seed draw the same photos.
+    """
     # Only photos with a caption are queries: only these are numbered.
     _, photo_of_text = image_of_text.cpu().unique(return_inverse=True)
     captions = torch.bincount(photo_of_text).double()  # (photos,)
-    n_photos, n_runs = captions.shape[0], len(ours)
-    pairs = list(zip(ours, theirs, strict=True))
-    gain_image = torch.stack([_gain(a.image_to_text, b.image_to_text) for a, b in pairs], dim=1)
-    gain_text = torch.stack([_gain(a.text_to_image, b.text_to_image) for a, b in pairs], dim=1)
+    n_photos, n_runs = captions.shape[0], len(gains)
+    gain_image = torch.stack([each.image_to_text for each in gains], dim=1)
+    gain_text = torch.stack([each.text_to_image for each in gains], dim=1)
     gain_of_texts = torch.zeros_like(gain_image).index_add_(0, photo_of_text, gain_text)
 
-    def rsum_differences(times: Tensor) -> Tensor:
-        """Map the number of draws of each photo (draws, photos) to differences (draws, runs)."""
+    def mean_gains(times: Tensor) -> Tensor:
+        """Map the number of draws of each photo (draws, photos) to mean gains (draws, runs)."""
         of_texts = (times @ gain_of_texts) / (times @ captions).unsqueeze(1)
-        return 100 * (of_texts + times @ gain_image / n_photos)
+        return of_texts + times @ gain_image / n_photos
 
     generator = torch.Generator().manual_seed(seed)
     photos = torch.randint(n_photos, (resamples, n_photos), generator=generator)
     runs = torch.randint(n_runs, (resamples, n_runs), generator=generator)
     times = torch.zeros(resamples, n_photos, dtype=torch.float64)
     times.scatter_add_(1, photos, torch.ones_like(times))
-    of_runs = rsum_differences(times)
+    of_runs = mean_gains(times)
     of_photos = of_runs.mean(dim=1)
     of_seeds = of_runs.gather(1, runs).mean(dim=1) - of_photos
     drawn = of_photos + of_seeds * math.sqrt(n_runs / max(1, n_runs - 1))
-    observed = rsum_differences(torch.ones(1, n_photos, dtype=torch.float64)).mean()
+    observed = mean_gains(torch.ones(1, n_photos, dtype=torch.float64)).mean()
     return ResampledDifference(float(observed), drawn)
 
 
@@ -158,12 +202,6 @@ def simultaneous_intervals(
     return results
 
 
-def _gain(
-    ours: Int[Tensor, " queries"], theirs: Int[Tensor, " queries"]
-) -> Float[Tensor, " queries"]:
-    return (_hits(ours) - _hits(theirs)).cpu()
-
-
-def _hits(ranks: Int[Tensor, " queries"]) -> Float[Tensor, " queries"]:
-    """Return a query's contribution to rsum: how many of R@1, R@5, R@10 it reaches."""
-    return sum((ranks < k).double() for k in (1, 5, 10))  # type: ignore[return-value]
+def _hits(ranks: Int[Tensor, " queries"], cutoffs: Sequence[int]) -> Float[Tensor, " queries"]:
+    """Return how many of some recalls each query reaches."""
+    return sum((ranks < k).double() for k in cutoffs)  # type: ignore[return-value]

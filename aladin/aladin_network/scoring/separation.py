@@ -11,6 +11,7 @@ from torch import Tensor
 from aladin_network.scoring.metrics import retrieval_ranks
 
 _TEXTS_AT_A_TIME = 256
+_IMAGES_AT_A_TIME = 256
 
 
 class RankSummary(NamedTuple):
@@ -23,6 +24,71 @@ class RankSummary(NamedTuple):
 
     median: float
     mean: float
+
+
+class QueryScores(NamedTuple):
+    """Scores of the queries of one direction, each (queries,) float64.
+
+    Attributes:
+        positive: Mean score of what belongs to the query.
+        negative: Mean score of all other candidates; -inf without any.
+        hardest: Highest score of these; -inf without any.
+    """
+
+    positive: Tensor
+    negative: Tensor
+    hardest: Tensor
+
+
+class Separation(NamedTuple):
+    """Scores of the queries of both directions.
+
+    Attributes:
+        text_to_image: All texts.
+        image_to_text: Images that have a text, in their order.
+    """
+
+    text_to_image: QueryScores
+    image_to_text: QueryScores
+
+
+def separation_of_queries(
+    scores: Float[Tensor, "images texts"], image_of_text: Int[Tensor, " texts"]
+) -> Separation:
+    """Summarise for each query the scores of its matches and of all others.
+
+    >>> scores = torch.tensor([[0.75, 0.25, 0.5], [0.0, 0.25, 1.0]])
+    >>> separation_of_queries(scores, torch.tensor([0, 0, 1])).image_to_text.hardest.tolist()
+    [0.5, 0.25]
+
+    Args:
+        scores: Scores, where larger is more similar.
+        image_of_text: Row of each text's image; an image may have any number of captions.
+    """
+    n_images, n_texts = scores.shape
+    of_images: list[QueryScores] = []
+    highest = scores.new_full((n_texts,), float("-inf"), dtype=torch.float64)
+    for rows in torch.arange(n_images, device=scores.device).split(_IMAGES_AT_A_TIME):
+        block = scores[rows].double()  # (block, texts)
+        own = image_of_text == rows.unsqueeze(1)
+        others = block.masked_fill(own, float("-inf"))
+        highest = torch.maximum(highest, others.amax(dim=0))
+        count = own.sum(dim=1)
+        sum_own = block.masked_fill(~own, 0).sum(dim=1)
+        summary = QueryScores(
+            sum_own / count,
+            _mean_of_others(block.masked_fill(own, 0).sum(dim=1), n_texts - count),
+            others.amax(dim=1),
+        )
+        asks = count > 0
+        of_images.append(QueryScores(*(values[asks] for values in summary)))
+    own_of_texts = _of_pairs(scores, image_of_text).double()
+    sum_others = scores.sum(dim=0, dtype=torch.float64) - own_of_texts
+    rest = torch.full_like(own_of_texts, n_images - 1)
+    return Separation(
+        text_to_image=QueryScores(own_of_texts, _mean_of_others(sum_others, rest), highest),
+        image_to_text=QueryScores(*map(torch.cat, zip(*of_images, strict=True))),
+    )
 
 
 def mean_difference(
@@ -99,6 +165,10 @@ def _wrong_texts_ahead(
         wrong = image_of_text != images.unsqueeze(1)
         ahead.append((~behind & wrong).sum(dim=1))
     return torch.cat(ahead)
+
+
+def _mean_of_others(total: Tensor, count: Tensor) -> Tensor:
+    return (total / count.clamp(min=1)).masked_fill(count == 0, float("-inf"))
 
 
 def _of_pairs(

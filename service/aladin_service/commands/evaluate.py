@@ -122,6 +122,7 @@ def evaluate(
         evaluation_table,
     )
     from aladin_service.reports.tables import print_table
+    from aladin_training.comparison.data_sets import data_set_name
 
     numbers = _curve_numbers(curve, curve_candidates, index)
     if trec is None and trec_depth is not None:
@@ -144,7 +145,6 @@ def evaluate(
             files,
             [model_folder(each) for each in ensemble or []],
         )
-    title = f"{data}, split {split}"
     figures, of_index = evaluation_data(evaluation), evaluation.index
     measured = None if of_index is None else of_index.curve
     drawn = None if measured is None else curve_data(measured)
@@ -156,13 +156,13 @@ def evaluate(
         data_of_curve = {} if drawn is None else {"curve": drawn}
         typer.echo(json.dumps(figures | data_of_curve, indent=2))
     else:
-        print_table(evaluation_table(title, evaluation))
+        print_table(evaluation_table(f"{data}, split {split}", evaluation))
         for line in evaluation_lines(evaluation):
             typer.echo(line)
         for table in [] if measured is None else curve_tables(measured):
             print_table(table)
     if curve is not None and measured is not None:
-        write_curve(curve, measured, title)
+        write_curve(curve, measured, f"{data_set_name(data)}, split {split}")
 
 
 def _curve_numbers(

@@ -11,6 +11,7 @@ from torch import Tensor
 from aladin_network.scoring.separation import (
     cross_retrieval_ranks,
     mean_difference,
+    separation_of_queries,
     summarize_cross_ranks,
 )
 
@@ -93,3 +94,39 @@ def test_the_mean_difference_of_extremes() -> None:
     assert mean_difference(1 - right, image_of_text) == pytest.approx(-1)
     assert mean_difference(torch.ones(3, 4), image_of_text) == pytest.approx(0)
     assert mean_difference(torch.ones(1, 2), torch.tensor([0, 0])) == 0  # no other pair
+
+
+@pytest.mark.parametrize("images", [8, 600])
+def test_scores_of_each_query_s_matches_and_others_equal_loops(images: int) -> None:
+    """The last image has no text; 600 images are several blocks."""
+    generator = torch.Generator().manual_seed(images)
+    scores = torch.rand(images, 30, generator=generator)
+    image_of_text = torch.randint(7, (30,), generator=generator)
+    owners = image_of_text.tolist()
+    found = separation_of_queries(scores, image_of_text)
+    expected: list[tuple[float, float, float]] = []
+    for image in sorted(set(owners)):
+        own = [float(scores[image, text]) for text in range(30) if owners[text] == image]
+        others = [float(scores[image, text]) for text in range(30) if owners[text] != image]
+        expected.append((sum(own) / len(own), sum(others) / len(others), max(others)))
+    torch.testing.assert_close(
+        torch.stack(found.image_to_text, dim=1), torch.tensor(expected, dtype=torch.float64)
+    )
+    expected = []
+    for text, owner in enumerate(owners):
+        others = [float(scores[image, text]) for image in range(images) if image != owner]
+        expected.append((float(scores[owner, text]), sum(others) / len(others), max(others)))
+    torch.testing.assert_close(
+        torch.stack(found.text_to_image, dim=1), torch.tensor(expected, dtype=torch.float64)
+    )
+    of_texts = found.text_to_image
+    assert float((of_texts.positive - of_texts.negative).mean()) == pytest.approx(
+        mean_difference(scores, image_of_text), abs=1e-6
+    )
+
+
+def test_queries_of_a_single_image_have_no_others() -> None:
+    found = separation_of_queries(torch.tensor([[0.5, 0.25]]), torch.tensor([0, 0]))
+    assert found.image_to_text.positive.tolist() == [0.375]
+    for direction in found:
+        assert set(direction.negative.tolist()) == set(direction.hardest.tolist()) == {-math.inf}

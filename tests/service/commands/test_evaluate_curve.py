@@ -100,6 +100,31 @@ def test_the_picture_is_drawn_in_colours_that_also_differ_in_grey(run: Run) -> N
         assert {(0x00, 0x45, 0x7C), (0xD5, 0x5E, 0x00)} <= colours
 
 
+def test_the_picture_is_named_after_the_data_set_alone(
+    tiny_checkpoint: Path,
+    data_file: Path,
+    index_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    titles: list[str] = []
+    monkeypatch.setattr(
+        "aladin_service.reports.curve_plot.write_curve", lambda *args: titles.append(args[-1])
+    )
+    index = shutil.copytree(index_folder, tmp_path / "index")
+    named = tmp_path / "holidays" / "captions.jsonl"
+    named.parent.mkdir()
+    lines = [json.loads(line) for line in data_file.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        line["image"] = str(data_file.parent / line["image"])
+    named.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    words = [tiny_checkpoint, named, "--split", "all", "--index", index]
+    words += ["--curve", tmp_path / "curve.png", "--curve-candidates", "2"]
+    result = CliRunner().invoke(app, ["evaluate", *map(str, words)])
+    assert result.exit_code == 0, result.stderr
+    assert titles == ["holidays, split all"]
+
+
 def test_figures_and_curve_are_kept_with_the_index(run: Run) -> None:
     (kept,) = read_evaluations(run.index, 1)
     figures = dict(run.data)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from aladin_training.comparison.evaluation import RunEvaluation
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.report import write_report
 from aladin_training.comparison.summary import summarize_plan
+from aladin_training.comparison.tables import claims_table
 from aladin_training.config.recipe import Recipe
 
 FinishRun = Callable[..., RunEvaluation]
@@ -38,7 +41,7 @@ def finished(plan: ComparisonPlan, finish_run: FinishRun) -> ComparisonPlan:
     return plan
 
 
-def claimed(better: str, than: str, **scores: str) -> Claim:
+def claimed(better: str, than: str, **scores: Any) -> Claim:
     return Claim("A PAPER", "Table 1", "it helps", better, than, **scores)
 
 
@@ -95,6 +98,76 @@ def test_intervals_hold_for_all_claims_together(
     assert together.found.interval.low <= alone.found.interval.low
 
 
+def test_a_claim_about_r1_takes_no_notice_of_lower_ranks(
+    finished: ComparisonPlan, finish_run: FinishRun
+) -> None:
+    """With "long" captions find their photos as 4th: five of six recalls, but not R@1, see it."""
+    long = finished.recipes[1]
+    for seed in finished.seeds:
+        finish_run(finished.run(long, seed), [3] * 8, [0] * 4)
+    by_all, by_first = judged(
+        finished, claimed("long", "base"), claimed("long", "base", measure="r1")
+    )
+    assert by_all.found is not None
+    assert by_first.found is not None
+    # Captions gain 0 at R@1 and 100 at R@5 and R@10 on the half that the baseline loses, and lose
+    # 100 at R@1 on the other half; photos gain 100 at each of the three.
+    assert by_all.found.interval.difference == pytest.approx(-50 + 50 + 50 + 300)
+    assert by_first.found.interval.difference == pytest.approx((-50 + 100) / 2)
+
+
+@pytest.mark.parametrize("measure", ["md", "margin"])
+def test_separation_is_judged_by_the_scores(
+    measure: str, finished: ComparisonPlan, finish_run: FinishRun
+) -> None:
+    """The scores of "third" are the baseline's, but .5 more for positive pairs; its ranks worse."""
+    third = finished.recipes[2]
+    for seed in finished.seeds:
+        finish_run(finished.run(third, seed), LOST, LOST[:4], ahead=2.5)
+    by_ranks, apart, not_apart = judged(
+        finished,
+        claimed("third", "base"),
+        claimed("third", "base", measure=measure),
+        claimed("base", "third", measure=measure),
+    )
+    assert by_ranks.found is not None
+    assert by_ranks.found.interval.difference < 0
+    assert apart.found is not None
+    assert apart.found.interval == pytest.approx((0.5, 0.5, 0.5), abs=1e-6)
+    assert (apart.verdict, not_apart.verdict) == (Verdict.CONFIRMED, Verdict.REFUTED)
+
+
+def test_separation_of_an_earlier_version_s_evaluations_is_open(
+    finished: ComparisonPlan, finish_run: FinishRun
+) -> None:
+    third = finished.recipes[2]
+    for seed in finished.seeds[:2]:
+        finish_run(finished.run(third, seed), FOUND, FOUND[:4], ahead=math.inf)
+    for measure, seeds in (("rsum", 3), ("md", 1), ("margin", 1)):
+        (only,) = judged(finished, claimed("third", "base", measure=measure))
+        assert only.seeds == seeds, measure
+        assert (only.verdict is Verdict.OPEN) == (seeds < 3)
+
+
+def test_separation_is_written_in_the_scores_unit(
+    finished: ComparisonPlan, finish_run: FinishRun
+) -> None:
+    third = finished.recipes[2]
+    for seed in finished.seeds:
+        finish_run(finished.run(third, seed), FOUND, FOUND[:4], ahead=2.0 + 0.001 * (seed - 1))
+    (only,) = judged(finished, claimed("third", "base", measure="md"))
+    assert only.verdict is Verdict.NOT_SHOWN
+    assert only.found is not None
+    assert 0.0005 < only.found.smallest_effect < 0.01
+    assert only.describe() == f"not shown (smallest effect {only.found.smallest_effect:.3f})"
+    row = claims_table([only]).rows[0]
+    assert row[3:6] == [
+        "MD",
+        "3",
+        f"+0.000 (-{(high := only.found.interval.high):.3f} to +{high:.3f})",
+    ]
+
+
 @pytest.mark.parametrize("seeds", [0, 2])
 def test_two_seeds_are_no_verdict(
     seeds: int, finished: ComparisonPlan, finish_run: FinishRun
@@ -143,8 +216,11 @@ def test_the_report_has_the_verdicts(
     monkeypatch.setattr("aladin_training.comparison.report.read_claims", lambda: claims)
     write_report(comparison)
     report = markdown.read_text()
-    assert "| A PAPER, Table 1: it helps | third | base | 3 | +0.0 (-300.0 to +300.0) |" in report
-    assert "| long by two-stage | base | 0 | - | open (0 of at least 3 seeds) |" in report
+    assert (
+        "| A PAPER, Table 1: it helps | third | base | rsum | 3 | +0.0 (-300.0 to +300.0) |"
+        in report
+    )
+    assert "| long by two-stage | base | rsum | 0 | - | open (0 of at least 3 seeds) |" in report
     first, second = json.loads((finished.out / "claims.json").read_text())["claims"]
     assert (first["verdict"], first["compared_with"], first["low"]) == ("not shown", "base", -300)
     assert (second["verdict"], second["seeds"], "low" in second) == ("open", 0, False)
@@ -155,6 +231,12 @@ def test_the_report_has_the_verdicts(
     [
         ("[[claim]]\npaper = 'A'", "claim.0.source"),
         ("[[claim]]\nbest = 'A'", "claim.0.best"),
+        (
+            "[[claim]]\n"
+            + "\n".join(f"{key} = 'A'" for key in ("paper", "source", "text", "better", "than"))
+            + "\nmeasure = 'mrr'",
+            "claim.0.measure",
+        ),
         ("[[claim", "no file of claims"),
         (None, "no file of claims"),
     ],

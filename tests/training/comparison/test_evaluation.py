@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 
 import pytest
@@ -41,6 +42,25 @@ def test_everything_comes_back(finish_run: Callable[..., RunEvaluation], run: Pl
         assert histogram.hardest is not None
         assert before is not None
         assert torch.equal(histogram.hardest, before)
+    assert loaded.cross_ranks.keys() == loaded.separation.keys() == {"matching"}
+    assert torch.equal(loaded.cross_ranks["matching"], saved.cross_ranks["matching"])
+    for direction in ("text_to_image", "image_to_text"):
+        read, written = (
+            getattr(each.separation["matching"], direction) for each in (loaded, saved)
+        )
+        for values, before in zip(read, written, strict=True):
+            assert torch.equal(values, before)
+
+
+def test_an_evaluation_without_ranks_of_pairs_and_separation_is_read(
+    finish_run: Callable[..., RunEvaluation], run: PlannedRun
+) -> None:
+    """As an earlier version wrote it."""
+    saved = finish_run(run, TEXT_RANKS, IMAGE_RANKS, ahead=math.inf)
+    loaded = load_evaluation(run.folder, "val")
+    assert loaded is not None
+    assert loaded.cross_ranks == loaded.separation == {}
+    assert loaded.cross_rank == saved.cross_rank
 
 
 def test_an_evaluation_without_hardest_negatives_is_read(

@@ -1,13 +1,19 @@
-"""What is drawn: which recipes share a panel, and the mean curve over seeds."""
+"""What is drawn: which recipes share a panel, the mean curve over seeds, bars of ranks."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from aladin_training.comparison.drawing import panels
-from aladin_training.comparison.evaluation import RunEvaluation
+from aladin_training.comparison.evaluation import RunEvaluation, save_evaluation
+from aladin_training.comparison.figures import draw_cross_ranks
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.summary import mean_curve, summarize_plan
 
@@ -35,3 +41,36 @@ def test_a_curve_is_the_mean_where_all_seeds_were_validated(
     summary = summarize_plan(plan, {}, {}).summaries[0]
     curves = [run.curve for run in summary.runs.values()]
     assert mean_curve(curves) == [(2, 150.0, pytest.approx(100 / 2**0.5)), (4, 200.0, 0.0)]
+
+
+def test_bars_of_cross_ranks_reach_from_a_rank_to_its_double(
+    plan: ComparisonPlan,
+    finish_run: Callable[..., RunEvaluation],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base, long, third = plan.recipes
+    for recipe, of_pairs in ((base, [1, 1, 1, 1, 2, 3, 4, 7]), (long, [1, 2, 3, 3, 7, 8, 8, 9])):
+        run = plan.run(recipe, 0)
+        evaluation = finish_run(run, [0] * 8, [0] * 4)
+        of_score = {"matching": torch.tensor(of_pairs)}
+        save_evaluation(run.folder, dataclasses.replace(evaluation, cross_ranks=of_score))
+    finish_run(plan.run(third, 0), [0] * 8, [0] * 4, ahead=math.inf)  # of an earlier version
+    drawn: list[Any] = []
+    monkeypatch.setattr(
+        "aladin_training.comparison.figures.save_figure", lambda figure, _: drawn.append(figure)
+    )
+    assert draw_cross_ranks(summarize_plan(plan, {}, {}), tmp_path / "cross_ranks.png")
+    (axes,) = drawn[0].axes
+    assert axes.get_title() == "long\nmedian rank 5"  # between 3 and 7
+    of_long, of_base = (bars.get_data() for bars in axes.patches)
+    assert list(of_long.edges) == list(of_base.edges) == [1, 2, 4, 8, 16]
+    assert list(of_long.values) == [12.5, 37.5, 12.5, 37.5]
+    assert list(of_base.values) == [50, 25, 25, 0]
+
+
+def test_without_ranks_of_pairs_there_is_nothing_to_draw(
+    plan: ComparisonPlan, finish_run: Callable[..., RunEvaluation], tmp_path: Path
+) -> None:
+    finish_run(plan.run(plan.recipes[0], 0), [0] * 8, [0] * 4, ahead=math.inf)
+    assert not draw_cross_ranks(summarize_plan(plan, {}, {}), tmp_path / "cross_ranks.png")

@@ -142,7 +142,8 @@ def test_long_steps_are_named(comparison: Comparison) -> None:
 def test_pictures_of_the_markdown_exist(comparison: Comparison) -> None:
     markdown, _ = write_report(comparison)
     links = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", markdown.read_text())
-    assert links == ["figures/curves.png", "figures/distributions.png"]
+    names = ("curves", "distributions", "cross_ranks")
+    assert links == [f"figures/{name}.png" for name in names]
     for link in links:
         assert (markdown.parent / link).read_bytes().startswith(b"\x89PNG")
 
@@ -168,7 +169,7 @@ def test_what_the_stages_logged_is_drawn_and_tabulated(
     assert [(point.step, point.mean) for point in curve] == [(2, pytest.approx(0.02)), (4, 0.2)]
     markdown, _ = write_report(comparison)
     text = markdown.read_text()
-    names = ["curves", "recalls", "separation", "shares", "distributions"]
+    names = ["curves", "recalls", "separation", "shares", "distributions", "cross_ranks"]
     assert re.findall(r"\((figures/[^)]+)\)", text) == [f"figures/{name}.png" for name in names]
     assert all((markdown.parent / "figures" / f"{name}.png").exists() for name in names)
     shown = next(table for table in tables(text) if table[0][1] == "task")
@@ -214,9 +215,8 @@ def test_the_page_is_whole_and_needs_nothing_else(comparison: Comparison) -> Non
     page.feed(html.read_text())
     assert page.open == []
     pictures = [source.removeprefix("data:image/png;base64,") for source in page.sources]
-    files = [
-        comparison.plan.out / "figures" / f"{name}.png" for name in ("curves", "distributions")
-    ]
+    names = ("curves", "distributions", "cross_ranks")
+    files = [comparison.plan.out / "figures" / f"{name}.png" for name in names]
     assert [base64.b64decode(each) for each in pictures] == [file.read_bytes() for file in files]
     assert page.cells == [11] * 4 + [4] * 3 + [5] * 4 + [7] * 4
     assert "600.0 ± 0.0" in page.text

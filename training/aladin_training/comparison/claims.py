@@ -1,6 +1,7 @@
 """What the papers claim, and what a comparison says of it.
 
-`training/recipes/papers/_claims.toml` lists the claims: this recipe ranks better than that one.
+`training/recipes/papers/_claims.toml` lists the claims: this recipe is better than that one, by
+rsum or by what the paper claims it of.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from aladin_network.scoring.bootstrap import (
     SimultaneousInterval,
     simultaneous_intervals,
 )
+from aladin_training.comparison.measures import Measure, decimals
 from aladin_training.comparison.summary import (
     Comparison,
     RecipeSummary,
@@ -42,11 +44,12 @@ class Claim:
         paper: Name of the paper.
         source: Its tables or figures, e.g. ``Table II``.
         text: The claim in words.
-        better: Name of the recipe that is claimed to rank better, by rsum.
+        better: Name of the recipe that is claimed to be better.
         than: Name of the other recipe. Against the comparison's baseline, its control of as many
             steps is meant, if the comparison has one.
         score: Score by which the better one ranks; None for the one that its final stage trains.
         than_score: Score by which the other ranks, likewise.
+        measure: What is claimed to be higher; see `measures`.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -58,6 +61,7 @@ class Claim:
     than: str
     score: str | None = None
     than_score: str | None = None
+    measure: Measure = "rsum"
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,8 @@ class JudgedClaim:
         claim: The claim.
         than: Name of the recipe that stands on the other side: the claim's, or its control.
         seeds: Number of seeds that are finished on both sides.
-        found: Difference of rsum with its interval and the smallest effect that would show; None
-            without a common seed.
+        found: Difference of the claim's measure with its interval and the smallest effect that
+            would show; None without a common seed.
     """
 
     claim: Claim
@@ -115,7 +119,8 @@ class JudgedClaim:
             return f"open ({self.seeds} of at least {LEAST_SEEDS} seeds)"
         if self.verdict is Verdict.NOT_SHOWN:
             assert self.found is not None
-            return f"not shown (smallest effect {self.found.smallest_effect:.1f})"
+            digits = decimals(self.claim.measure)
+            return f"not shown (smallest effect {self.found.smallest_effect:.{digits}f})"
         return str(self.verdict)
 
 
@@ -153,9 +158,9 @@ def judge(claims: Sequence[Claim], comparison: Comparison) -> list[JudgedClaim]:
             continue
         theirs = _of_equal_steps(comparison, ours, theirs)
         score, than_score = claim.score or ours.score, claim.than_score or theirs.score
-        runs = runs_with_score(ours.runs, score)
-        their_runs = runs_with_score(theirs.runs, than_score)
-        found = difference(runs, score, their_runs, than_score)
+        runs = runs_with_score(ours.runs, score, claim.measure)
+        their_runs = runs_with_score(theirs.runs, than_score, claim.measure)
+        found = difference(runs, score, their_runs, than_score, claim.measure)
         if found is not None:
             drawn[len(sides)] = found
         seeds = 0 if found is None else len(runs.keys() & their_runs.keys())

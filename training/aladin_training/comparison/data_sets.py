@@ -41,8 +41,18 @@ class DataSet(NamedTuple):
     source: str
 
 
+def data_set_name(source: Path) -> str:
+    """Name a data set after its file, or the folder of a file named ``captions`` and the like.
+
+    >>> data_set_name(Path("data/flickr8k/captions.jsonl"))
+    'flickr8k'
+    """
+    name = source.parent.resolve().name if source.stem in _GENERAL else source.stem
+    return name or "data"
+
+
 def find_data_sets(sources: Sequence[str], out: Path) -> list[DataSet]:
-    """Name data sets after their files, or the folders of files named ``captions`` and the like.
+    """Name data sets; see `data_set_name`.
 
     Args:
         sources: Sources as in recipes, or ``scenes`` for drawn ones, which belong into `out`.
@@ -53,9 +63,7 @@ def find_data_sets(sources: Sequence[str], out: Path) -> list[DataSet]:
     """
     found: dict[str, DataSet] = {}
     for source in sources:
-        path = Path(source)
-        name = path.parent.resolve().name if path.stem in _GENERAL else path.stem
-        name = re.sub(r"[^\w.-]+", "-", name) or "data"
+        name = re.sub(r"[^\w.-]+", "-", data_set_name(Path(source)))
         if name in found:
             raise ConfigError(
                 f"data: {found[name].source} and {source} are both named {name!r}, expected "

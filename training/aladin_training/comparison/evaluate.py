@@ -16,7 +16,7 @@ from aladin_network.scoring.metrics import (
     ranks_in_blocks,
     retrieval_ranks,
 )
-from aladin_network.scoring.separation import summarize_cross_ranks
+from aladin_network.scoring.separation import separation_of_queries, summarize_cross_ranks
 from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import Progress
 from aladin_training.batches.dataset import PairDataset
@@ -34,6 +34,7 @@ from aladin_training.evaluation import (
     score_encodings,
 )
 from aladin_training.stage_files import branch_checkpoints
+from aladin_training.stages.preparation import open_recipe_regions
 from aladin_training.stages.set_memory import SetMemory
 
 
@@ -60,6 +61,7 @@ def evaluate_run(
     Raises:
         CheckpointError: If the checkpoint cannot be read.
         DataError: If the split has no photo, or none that can be decoded.
+        RegionError: If the network reads regions, and a photo has none.
         InputError: If there are too few training photos for a correction.
     """
     folder, data = run.folder / "checkpoint", run.recipe.data
@@ -67,14 +69,16 @@ def evaluate_run(
     source, recipe = Path(data.source).expanduser(), checkpoint.provenance.recipe
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = checkpoint.model.to(device)
-    known = memory or SetMemory()
+    known, regions = memory or SetMemory(), open_recipe_regions(run.recipe)
+    # A network of regions needs no photos.
+    need = {"require_photos": regions is None}
 
     def prepared(records: Sequence[Record], part: str, among: SetMemory) -> PairDataset:
-        return among.pairs(part, records, run.recipe, model, [PLAIN], progress)
+        return among.pairs(part, records, run.recipe, model, [PLAIN], progress, regions)
 
     correction = read_correction(folder, checkpoint.model_id)
     if correct and correction is None and checkpoint.alignment_trained:
-        records = correction_records(source, data.train_split, recipe)
+        records = correction_records(source, data.train_split, recipe, **need)
         correction = fit_to_records(
             checkpoint,
             source,
@@ -82,7 +86,9 @@ def evaluate_run(
             lambda some: prepared(some, "some", SetMemory()).encode(model),  # each time others
         ).correction
         correction.save(folder / CORRECTION)
-    records = known.recall(f"evaluated:{split}:{data!r}", lambda: read_split(source, split, recipe))
+    records = known.recall(
+        f"evaluated:{split}:{data!r}", lambda: read_split(source, split, recipe, **need)
+    )
     dataset = prepared(records, f"evaluated:{split}", known)
     images, texts = dataset.encode(model)
     image_of_text = dataset.image_of_text.to(device)
@@ -148,6 +154,11 @@ def _condense(
         },
         image_of_text=image_of_text,
         folds=folds,
+        cross_ranks={name: ranks.cpu() for name, ranks in evaluation.cross_ranks.items()},
+        separation={
+            name: separation_of_queries(scores.cpu(), image_of_text)
+            for name, scores in evaluation.scores.items()
+        },
     )
 
 

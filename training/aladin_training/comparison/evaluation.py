@@ -1,14 +1,16 @@
 """The evaluation of a finished run, stored beside it so that a report needs no network.
 
 RUN/evaluation.json           the metrics, for reading; written last
-RUN/evaluation.safetensors    the rank of every query and the distribution of scores
+RUN/evaluation.safetensors    the rank of every query and pair, what parts matches from others, and
+                              the distribution of scores
 """
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +25,7 @@ from aladin_network.scoring.metrics import (
     RetrievalMetrics,
     summarize,
 )
+from aladin_network.scoring.separation import QueryScores, Separation
 from aladin_training.comparison.plan import PlannedRun
 from aladin_training.stages.run import is_run_of
 
@@ -101,6 +104,9 @@ class RunEvaluation:
         image_of_text: Row of each text's image, (texts,) int64.
         folds: Number of contiguous blocks of photos, each ranked among itself (COCO's "1K" has 5);
             1 is the whole split. Distributions, MD and cross ranks are always those of the whole.
+        cross_ranks: AOQ's cross-retrieval rank of each positive pair, (texts,) int64, by score
+            name; empty in evaluations of an earlier version.
+        separation: Scores of each query's matches and of all others, by score name; likewise.
     """
 
     model_id: str
@@ -111,6 +117,8 @@ class RunEvaluation:
     histograms: dict[str, ScoreHistogram]
     image_of_text: Tensor
     folds: int = 1
+    cross_ranks: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    separation: dict[str, Separation] = field(default_factory=dict[str, Separation])
 
     def metrics(self) -> dict[str, RetrievalMetrics]:
         """Summarise the ranks by score name."""
@@ -134,6 +142,11 @@ def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
         arrays[f"histogram.{name}.negative"] = histogram.negative.clone()
         if histogram.hardest is not None:
             arrays[f"histogram.{name}.hardest"] = histogram.hardest.clone()
+    for name, ranks_of_pairs in evaluation.cross_ranks.items():
+        arrays[f"cross_ranks.{name}"] = ranks_of_pairs.clone()
+    for name, separation in evaluation.separation.items():
+        for direction, of_queries in zip(_DIRECTIONS, separation, strict=True):
+            arrays[f"separation.{name}.{direction}"] = torch.stack(of_queries)  # (3, queries)
     # The JSON file marks the arrays as valid, so it must never be the older file of the two.
     (folder / _NUMBERS).unlink(missing_ok=True)
     with atomic_file(folder / _ARRAYS) as partial:
@@ -204,7 +217,24 @@ def load_evaluation(folder: Path, split: str, folds: int = 1) -> RunEvaluation |
         },
         image_of_text=arrays["image_of_text"],
         folds=folds,
+        cross_ranks={
+            name: ranks
+            for name in numbers["cross_rank"]
+            if (ranks := arrays.get(f"cross_ranks.{name}")) is not None
+        },
+        separation=_separation(arrays, numbers["mean_difference"]),
     )
+
+
+def _separation(arrays: dict[str, Tensor], names: Iterable[str]) -> dict[str, Separation]:
+    found: dict[str, Separation] = {}
+    for name in names:
+        of_texts, of_images = (
+            arrays.get(f"separation.{name}.{direction}") for direction in _DIRECTIONS
+        )
+        if of_texts is not None and of_images is not None:
+            found[name] = Separation(QueryScores(*of_texts), QueryScores(*of_images))
+    return found
 
 
 def is_trained(run: PlannedRun) -> bool:

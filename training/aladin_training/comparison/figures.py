@@ -1,4 +1,4 @@
-"""Pictures of a comparison's results: distributions of scores, and recall by setting."""
+"""Pictures of a comparison's results: distributions of scores and ranks, recall by setting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from aladin_training.comparison.drawing import COLOURS, legend_above, save_figure, small_panels
+from aladin_training.comparison.drawing import (
+    BASELINE_COLOUR,
+    COLOURS,
+    legend_above,
+    save_figure,
+    small_panels,
+)
 from aladin_training.comparison.evaluation import RunEvaluation, ScoreHistogram
 from aladin_training.comparison.grid import best_by_value
 from aladin_training.comparison.summary import Comparison, RecipeSummary
@@ -60,6 +66,68 @@ def draw_distributions(comparison: Comparison, file: Path) -> bool:
     legend_above(figure, grid[:1], columns=3)
     save_figure(figure, file)
     return True
+
+
+def draw_cross_ranks(comparison: Comparison, file: Path) -> bool:
+    """Draw how the cross-retrieval ranks of positive pairs are distributed (AOQ, figure 5).
+
+    Args:
+        comparison: Comparison to draw: the first finished seed of each recipe beside the
+            baseline's; recipes whose evaluation has no ranks of pairs are skipped.
+        file: PNG file to write.
+
+    Returns:
+        Whether there was anything to draw.
+    """
+    ranks = {
+        summary.recipe.name: found
+        for summary in comparison.summaries
+        if summary.runs and (found := _first(summary).cross_ranks.get(summary.score)) is not None
+    }
+    if not ranks:
+        return False
+    edges = _rank_edges(max(int(each.max()) for each in ranks.values()))
+    shares = {name: _shares_between(each, edges) for name, each in ranks.items()}
+    baseline = comparison.baseline.recipe.name
+    others = [name for name in shares if name != baseline] or [baseline]
+    figure, grid = small_panels(len(others))
+    highest = 1.08 * max(map(max, shares.values()))
+    for axes, name in zip(grid, others, strict=True):
+        axes.stairs(shares[name], edges, color=COLOURS[0], fill=True, alpha=0.5, label="recipe")
+        if baseline in shares:
+            style = {"color": BASELINE_COLOUR, "linestyle": "--", "linewidth": 1.2}
+            axes.stairs(shares[baseline], edges, label=f"{baseline} (baseline)", **style)
+        median = int(ranks[name].double().quantile(0.5).floor())
+        axes.set_title(f"{name}\nmedian rank {median:,}", fontsize=10)
+        axes.set_xscale("log")
+        axes.set_xlim(edges[0], edges[-1])
+        axes.set_ylim(0, highest)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.set_xlabel("cross-retrieval rank", fontsize=9)
+        axes.set_ylabel("positive pairs, %", fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    legend_above(figure, grid[:1], columns=2)
+    save_figure(figure, file)
+    return True
+
+
+def _rank_edges(highest: int) -> list[int]:
+    """Return the edges of bars from rank 1, each twice as wide as the one before it.
+
+    >>> _rank_edges(6)
+    [1, 2, 4, 8]
+    """
+    edges = [1, 2]
+    while edges[-1] <= highest:
+        edges.append(2 * edges[-1])
+    return edges
+
+
+def _shares_between(ranks: Tensor, edges: Sequence[int]) -> list[float]:
+    """Return the share of ranks from each edge up to the next one, in percent."""
+    bars = torch.bucketize(ranks, torch.tensor(edges), right=True) - 1
+    counts = torch.bincount(bars, minlength=len(edges) - 1)
+    return (100 * counts / len(ranks)).tolist()
 
 
 def draw_settings(comparison: Comparison, file: Path) -> bool:

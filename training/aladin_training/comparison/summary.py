@@ -13,7 +13,7 @@ from aladin_network.scoring.bootstrap import (
     Interval,
     ResampledDifference,
     SimultaneousInterval,
-    resampled_difference,
+    resample_gains,
     simultaneous_intervals,
 )
 from aladin_network.types import ScoreName
@@ -23,6 +23,7 @@ from aladin_training.comparison.evaluation import (
     finished_evaluation,
 )
 from aladin_training.comparison.grid import Choice
+from aladin_training.comparison.measures import Measure, gains, has_measure
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.step_time import StepTime
 from aladin_training.config.recipe import Recipe
@@ -94,9 +95,11 @@ class FinishedRun:
     log: dict[str, dict[int, float]]
 
 
-def runs_with_score(runs: Mapping[int, FinishedRun], score: str) -> dict[int, FinishedRun]:
-    """Return those of some runs by seed whose network has a score."""
-    return {seed: run for seed, run in runs.items() if score in run.evaluation.ranks}
+def runs_with_score(
+    runs: Mapping[int, FinishedRun], score: str, measure: Measure = "rsum"
+) -> dict[int, FinishedRun]:
+    """Return those of some runs by seed whose evaluation has a measure of a score."""
+    return {seed: run for seed, run in runs.items() if has_measure(run.evaluation, score, measure)}
 
 
 @dataclass(frozen=True)
@@ -283,6 +286,7 @@ def difference(
     our_score: str,
     theirs: dict[int, FinishedRun],
     their_score: str,
+    measure: Measure = "rsum",
 ) -> ResampledDifference | None:
     """Compare two recipes by the seeds that both have finished.
 
@@ -291,21 +295,19 @@ def difference(
         our_score: Score by which they rank.
         theirs: Runs of the baseline by seed.
         their_score: Score by which those rank.
+        measure: What is compared; all evaluations must have it.
 
     Returns:
-        The difference of rsum, resampled over photos and seeds, or None if no seed is finished on
-        both sides or they were evaluated on different photos or captions.
+        The difference, resampled over photos and seeds, or None if no seed is finished on both
+        sides or they were evaluated on different photos or captions.
     """
     pairs = [
         (ours[seed].evaluation, theirs[seed].evaluation) for seed in sorted(ours.keys() & theirs)
     ]
     if not pairs or not all(_same_queries(*pair) for pair in pairs):
         return None
-    return resampled_difference(
-        [our.ranks[our_score] for our, _ in pairs],
-        [their.ranks[their_score] for _, their in pairs],
-        pairs[0][0].image_of_text,
-    )
+    found = [gains(measure, our, our_score, their, their_score) for our, their in pairs]
+    return resample_gains(found, pairs[0][0].image_of_text)
 
 
 def _correction_gain(runs: dict[int, FinishedRun]) -> Interval | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from aladin_network.scoring.bootstrap import Interval, SimultaneousInterval
 from aladin_training.comparison.claims import JudgedClaim
+from aladin_training.comparison.measures import TITLES, decimals
 from aladin_training.comparison.summary import Comparison, RecipeSummary, mean_and_std
 
 # Headers of the scores' columns, in their order.
@@ -106,12 +107,13 @@ def claims_table(judged: Sequence[JudgedClaim]) -> Table:
                 f"{claim.paper}, {claim.source}: {claim.text}",
                 _side(claim.better, claim.score),
                 _side(than, claim.than_score),
+                TITLES[claim.measure],
                 str(each.seeds),
-                _together(each.found),
+                _together(each.found, decimals(claim.measure)),
                 each.describe(),
             ]
         )
-    header = ["claim", "better", "than", "seeds", "simultaneous interval", "verdict"]
+    header = ["claim", "better", "than", "by", "seeds", "simultaneous interval", "verdict"]
     return Table(header=header, rows=rows)
 
 
@@ -140,15 +142,16 @@ def claims_on_each(judged: Mapping[str, Sequence[JudgedClaim]]) -> Table:
             f"{claim.paper}, {claim.source}: {claim.text}",
             _side(claim.better, claim.score),
             _side(claim.than, claim.than_score),
+            TITLES[claim.measure],
             *(each.get(claim, _NO_VALUE) for each in found.values()),
         ]
         for claim in claims
     ]
-    return Table(header=["claim", "better", "than", *found], rows=rows)
+    return Table(header=["claim", "better", "than", "by", *found], rows=rows)
 
 
-def _together(found: SimultaneousInterval | None) -> str:
-    return _difference(None if found is None else found.interval)
+def _together(found: SimultaneousInterval | None, digits: int = 1) -> str:
+    return _difference(None if found is None else found.interval, digits)
 
 
 def _side(recipe: str, score: str | None) -> str:
@@ -263,10 +266,11 @@ def _number(summary: RecipeSummary, score: str) -> str:
     return _NO_VALUE if rsum is None else mean_and_std(rsum)
 
 
-def _difference(value: Interval | None) -> str:
+def _difference(value: Interval | None, digits: int = 1) -> str:
     if value is None:
         return _NO_VALUE
-    return f"{value.difference:+.1f} ({value.low:+.1f} to {value.high:+.1f})"
+    difference, low, high = (f"{each:+z.{digits}f}" for each in value)
+    return f"{difference} ({low} to {high})"
 
 
 def _finished_runs(summary: RecipeSummary, planned: int) -> str:

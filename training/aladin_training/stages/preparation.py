@@ -82,7 +82,7 @@ def prepare_run(
     for stage in recipe.stage:
         build_tasks(stage)
     torch.manual_seed(recipe.seed)
-    regions = _open_regions(recipe)
+    regions = open_recipe_regions(recipe)
     start = None if recipe.start is None else load_start(recipe.start)
     # Of a network for texts alone, documents take the place of photos.
     text_only = start is not None and start.text_only
@@ -186,7 +186,7 @@ def check_model_id(key: str, checkpoint: str, expected: str | None, found: str) 
         )
 
 
-def _open_regions(recipe: Recipe) -> RegionStore | None:
+def open_recipe_regions(recipe: Recipe) -> RegionStore | None:
     data = recipe.data
     if data.regions is None:
         return None
