@@ -35,6 +35,9 @@ TaskName = Literal[
     "matching_quintuplet",
     "alignment_quintuplet",
     "attention_quintuplet",
+    "matching_exchanged",
+    "alignment_exchanged",
+    "attention_exchanged",
     "distillation",
     "alignment_distillation",
     "intra_modal",
@@ -272,6 +275,11 @@ class StageConfig:
     def trained_scores(self) -> frozenset[ScoreName]:
         """Scores that the tasks train."""
         return frozenset(trained_score(task) for task in self.tasks)
+
+    @property
+    def shows_exchanged_captions(self) -> bool:
+        """Whether batches need captions with one word exchanged."""
+        return self._has("exchanged")
 
     def _has(self, kind: str) -> bool:
         return any(task_kind(task).endswith(kind) for task in self.tasks)

@@ -209,6 +209,7 @@ def _batches(
             seed,
             stage.negatives,
             stage.short_captions,
+            stage.shows_exchanged_captions,
         )
     offline = None
     if stage.offline is not None:
@@ -225,6 +226,7 @@ def _batches(
         train_set.short_texts,
         stage.short_captions,
         stage.share,
+        train_set.exchanged_texts if stage.shows_exchanged_captions else None,
     )
     return PlannedBatches(train_set, plan, stage.negatives)
 
