@@ -46,6 +46,10 @@ class Batch:
             each[self.positives[:, 0], self.positives[:, 1]] /= 2
             each[self.positives[:, 0], self.positives[:, 1]] += 0.4
         self.scores.requires_grad_()
+        # An anchor that is sure of much, and a target that has just left it: the soft margins of
+        # the negatives differ by more than their gaps.
+        self.sure = (2 * self.anchor).tanh()
+        self.near = (self.sure + 0.2 * scores(*self.sure.shape)).requires_grad_()
 
 
 @pytest.fixture(params=BATCHES, ids=str)
@@ -95,10 +99,10 @@ def test_boosting(form: str, batch: Batch) -> None:
         margin=[0.2, 0.6],
         alpha=[0.5, 0.8],
     ):
-        inputs = batch.scores, batch.anchor, batch.negatives
-        found = BoostingLoss(**options)(*inputs, batch.positives)
-        expected = equations.boosting(*inputs, batch.pairs, **options)
-        agree(found, expected, [batch.scores], options)
+        for target, anchor in ((batch.scores, batch.anchor), (batch.near, batch.sure)):
+            found = BoostingLoss(**options)(target, anchor, batch.negatives, batch.positives)
+            expected = equations.boosting(target, anchor, batch.negatives, batch.pairs, **options)
+            agree(found, expected, [target], options)
 
 
 @pytest.mark.parametrize("form", ["triplet", "quintuplet", "adaptive", "online_quintuplet"])

@@ -172,12 +172,17 @@ def test_pairs_off_the_diagonal_have_to_be_named(loss: Loss) -> None:
         loss(scores, negatives, None)
 
 
-@pytest.mark.parametrize(
-    "kind", [each for each in LOSSES.values() if not getattr(each, "rectangular", False)]
-)
-def test_all_other_losses_of_negatives_are_refused(kind: type[nn.Module]) -> None:
-    if "negatives" not in inspect.signature(kind.forward).parameters:
-        return  # of all pairs alike, or of one modality: no pair is singled out
+# Losses of all pairs alike, and of one modality, single no pair out.
+SQUARE = [
+    each
+    for each in LOSSES.values()
+    if "negatives" in inspect.signature(each.forward).parameters
+    and not getattr(each, "rectangular", False)
+]
+
+
+@pytest.mark.parametrize("kind", SQUARE)
+def test_losses_of_square_matrices_are_refused(kind: type[nn.Module]) -> None:
     _, negatives, _ = batch()
     expected = f"{kind.__name__} takes one caption for each photo, but captions_per_photo is 3"
     with pytest.raises(ConfigError, match=expected):

@@ -34,14 +34,18 @@ class Experiment(NamedTuple):
         return re.findall(r"`figures/(\w+\.png)`", self.remark)
 
 
-def experiments() -> list[Experiment]:
+def experiments(text: str | None = None) -> list[Experiment]:
     """Read the table.
+
+    Args:
+        text: The page; None for training/PAPERS.md.
 
     Raises:
         ValueError: If a line does not have four cells, or its command is neither one command in
             backticks nor "none".
     """
-    text = (ROOT / "training" / "PAPERS.md").read_text(encoding="utf-8")
+    if text is None:
+        text = (ROOT / "training" / "PAPERS.md").read_text(encoding="utf-8")
     section = text.partition("\n### 3.7 ")[2].partition("\n##")[0]
     lines = [line for line in section.splitlines() if line.startswith("| ")]
     found: list[Experiment] = []

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
+from aladin_training.batches.exchanged_texts import ExchangedDraw, ExchangedTexts
 from aladin_training.batches.offline_negatives import OfflineNegatives, OfflineRows, sample_offline
 from aladin_training.batches.short_texts import ShortTexts
 from aladin_training.parallel.distributed import BatchShare
@@ -51,12 +52,14 @@ class BatchRows(NamedTuple):
             ``photos[n]`` start at n * K.
         views: View of each photo; 0 is the photo itself.
         offline: Mined negatives of the B pairs, if the stage uses them.
+        exchanged: Captions with one word exchanged, if the stage uses them.
     """
 
     photos: list[int]
     captions: list[int]
     views: list[int]
     offline: OfflineDraw | None = None
+    exchanged: ExchangedDraw | None = None
 
     def of(self, share: BatchShare) -> BatchRows:
         """Return the rows of one process's photos, with their captions and mined negatives."""
@@ -67,6 +70,7 @@ class BatchRows(NamedTuple):
             captions=self.captions[own.start * per_photo : own.stop * per_photo],
             views=self.views[own],
             offline=self.offline.of(own) if self.offline is not None else None,
+            exchanged=self.exchanged.of(share) if self.exchanged is not None else None,
         )
 
 
@@ -96,6 +100,7 @@ class BatchPlan:
         short_texts: ShortTexts | None = None,
         short_captions: float = 0.0,
         share: float = 1.0,
+        exchanged_texts: ExchangedTexts | None = None,
     ) -> None:
         """Plan a stage.
 
@@ -113,6 +118,8 @@ class BatchPlan:
             short_texts: Shorter texts that replace some captions, or None to show captions only.
             short_captions: Share of the captions that they replace.
             share: Share of the photos that are shown, the same ones in every epoch; at least one.
+            exchanged_texts: Captions with one word exchanged, of which a batch shows one for each
+                photo; or None.
         """
         self._captions_of_photo = captions_of_photo
         self._photos = list(range(len(captions_of_photo)))
@@ -129,6 +136,7 @@ class BatchPlan:
         self._coupled = coupled
         self._short_texts = short_texts
         self._short_captions = short_captions
+        self._exchanged_texts = exchanged_texts
         self._photo_of_caption = [
             photo for photo, captions in enumerate(captions_of_photo) for _ in captions
         ]
@@ -165,9 +173,13 @@ class BatchPlan:
         if self._short_texts is not None and self._short_captions:
             captions = self._short_texts.replace(rows.captions, self._short_captions, generator)
             rows = rows._replace(captions=captions)
+        if self._exchanged_texts is not None:
+            per_photo = len(rows.captions) // len(rows.photos)
+            drawn = self._exchanged_texts.draw(rows.captions, per_photo, generator)
+            rows = rows._replace(exchanged=drawn)
         if self._offline is None:
             return rows
-        drawn = sample_offline(
+        mined = sample_offline(
             list(zip(rows.photos, rows.captions, strict=True)),
             self._offline,
             self._captions_of_photo,
@@ -176,7 +188,7 @@ class BatchPlan:
             self._coupled,
         )
         views = [self._draw_views(len(shown), generator) for _ in range(2)]
-        return rows._replace(offline=OfflineDraw(drawn, *views))
+        return rows._replace(offline=OfflineDraw(mined, *views))
 
     def _draw_views(self, count: int, generator: random.Random) -> list[int]:
         return [generator.randrange(self._views) for _ in range(count)]

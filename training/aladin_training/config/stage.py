@@ -38,6 +38,9 @@ TaskName = Literal[
     "matching_quintuplet",
     "alignment_quintuplet",
     "attention_quintuplet",
+    "matching_exchanged",
+    "alignment_exchanged",
+    "attention_exchanged",
     "distillation",
     "alignment_distillation",
     "first_stage_distillation",
@@ -275,6 +278,11 @@ class StageConfig:
     def trained_scores(self) -> frozenset[ScoreName]:
         """Scores that the tasks train."""
         return frozenset(trained_score(task) for task in self.tasks)
+
+    @property
+    def shows_exchanged_captions(self) -> bool:
+        """Whether batches need captions with one word exchanged."""
+        return self._has("exchanged")
 
     def _has(self, kind: str) -> bool:
         return any(task_kind(task).endswith(kind) for task in self.tasks)

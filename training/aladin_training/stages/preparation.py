@@ -116,8 +116,13 @@ def prepare_run(
     if isinstance(train, TarStream):
         train_set = _photo_stream(recipe, train, model, views)
     else:
-        shortens = any(stage.short_captions for stage in recipe.stage)
-        train_set = prepare("train", train, views=views, short_captions=shortens)
+        train_set = prepare(
+            "train",
+            train,
+            views=views,
+            short_captions=any(stage.short_captions for stage in recipe.stage),
+            exchanged_captions=any(stage.shows_exchanged_captions for stage in recipe.stage),
+        )
     validation_set = prepare("validation", validation, views=[PLAIN])
     selection_set = prepare(SELECTION, kept, views=[PLAIN]) if kept else validation_set
     return PreparedRun(model, train_set, selection_set, validation_set)

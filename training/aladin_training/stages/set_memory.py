@@ -56,6 +56,7 @@ class SetMemory:
         progress: Progress,
         regions: RegionStore | None = None,
         short_captions: bool = False,
+        exchanged_captions: bool = False,
     ) -> PairDataset:
         """Return a part of a recipe's data for networks whose encoders are equal.
 
@@ -68,6 +69,7 @@ class SetMemory:
             progress: Receives photos.
             regions: Regions of the photos.
             short_captions: Whether shorter texts may replace captions.
+            exchanged_captions: Whether batches show captions with one word exchanged.
 
         Raises:
             DataError: If no photo can be used.
@@ -76,7 +78,7 @@ class SetMemory:
         """
         encoders = image_digest(model.image.encoder), text_digest(model.text.encoder)
         key = f"{part}:{recipe.data!r}:{recipe.precision}:{encoders}:{views}:{short_captions}"
-        key += f":{recipe.cached_layers}"
+        key += f":{recipe.cached_layers}:{exchanged_captions}"
         return self.recall(
             key,
             lambda: PairDataset.prepare(
@@ -88,6 +90,7 @@ class SetMemory:
                 progress=progress,
                 regions=regions,
                 short_captions=short_captions,
+                exchanged_captions=exchanged_captions,
                 last_layers=recipe.cached_layers,
             ),
         )

@@ -256,6 +256,7 @@ def _batches(
             seed,
             stage.negatives,
             stage.short_captions,
+            stage.shows_exchanged_captions,
         )
     offline = None
     if stage.offline is not None:
@@ -272,6 +273,7 @@ def _batches(
         train_set.short_texts,
         stage.short_captions,
         stage.share,
+        train_set.exchanged_texts if stage.shows_exchanged_captions else None,
     )
     return PlannedBatches(train_set, plan, stage.negatives)
 

@@ -18,11 +18,12 @@ from torch import Tensor
 from aladin_network.encoders.base import ImageInput
 from aladin_network.errors import DataError, ImageError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decode_image
-from aladin_training.batches.batch import Batch
+from aladin_training.batches.batch import Batch, ExchangedBatch
 from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
 from aladin_training.batches.feature_cache import content_digest
 from aladin_training.batches.items import THREADS, apply_view
 from aladin_training.batches.plan import draw_captions
+from aladin_training.data.exchanges import exchange_word
 from aladin_training.data.phrases import Wording, draw_short_text, meanings_of
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.parallel.distributed import BatchShare
@@ -34,10 +35,18 @@ logger = logging.getLogger(__name__)
 
 
 class _Shown(NamedTuple):
-    """One position of a batch; `damaged` names the photos that could not be decoded for it."""
+    """One position of a batch.
+
+    Attributes:
+        image: Preprocessed photo.
+        captions: Texts that are shown of it.
+        exchanged: Number of a caption among these and the same with one word exchanged, or None.
+        damaged: Names of the photos that could not be decoded for it.
+    """
 
     image: ImageInput
     captions: list[str]
+    exchanged: tuple[int, str] | None
     damaged: list[str]
 
 
@@ -68,6 +77,7 @@ class StreamedBatches:
         seed: str,
         negatives: Literal["image", "diagonal"] = "image",
         short_captions: float = 0.0,
+        exchanged_captions: bool = False,
     ) -> None:
         """Set up the batches of a stage.
 
@@ -79,6 +89,7 @@ class StreamedBatches:
             negatives: "image": captions of one photo, known by its id, are no negatives of it;
                 "diagonal": they are, if the photo occurs twice in the batch.
             short_captions: Share of the captions that shorter texts of their own replace.
+            exchanged_captions: Whether batches show captions with one word exchanged.
         """
         self._photos = photos
         self._batch_size = min(batch_size, photos.stream.photos)
@@ -86,6 +97,7 @@ class StreamedBatches:
         self._seed = seed
         self._negatives = negatives
         self._short_captions = short_captions
+        self._exchanged_captions = exchanged_captions
 
     @property
     def batches_per_epoch(self) -> int:
@@ -118,7 +130,7 @@ class StreamedBatches:
             for seed, drawn, shown in decoding:
                 each = [future.result() for future in shown]
                 damaged.update(*(place.damaged for place in each))
-                yield self._batch(seed, drawn, each)
+                yield self._batch(seed, drawn, each, share.photos(self._batch_size).start)
         if damaged:
             logger.warning("epoch %d: skipped %d damaged photos", epoch, len(damaged))
 
@@ -158,11 +170,11 @@ class StreamedBatches:
                 logger.warning("skipped: %s", error)
                 damaged.append(sample.photo.source)
                 continue
-            view, texts, _ = self._choose(sample, seed)
+            choice = self._choose(sample, seed)
             image = self._photos.image_encoder.preprocess(
-                apply_view(photo, view, content_digest(data))
+                apply_view(photo, choice.view, content_digest(data))
             )
-            return _Shown(image, texts, damaged)
+            return _Shown(image, choice.texts, self._exchange(sample, choice, seed), damaged)
         tar = drawn.samples[place].photo.path
         reason = f"{len(damaged)} damaged photos, and no valid one to replace them"
         raise DataError(tar, None, reason)
@@ -181,7 +193,21 @@ class StreamedBatches:
         texts = [text or caption for text, caption in zip(short, captions, strict=True)]
         return _Choice(view, texts, [text is not None for text in short])
 
-    def _batch(self, seed: str, drawn: DrawnBatch, shown: Sequence[_Shown]) -> Batch:
+    def _exchange(self, sample: Sample, choice: _Choice, seed: str) -> tuple[int, str] | None:
+        """Exchange one word of the first caption shown that has such a word."""
+        if not self._exchanged_captions:
+            return None
+        generator = random.Random(f"{seed}:exchanged")
+        for number, (text, short) in enumerate(zip(choice.texts, choice.is_short, strict=True)):
+            if not short:
+                made = exchange_word(text, sample.captions, generator, relations=True)
+                if made is not None:
+                    return number, made
+        return None
+
+    def _batch(
+        self, seed: str, drawn: DrawnBatch, shown: Sequence[_Shown], first_place: int
+    ) -> Batch:
         captions = [caption for each in shown for caption in each.captions]
         ids = [sample.id for sample in drawn.samples]
         numbers = {each: number for number, each in enumerate(ids)}
@@ -195,6 +221,22 @@ class StreamedBatches:
             images=self._photos.image_encoder.collate([each.image for each in shown]),
             texts=self._photos.text_encoder.preprocess(captions, truncate=True),
             negatives=negatives,
+            exchanged=self._exchanged(shown, first_place) if self._exchanged_captions else None,
+        )
+
+    def _exchanged(self, shown: Sequence[_Shown], first_place: int) -> ExchangedBatch:
+        of_photo = [each.exchanged or (0, each.captions[0]) for each in shown]
+        return ExchangedBatch(
+            texts=self._photos.text_encoder.preprocess(
+                [text for _, text in of_photo], truncate=True
+            ),
+            captions=torch.tensor(
+                [
+                    place * self._captions_per_photo + number
+                    for place, (number, _) in enumerate(of_photo, start=first_place)
+                ]
+            ),
+            is_exchanged=torch.tensor([each.exchanged is not None for each in shown]),
         )
 
     def _holding(self, seed: str, drawn: DrawnBatch) -> Bool[Tensor, "photos texts"]:
