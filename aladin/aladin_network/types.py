@@ -47,7 +47,7 @@ EngineKind = Literal["milvus", "qdrant", "qdrant-edge"]
 ENGINE_KINDS: tuple[EngineKind, ...] = ("milvus", "qdrant", "qdrant-edge")
 
 # Heads that can score a pair.
-ScoreName = Literal["matching", "alignment", "attention"]
+ScoreName = Literal["matching", "alignment", "attention", "first_stage"]
 
 # Device of the network and of searches, and what finds the candidates there.
 DeviceName = Literal["auto", "cpu", "cuda"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,11 +65,13 @@ class Source:
         photos: The photos.
         captions: Captions of each photo; only those of 8 to 16 words, unless a photo has no such
             caption.
+        ids: Ids of the photos in their index; none of photos that are made up.
     """
 
     name: str
     photos: Photos
     captions: list[list[Caption]]
+    ids: Sequence[str] = ()
 
     def divided(self) -> tuple[Source, Source]:
         """Divide the captions of each photo: the first three are in an index, others ask.
@@ -93,15 +96,14 @@ def find_source(path: Path | None = None) -> Source:
     return index_source(path or DEFAULT_SOURCE)
 
 
-def index_source(path: Path) -> Source:
+def index_source(path: Path, *, as_stored: bool = False) -> Source:
     """Read the photos with captions of an index, as they were when it was built.
-
-    Their regions are resampled to a grid of 7 x 7, which is as many as a ViT of patches of 32 px
-    has.
 
     Args:
         path: Path of an index of photos and of texts that refer to their photo, with the sizes
             `EMBEDDING_DIM` and `TOKEN_DIM`.
+        as_stored: Whether to keep the regions, of which all photos have as many. Otherwise they are
+            resampled to a grid of 7 x 7, which is as many as a ViT of patches of 32 px has.
 
     Raises:
         SearchIndexError: If there is no such index, or it is damaged.
@@ -126,8 +128,11 @@ def index_source(path: Path) -> Source:
         regions = images.tokens.read(rows).values.reshape(len(rows), -1, TOKEN_DIM)
         return Source(
             name=str(path),
-            photos=Photos(np.asarray(images.embeddings[rows]), _on_grid(regions)),
+            photos=Photos(
+                np.asarray(images.embeddings[rows]), regions if as_stored else _on_grid(regions)
+            ),
             captions=[_of_usual_length(captions_of[ids[row].id]) for row in rows],
+            ids=[ids[row].id for row in rows],
         )
 
 

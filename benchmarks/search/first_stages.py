@@ -1,20 +1,25 @@
 """Candidates that different first stages need for the top 10 of exhaustive alignment.
 
     python -m benchmarks.search.first_stages --items 10000 [--source INDEX] [--real] [--json]
+    python -m benchmarks.search.first_stages --real --source INDEX --unseen DATA --trained RUN ...
 
 Photos are drawn from real ones (`benchmarks.lib.synthetic`), or are those of INDEX themselves with
 --real. Of the captions of each photo, the first three are those that a first stage may be fitted
-to, and the others are asked for. All first stages are compared exactly with every photo, so that no
-approximate search interferes.
+to, and the others are asked for. With --unseen, nothing is fitted to the photos of the split "val"
+of DATA, and all captions of these, and no others, are asked for. All first stages are compared
+exactly with every photo, so that no approximate search interferes.
 
 embedding      the embedding of the index
-learned N      vectors of N values fitted to the alignment (`aladin_index.learned`)
+learned N      vectors of N values fitted to the alignment (`aladin_network.scoring.learned_stage`)
+trained N      the same by the head of the checkpoint in a RUN of `aladin train first-stage` from
+               the network of INDEX; with --unseen, a run on the other photos alone
 both N         embedding and learned vector, each divided by the spread of its scores
 muvera N       fixed dimensional encodings of N values (MUVERA, arXiv 2405.19504) by the package
                muvera-rs; skipped without it, and above --muvera-items. "centred": the mean region
                is subtracted from all regions first, which changes no photo's place by alignment
 
 candidates            fewest candidates that contain 0.99 of the top 10 by exhaustive alignment
+candidates_unseen     the same among the photos of --unseen alone
 candidates_served     the same for the top 10 by the sum of both scores, each divided by its spread,
                       which is the served order but for the weights
 bytes_per_photo       memory of the vectors as compared here, in float32
@@ -28,8 +33,8 @@ from __future__ import annotations
 import importlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,39 +43,21 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann.first_stage import largest
-from aladin_index.learned.fit import BANK_WORDS, LearnedStage, fit_learned_stage
+from aladin_network.checkpoint_files import read_first_stage
+from aladin_network.errors import ConfigError
+from aladin_network.scoring.learned_stage import BANK_WORDS, LearnedStage, fit_learned_stage
 from aladin_network.scoring.token_rows import TokenRows
 from benchmarks.lib.measuring import quiet_median_s, quiet_time, use_one_thread
 from benchmarks.lib.output import figures_parser, print_json, print_rows
-from benchmarks.lib.synthetic import SyntheticPhotos
-from benchmarks.lib.synthetic_sources import Caption, Photos, Source, find_source
+from benchmarks.lib.synthetic_sources import Caption, find_source, index_source
+from benchmarks.search.first_stage_task import Task, held_out_task, make_task
 
 _TOP, _FIDELITY, _NEAREST = 10, 0.99, 100
-_PHOTOS_A_BATCH = 2048
-_SAMPLE, _SCANS = 3000, 30
+_SCANS = 30
 # Repetitions, hyperplanes and projected values of a fixed dimensional encoding, as in the paper's
 # own settings: their product is the number of values.
 _MUVERA = {2560: (20, 4, 8), 10240: (20, 5, 16)}
 _QUICK_ITEMS, _QUICK_QUERIES, _QUICK_TEXTS = 300, 20, 300
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is searched for what.
-
-    Attributes:
-        photos: Yields all photos in batches, always the same.
-        count: Number of photos.
-        fitted_to: Captions that a first stage may be fitted to.
-        asked: Captions that are searched with.
-        name: Name to be printed.
-    """
-
-    photos: Callable[[], Iterator[Photos]]
-    count: int
-    fitted_to: list[Caption]
-    asked: list[Caption]
-    name: str
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -89,15 +76,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--muvera-items", type=int, default=10_000, help="most photos to encode with MUVERA"
     )
+    parser.add_argument(
+        "--unseen", type=Path, metavar="DATA", help="data set whose validation photos are held out"
+    )
+    parser.add_argument(
+        "--trained", type=Path, nargs="+", default=[], metavar="RUN", help="runs with trained heads"
+    )
     options = parser.parse_args(arguments)
+    if (options.unseen or options.trained) and not (options.real and options.source):
+        parser.error("--unseen and --trained: expected --real and --source as well")
     use_one_thread()
     items = _QUICK_ITEMS if options.quick else options.items
     queries = _QUICK_QUERIES if options.quick else options.queries
-    task = make_task(find_source(options.source), items, queries, real=options.real)
+    if options.real and options.source:
+        source = index_source(options.source, as_stored=True)
+    else:
+        source = find_source(options.source)
+    if options.unseen:
+        task = held_out_task(source, options.unseen, queries)
+    else:
+        task = make_task(source, items, queries, real=options.real)
     if options.quick:
         task = replace(task, fitted_to=task.fitted_to[:_QUICK_TEXTS])
     muvera_items = 0 if options.quick else options.muvera_items
-    lines = measure(task, options.dims, options.bank, muvera_items)
+    stages = _fit(task, options.dims, options.bank) | _trained(options.trained)
+    lines = measure(task, stages, muvera_items)
     figures = {"source": task.name, "photos": task.count, "queries": len(task.asked)}
     if options.json:
         print_json({**figures, "first_stages": lines})
@@ -108,44 +111,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_rows(["first stage", *names], rows)
 
 
-def make_task(source: Source, items: int, queries: int, *, real: bool) -> Task:
-    """Divide the captions, and draw the photos and the queries."""
-    stored, asking = source.divided()
-    fitted_to = [each for of_photo in stored.captions for each in of_photo]
-    if real:
-        batches = _batches(source.photos)
-        asked = [each for of_photo in asking.captions for each in of_photo]
-        chosen = np.random.default_rng(0).permutation(len(asked))[:queries]
-        return Task(
-            batches,
-            len(asking.captions),
-            fitted_to,
-            [asked[place] for place in chosen],
-            source.name,
-        )
-    synthetic = SyntheticPhotos(asking)
-    drawn = synthetic.queries(queries, items, seed=1)
-    asked = [Caption(*each) for each in zip(drawn.embeddings, drawn.words, strict=True)]
-    return Task(
-        lambda: synthetic.photos(items, _PHOTOS_A_BATCH), items, fitted_to, asked, source.name
-    )
-
-
 def measure(
-    task: Task, dims: Sequence[int], bank: int, muvera_items: int
+    task: Task, stages: Mapping[str, LearnedStage], muvera_items: int
 ) -> dict[str, dict[str, Any]]:
     """Measure all first stages.
 
     Args:
         task: Photos and captions.
-        dims: Sizes of learned vectors.
-        bank: Number of words that photos are fitted to.
+        stages: First stages that approximate the alignment, by names such as "learned 64".
         muvera_items: Largest number of photos to encode with MUVERA.
     """
-    stages = _fit(task, dims, bank)
-    seconds = dict.fromkeys(dims, 0.0)
+    seconds = dict.fromkeys(stages, 0.0)
     words = _rows([each.words for each in task.asked])
-    vectors: dict[int, list[NDArray[np.float32]]] = {dim: [] for dim in dims}
+    vectors: dict[str, list[NDArray[np.float32]]] = {name: [] for name in stages}
     embeddings: list[NDArray[np.float32]] = []
     alignment: list[NDArray[np.float32]] = []
     for batch in task.photos():
@@ -155,27 +133,27 @@ def measure(
         )
         embeddings.append(batch.embeddings)
         alignment.append(_alignment(words, batch.tokens))
-        for dim, stage in stages.items():
+        for name, stage in stages.items():
             with quiet_time() as taken:
-                vectors[dim].append(stage.photo_vectors(tokens))
-            seconds[dim] += taken.seconds
+                vectors[name].append(stage.photo_vectors(tokens))
+            seconds[name] += taken.seconds
     align = np.concatenate(alignment, axis=1)  # (queries, photos)
     asked = np.stack([each.embedding for each in task.asked])
     match_items = np.concatenate(embeddings)
     match_spread = float(np.std(asked[:100] @ match_items[:10_000].T))
     align_spread = float(np.std(align[:100, :10_000]))
-    truth = _Truth(align, asked / match_spread, match_items, align_spread)
+    truth = _Truth(align, asked / match_spread, match_items, align_spread, task.unseen)
     lines = {"embedding": truth.line(asked, match_items)}
-    for dim, stage in stages.items():
-        items = np.concatenate(vectors.pop(dim))
+    for name, stage in stages.items():
+        items = np.concatenate(vectors.pop(name))
         queries = stage.query_vectors(words)
         one = TokenRows(task.asked[0].words, words.lengths[:1])
         made_s = quiet_median_s(lambda _, stage=stage, one=one: stage.query_vectors(one), 50)
-        cost = {"query_ms": 1000 * made_s, "fit_s": seconds[dim]}
-        lines[f"learned {dim}"] = truth.line(queries, items) | cost
+        cost = {"query_ms": 1000 * made_s, "fit_s": seconds[name]}
+        lines[name] = truth.line(queries, items) | cost
         queries = np.concatenate([asked / match_spread, queries / align_spread], axis=1)
         items = np.concatenate([match_items, items], axis=1)
-        lines[f"both {dim}"] = truth.line(queries, items) | cost
+        lines[f"both {name.removeprefix('learned ')}"] = truth.line(queries, items) | cost
     for size in _MUVERA:
         lines[f"muvera {size}"] = _muvera(task, size, truth, muvera_items)
         lines[f"muvera {size} centred"] = _muvera(task, size, truth, muvera_items, centred=True)
@@ -191,8 +169,11 @@ class _Truth:
         asked: NDArray[np.float32],
         embeddings: NDArray[np.float32],
         align_spread: float,
+        unseen: NDArray[np.int64] | None,
     ) -> None:
         self._align = [largest(scores, _TOP) for scores in align]
+        self._unseen = np.arange(0) if unseen is None else unseen
+        self._among_unseen = [largest(scores, _TOP) for scores in align[:, self._unseen]]
         self._served = [
             largest(scores / align_spread + embeddings @ query, _TOP)
             for scores, query in zip(align, asked, strict=True)
@@ -216,10 +197,16 @@ class _Truth:
         """Return the fewest candidates by the scores of each query in turn."""
         align: list[NDArray[np.int64]] = []
         served: list[NDArray[np.int64]] = []
+        unseen: list[NDArray[np.int64]] = []
         for row, of_query in enumerate(scores):
+            unseen.append(_ranks(of_query[self._unseen], self._among_unseen[row]))
             align.append(_ranks(of_query, self._align[row]))
             served.append(_ranks(of_query, self._served[row]))
-        return {"candidates": _quantile(align), "candidates_served": _quantile(served)}
+        needed: dict[str, float | int] = {
+            "candidates": _quantile(align),
+            "candidates_served": _quantile(served),
+        }
+        return needed | ({"candidates_unseen": _quantile(unseen)} if len(self._unseen) else {})
 
 
 def _ranks(scores: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -233,28 +220,27 @@ def _quantile(ranks: list[NDArray[np.int64]]) -> int:
     return int(ordered[math.ceil(_FIDELITY * len(ordered)) - 1])
 
 
-def _fit(task: Task, dims: Sequence[int], bank: int) -> dict[int, LearnedStage]:
-    sample = next(task.photos()).tokens
-    photos = TokenRows(
-        sample.reshape(-1, sample.shape[2]),
-        np.full(len(sample), sample.shape[1], dtype=np.int64),
-    )
+def _fit(task: Task, dims: Sequence[int], bank: int) -> dict[str, LearnedStage]:
+    count, regions, size = task.sample.shape
+    photos = TokenRows(task.sample.reshape(-1, size), np.full(count, regions, dtype=np.int64))
     texts = _rows([each.words for each in task.fitted_to])
-    return {dim: fit_learned_stage(photos, texts, dim, bank=bank) for dim in dims}
+    return {f"learned {dim}": fit_learned_stage(photos, texts, dim, bank=bank) for dim in dims}
+
+
+def _trained(runs: Sequence[Path]) -> dict[str, LearnedStage]:
+    """Read the heads of runs, which differ in their sizes."""
+    stages: dict[str, LearnedStage] = {}
+    for run in runs:
+        stage = read_first_stage(run / "checkpoint")
+        if stage is None:
+            raise ConfigError(f"{run}: expected a checkpoint with a trained first-stage head")
+        stages[f"trained {stage.dim}"] = stage
+    return stages
 
 
 def _rows(parts: Sequence[NDArray[np.float32]]) -> TokenRows:
     lengths = np.array([len(each) for each in parts], dtype=np.int64)
     return TokenRows(np.concatenate(parts), lengths)
-
-
-def _batches(photos: Photos) -> Callable[[], Iterator[Photos]]:
-    def batches() -> Iterator[Photos]:
-        for start in range(0, len(photos.embeddings), _SAMPLE):
-            part = slice(start, start + _SAMPLE)
-            yield Photos(photos.embeddings[part], photos.tokens[part])
-
-    return batches
 
 
 def _alignment(words: TokenRows, tokens: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -288,8 +274,7 @@ def _muvera(
         r_reps=repetitions,
         seed=0,
     )
-    sample = next(task.photos()).tokens
-    mean = sample.mean(axis=(0, 1)) if centred else 0.0
+    mean = task.sample.mean(axis=(0, 1)) if centred else 0.0
     started = time.process_time()
     number = 0  # of a photo; its documents are numbered from 1
     for batch in task.photos():

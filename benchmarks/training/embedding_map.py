@@ -1,6 +1,6 @@
 """t-SNE of the embeddings of photos and captions, as in DBL's figure 5: one panel a network.
 
-    python -m benchmarks.training.embedding_map --data data/flickr8k --out map.png \
+    python -m benchmarks.training.embedding_map --data data/flickr8k/captions.jsonl --out map.png \
         runs/compare/runs/mh/seed-0/checkpoint runs/compare/runs/oas-rm/seed-0/checkpoint
 
 Each photo is a dot, each of its captions a cross that a line joins with it; ten photos are in

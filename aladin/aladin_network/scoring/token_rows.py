@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,12 @@ class TokenRows(NamedTuple):
 
     values: Float[np.ndarray, "tokens dim"]
     lengths: NDArray[np.int64]
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[TokenRows]) -> TokenRows:
+        """Join at least one group of items, in order."""
+        values, lengths = zip(*parts, strict=True)
+        return cls(np.concatenate(values), np.concatenate(lengths))
 
     def sample(self, count: int, seed: int) -> TokenRows:
         """Take some items at random, always the same ones; all if there are fewer."""

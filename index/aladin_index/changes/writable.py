@@ -120,8 +120,7 @@ class WritableGeneration:
 
     def _token_store(self, target: Target, entry: CollectionEntry) -> TokenStore:
         folder = generation_folder(self._root, self.generation) / target
-        numbers = entry.count, entry.token_count, entry.token_dim
-        return TokenStore.open(folder, *numbers, entry.token_dtype)
+        return TokenStore.of(folder, entry)
 
     def _what_asks(self, target: Target, entry: CollectionEntry) -> ErrorFeedback | None:
         """Compute from the other collection how to round tokens of this one, as a build does."""

@@ -174,12 +174,13 @@ class _Folding:
     def source(self) -> CollectionSource:
         """Source of the new generation's collection."""
         entry, codec = self.live.entry, self.live.base.tokens.codec
+        learned = self.live.base.learned
         return CollectionSource(
             embedding_dim=entry.embedding_dim,
             codec=codec,
             parts=live_parts(self.live),
             tuning=entry.tuning,
-            learned=self.live.base.learned,
+            learned=None if learned is None else learned.fitted,
             keep_regions=entry.keep_regions,
         )
 

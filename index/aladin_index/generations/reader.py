@@ -269,9 +269,7 @@ def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> Sto
         raise IndexCorruptError(place / ANN, f"expected {expected}, got {ann.count} of {ann.dim}")
     shape = (entry.count, entry.vector_dim)
     embeddings = map_npy(place / EMBEDDINGS, np.float32, shape)
-    tokens = TokenStore.open(
-        place, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
-    )
+    tokens = TokenStore.of(place, entry)
     learned = None
     if entry.learned is not None:
         learned = LearnedFirstStage.open(place, entry.learned, entry)

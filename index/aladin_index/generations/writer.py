@@ -41,16 +41,17 @@ from aladin_index.format.manifest import (
     read_manifest,
     write_manifest,
 )
-from aladin_index.format.models import copy_model
+from aladin_index.format.models import copy_model, model_folder
 from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.collection_writer import (
     CollectionCounts,
     CollectionSource,
     FittedPhotos,
     collection_files,
+    with_model_parts,
     write_collection,
 )
-from aladin_index.learned.files import write_learned
+from aladin_index.learned.files import ModelFirstStage, write_learned
 from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_index.settings import EXACT_ALIGN, BuildSettings
 from aladin_index.tokens.bound_files import write_bounds
@@ -168,8 +169,7 @@ def write_generation(
         fingerprint: Fingerprint of all inputs of the generation.
         progress: Receives the progress in items and vectors.
         seconds: Receives the time of the stages "write" and "ann".
-        going_live: Context manager for everything that has to change atomically with it, see
-            `publish_generation`.
+        going_live: Context manager for what changes together with it, see `publish_generation`.
         made_by: Operation that makes the generation; recorded in the manifest.
         calibration: Calibration of the model's scores among such items, or None if there is none.
         fitted_photos_indexed: Value as in `Manifest`; given only by a compaction, because its
@@ -183,6 +183,7 @@ def write_generation(
     Raises:
         InputError: If a collection has no items.
         ConfigError: If FAISS cannot build what the settings ask for.
+        CheckpointError: If the model's first stage cannot be read, or is of other tokens.
         OSError: If the disk is full or cannot be written.
         sqlite3.Error: If the database finds that the disk is full or cannot be written.
     """
@@ -190,7 +191,7 @@ def write_generation(
     seconds = seconds or StageSeconds()
     generation = max(published_generations(root), default=0) + 1
     folder = root / NEW_GENERATION
-    sides = {target: replace(side, correction=correction) for target, side in sides.items()}
+    sides = with_model_parts(sides, model_folder(root, model.id), correction)
     fitted_photos = FittedPhotos(None if made_by == "compact" else calibration)
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -290,10 +291,14 @@ def _collection_entries(
     entries: dict[Target, CollectionEntry] = {}
     for target, side in sides.items():
         entry = _collection_entry(side, counts[target], anns[target], settings)
-        if side.learned is not None:
-            fitted = side.learned.fitted
-            entry = write_learned(folder / target, fitted, entry, settings, progress)
         entries[target] = entry
+    if (photos := entries.get("images")) is not None:
+        fitted = sides["images"].learned
+        if isinstance(fitted, ModelFirstStage):
+            is_of_use = photos.token_count > 0 and settings.ann != EXACT_ALIGN
+            fitted = fitted.fitted(folder, photos, entries.get("texts")) if is_of_use else None
+        if fitted is not None:
+            entries["images"] = write_learned(folder / "images", fitted, photos, settings, progress)
     return _with_bounds(folder, entries, progress) if settings.ann == EXACT_ALIGN else entries
 
 
@@ -302,9 +307,7 @@ def _with_bounds(
 ) -> dict[Target, CollectionEntry]:
     """Write the short tokens of collections whose searches take all items."""
     stores: dict[Target, TokenStore] = {
-        target: TokenStore.open(
-            folder / target, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
-        )
+        target: TokenStore.of(folder / target, entry)
         for target, entry in entries.items()
         if entry.token_count > 0
     }

@@ -1,9 +1,9 @@
 """The fitted first stage of an open collection of photos, and its files.
 
-A photo's vector has two parts: its embedding and what `aladin_index.learned.fit` finds for its
-alignment, each weighted as in the model's fusion. The inner product with the same parts of a query
-approximates the fused score, which orders the hits, and not only one half of it. Where the model
-ranks by the alignment alone, the embedding has no part in it.
+A photo's vector has two parts: its embedding and what `aladin_network.scoring.learned_stage` finds
+for its alignment, each weighted as in the model's fusion. The inner product with the same parts of
+a query approximates the fused score, which orders the hits, and not only one half of it. Where the
+model ranks by the alignment alone, the embedding has no part in it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from aladin_index.learned.files import (
     LEARNED_VECTORS,
     FirstStageFit,
 )
-from aladin_index.learned.fit import LearnedStage
 from aladin_index.learned.weights import Weights
 from aladin_network.errors import IndexCorruptError
+from aladin_network.scoring.learned_stage import LearnedStage
 from aladin_network.scoring.token_rows import TokenRows
 
 

@@ -16,21 +16,20 @@ from aladin_index.format.layout import NEW_GENERATION
 from aladin_index.format.manifest import CollectionEntry, LearnedEntry
 from aladin_index.generations.published import NewFiles, publish_entries
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.learned.files import LEARNED_FILES, FirstStageFit, write_learned
-from aladin_index.learned.fit import LEAST_TEXTS, fit_learned_stage
+from aladin_index.learned.files import LEARNED_FILES, TUNED_WITH, FirstStageFit, write_learned
 from aladin_index.learned.weights import Weights
 from aladin_index.measure.fidelity import TuneQueries, stored_queries
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import InputError
 from aladin_network.inference import Network
+from aladin_network.scoring.learned_stage import (
+    FIT_PHOTOS,
+    FIT_TEXTS,
+    LEAST_TEXTS,
+    fit_learned_stage,
+)
 from aladin_network.scoring.token_rows import TokenRows
 from aladin_network.types import Modality, NullProgress, Progress, Target
-
-# Texts that a fit uses; more are not better.
-FIT_TEXTS = 3000
-_SAMPLED_PHOTOS = 3000
-# Texts that the FAISS index is tuned with.
-_TUNED_WITH = 200
 
 
 class FitReport(NamedTuple):
@@ -80,13 +79,13 @@ def fit_first_stage(
         texts = _texts(index, make_queries)
         fusion = index.manifest.fusion(index.checkpoint.fusion)
         weights = Weights.of(fusion.text_to_image, corrected=photos.entry.corrected)
-        rows = np.random.default_rng(0).permutation(photos.entry.count)[:_SAMPLED_PHOTOS]
+        rows = np.random.default_rng(0).permutation(photos.entry.count)[:FIT_PHOTOS]
         sample = TokenRows(*photos.tokens.read(np.sort(rows)))
         words = _token_rows(texts)
         fit = fit_learned_stage(sample, words, dim, progress)
         learned = fit.query_vectors(words)
         asked = query_vectors(texts.embeddings, photos.entry.vector_dim)
-        queries = weights.query(asked, learned, weights.fusion, words.lengths)[:_TUNED_WITH]
+        queries = weights.query(asked, learned, weights.fusion, words.lengths)[:TUNED_WITH]
         fitted = FirstStageFit(fit=fit, weights=weights, queries=queries)
         written = _Written(photos.entry, fitted, index, progress)
         names = [f"images/{name}" for name in LEARNED_FILES]

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
+from aladin_index.format.manifest import CollectionEntry
 from aladin_index.format.npy import map_npy, read_ahead
 from aladin_index.kernel import KernelError, NativeTokens
 from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
@@ -130,6 +131,11 @@ class TokenStore:
             item = int(np.argmax(offsets[1:] < offsets[:-1]))
             raise IndexCorruptError(folder / OFFSETS, f"item {item} ends before it begins")
         return cls(codec, PackedTokens(*arrays), offsets, folder)
+
+    @classmethod
+    def of(cls, folder: Path, entry: CollectionEntry) -> TokenStore:
+        """Map the files of a collection by its entry in the manifest; see `open`."""
+        return cls.open(folder, entry.count, entry.token_count, entry.token_dim, entry.token_dtype)
 
     @classmethod
     def from_arrays(

@@ -23,6 +23,7 @@ from aladin_index.format.records import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.compact import settings_of
 from aladin_index.generations.writer import write_generation
+from aladin_index.learned.files import ModelFirstStage
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_index.tokens.store import codec_for
@@ -100,7 +101,13 @@ class NewGeneration:
         folder = model_folder(successor.path, model.id)
         calibration = read_calibration(folder, model.id)
         correction = read_correction(folder, model.id)
-        self.not_kept = _fitted_to_old(live, calibration is not None, correction is not None)
+        learned = ModelFirstStage.of(folder, correction)
+        self.not_kept = _fitted_to_old(
+            live,
+            has_first_stage=learned is not None,
+            has_calibration=calibration is not None,
+            has_correction=correction is not None,
+        )
         return write_generation(
             successor.path,
             {target: self._source(target, skipped[target]) for target in live.targets},
@@ -179,11 +186,13 @@ class NewGeneration:
             yield
 
 
-def _fitted_to_old(live: Manifest, has_calibration: bool, has_correction: bool) -> list[str]:
+def _fitted_to_old(
+    live: Manifest, *, has_first_stage: bool, has_calibration: bool, has_correction: bool
+) -> list[str]:
     """Name the commands whose results are those of the old model, and which the new one lacks."""
     entries = live.sides.values()
     commands = {
-        "fit": any(entry.learned is not None for entry in entries),
+        "fit": any(entry.learned is not None for entry in entries) and not has_first_stage,
         "tune": bool(live.encoding) or any(entry.tuning is not None for entry in entries),
         "correct": live.correction is not None and not has_correction,
         "calibrate": live.calibration is not None and not has_calibration,

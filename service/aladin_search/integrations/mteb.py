@@ -50,7 +50,7 @@ from aladin_service.client.searches import Search
 from aladin_service.library.places import model_folder
 from aladin_training.evaluation import encode_captions, encode_corpus
 
-Score = Literal["fused", "matching", "alignment", "attention"]
+Score = Literal["fused", "matching", "alignment", "attention", "first_stage"]
 _QUERIES_AT_A_TIME = 64
 _DEFAULT_HITS = 100
 _TARGETS: dict[Modality, Target] = {"text": "texts", "image": "images"}

@@ -163,7 +163,7 @@ def placed(word: str, scenes: Path, out: Path, request: pytest.FixtureRequest) -
         return str(request.getfixturevalue("trained") if "checkpoint" in word else out / "out")
     if word in names:
         return str(request.getfixturevalue(names[word]))
-    if word in ("DATA", "data/flickr8k"):
+    if word in ("DATA", "data/flickr8k/captions.jsonl"):
         return str(scenes)
     if word == "QUERY":
         return "a red circle"

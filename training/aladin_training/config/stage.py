@@ -19,8 +19,11 @@ Part = Literal[
     "alignment",
     "matching",
     "attention",
+    "first_stage",
 ]
-ResettablePart = Literal["image_trunk", "text_trunk", "alignment", "matching", "attention"]
+ResettablePart = Literal[
+    "image_trunk", "text_trunk", "alignment", "matching", "attention", "first_stage"
+]
 
 TaskName = Literal[
     "matching",
@@ -40,6 +43,7 @@ TaskName = Literal[
     "attention_exchanged",
     "distillation",
     "alignment_distillation",
+    "first_stage_distillation",
     "intra_modal",
     "captions",
 ]
@@ -63,9 +67,7 @@ def task_kind(task: str) -> TaskName:
 
 def trained_score(task: str) -> ScoreName:
     """Return the score that a task trains: matching, unless its name says otherwise."""
-    if task.startswith("alignment"):
-        return "alignment"
-    return "attention" if task.startswith("attention") else "matching"
+    return next((name for name in get_args(ScoreName) if task.startswith(name)), "matching")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +159,8 @@ class StageConfig:
         offline: Mined negatives of the quintuplet tasks.
         negatives: Which pairs of a batch may be negatives. "image": those of different photos;
             "diagonal": all except the pair itself, as in the papers' official codes (C-1).
-        reset: Parts that start again from random weights.
+        reset: Parts that start again from random weights; a first stage, from a fit to the stage's
+            photos and captions.
         train: Parts that are trained, or None for all that the encoders' configuration leaves free.
         tune: Encoders that are fine-tuned, whether or not they are frozen otherwise; they read
             photos and texts instead of cached features.

@@ -96,6 +96,11 @@ def prepare_run(
     model = _build_network(recipe, train, regions) if start is None else start
     for stage in recipe.stage:
         check_fine_tuning(model, stage.tune)
+        if "first_stage" in stage.trained_scores and model.first_stage is None:
+            raise ConfigError(
+                f"stage {stage.name!r}: first_stage_distillation trains a head that this network "
+                "has not; add the table [model.first_stage]"
+            )
     if not text_only:
         check_regions(model.image.encoder, regions)
     if regions is not None:
@@ -162,7 +167,10 @@ def load_start(start: StartConfig) -> AladinModel:
     folder = Path(start.checkpoint).expanduser()
     checkpoint = load_checkpoint(folder, frozen=start.frozen)
     check_model_id("start", start.checkpoint, start.model_id, checkpoint.model_id)
-    return checkpoint.model
+    model = checkpoint.model
+    if start.first_stage not in (None, model.config.first_stage):
+        model.add_first_stage(start.first_stage)
+    return model
 
 
 def check_model_id(key: str, checkpoint: str, expected: str | None, found: str) -> None:

@@ -39,12 +39,13 @@ def fit_first_stage(
     shares all other files with the previous one. The candidates of a text query are then found by
     vectors whose inner product approximates the fused score, in place of the cosine of the
     embeddings; fewer candidates are enough. Photos that are added later are fitted as they are; a
-    compaction keeps the fit. A build or a merge does not: run this command again.
+    compaction keeps the fit. A build or a merge does not: run this command again, or train the
+    first stage with the model (aladin train first-stage), and builds have it at once.
 
     The number of candidates is the default again. aladin index tune chooses it.
     """
-    from aladin_index.measure.fit_first_stage import FIT_TEXTS
     from aladin_index.measure.fit_first_stage import fit_first_stage as fit
+    from aladin_network.scoring.learned_stage import FIT_TEXTS
     from aladin_service.measure.tune_queries import queries_of
 
     make_queries = None if words is None else queries_of(words, FIT_TEXTS, texts_only=True)

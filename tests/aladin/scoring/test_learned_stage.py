@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.learned.fit import LearnedStage, fit_learned_stage
 from aladin_network.errors import ConfigError, IndexCorruptError, ShapeError
+from aladin_network.scoring.learned_stage import LearnedStage, fit_learned_stage
 from aladin_network.scoring.token_rows import TokenRows
 
 DIM = 8

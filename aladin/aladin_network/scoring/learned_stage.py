@@ -49,7 +49,7 @@ _HIDDEN = 1024
 # need 36, 32 and 31 candidates; 1,024, 4,096 and 8,192 words need 42, 35 and 33. Another network,
 # 128 dimensions: 8,192 words need 41; 256, 512, 1,024 and 2,048 words alone 92, 54, 47 and 46,
 # corrected to the 8,192 words 56, 47, 43 and 42.
-_TEXTS, _PHOTOS = 3000, 3000
+FIT_TEXTS, FIT_PHOTOS = 3000, 3000
 BANK_WORDS = 1024
 _WORDS_A_BANK_WORD = 8
 # Fewer texts determine the features of words too poorly.
@@ -135,6 +135,7 @@ def fit_learned_stage(
     dim: int,
     progress: Progress | None = None,
     bank: int = BANK_WORDS,
+    hidden: int = _HIDDEN,
 ) -> LearnedStage:
     """Fit the first stage to photos and to texts of the kind that will be asked for.
 
@@ -145,6 +146,7 @@ def fit_learned_stage(
         progress: Receives the texts that are scored against the sampled photos.
         bank: Number of words that a photo is compared with to be fitted, at most those there are;
             the time of a photo is in proportion.
+        hidden: Number of units in the hidden layer.
 
     Raises:
         ConfigError: If there are too few texts, or `dim` is larger than what can be determined.
@@ -153,16 +155,16 @@ def fit_learned_stage(
     progress = progress or NullProgress()
     if photos.values.shape[1] != texts.values.shape[1]:
         raise ShapeError(f"words of {photos.values.shape[1]} values", f"{texts.values.shape[1]}")
-    photos, texts = photos.sample(_PHOTOS, seed=0), texts.sample(_TEXTS, seed=1)
+    photos, texts = photos.sample(FIT_PHOTOS, seed=0), texts.sample(FIT_TEXTS, seed=1)
     if len(texts.lengths) < LEAST_TEXTS:
         raise ConfigError(
             f"expected at least {LEAST_TEXTS} texts to fit the first stage to, "
             f"got {len(texts.lengths)}"
         )
-    most = min(len(texts.lengths), len(photos.lengths), texts.values.shape[1] + _HIDDEN)
+    most = min(len(texts.lengths), len(photos.lengths), texts.values.shape[1] + hidden)
     if not 1 <= dim <= most:
         raise ConfigError(f"dim: expected 1 to {most} for so many texts and photos, got {dim}")
-    directions, shift = _hidden_layer(texts.values)
+    directions, shift = _hidden_layer(texts.values, hidden)
     features = _text_features(directions, shift, texts)
     scale = _spread(features)
     scores = _centred_scores(texts, photos, progress)
@@ -215,12 +217,12 @@ def _least_squares(reduced: Float[np.ndarray, "words learned"]) -> NDArray[np.fl
 
 
 def _hidden_layer(
-    words: Float[np.ndarray, "words dim"],
+    words: Float[np.ndarray, "words dim"], hidden: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Draw the directions; words are standardised first."""
     dim = words.shape[1]
     mean, spread = words.mean(axis=0), words.std(axis=0).clip(1e-6)
-    drawn = np.random.default_rng(0).standard_normal((dim, _HIDDEN), dtype=np.float32)
+    drawn = np.random.default_rng(0).standard_normal((dim, hidden), dtype=np.float32)
     directions = drawn * np.float32(2 / dim**0.5) / spread[:, None]
     return directions, mean @ directions
 
@@ -268,7 +270,7 @@ def _centred_scores(
     return joined - joined.mean(axis=1, keepdims=True)
 
 
-def _penalised(features: NDArray[np.float32], weight: float) -> NDArray[np.float64]:
+def _penalised(features: NDArray[np.floating], weight: float) -> NDArray[np.float64]:
     """Return the second moments with the ridge penalty on the diagonal, in double precision."""
     doubled = features.astype(np.float64)
     moments = doubled.T @ doubled
