@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
+from aladin_index.ann.corrected import without_biases
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.format.npy import write_npy
@@ -99,6 +100,8 @@ def find_source(path: Path | None = None) -> Source:
 def index_source(path: Path, *, as_stored: bool = False) -> Source:
     """Read the photos with captions of an index, as they were when it was built.
 
+    A hubness correction of the index is left out: its biases are no part of an embedding.
+
     Args:
         path: Path of an index of photos and of texts that refer to their photo, with the sizes
             `EMBEDDING_DIM` and `TOKEN_DIM`.
@@ -129,7 +132,8 @@ def index_source(path: Path, *, as_stored: bool = False) -> Source:
         return Source(
             name=str(path),
             photos=Photos(
-                np.asarray(images.embeddings[rows]), regions if as_stored else _on_grid(regions)
+                without_biases(images.embeddings[rows], EMBEDDING_DIM),
+                regions if as_stored else _on_grid(regions),
             ),
             captions=[_of_usual_length(captions_of[ids[row].id]) for row in rows],
             ids=[ids[row].id for row in rows],
@@ -194,7 +198,8 @@ def _captions_by_photo(texts: StoredCollection) -> dict[str, list[Caption]]:
     captions: dict[str, list[Caption]] = {}
     for item in texts.items.by_rows(range(texts.entry.count)):
         if item.image_id is not None:
-            caption = Caption(np.asarray(texts.embeddings[item.row]), words[item.row])
+            embedding = without_biases(texts.embeddings[item.row], EMBEDDING_DIM)
+            caption = Caption(embedding, words[item.row])
             captions.setdefault(item.image_id, []).append(caption)
     return captions
 
