@@ -173,3 +173,4 @@ def test_without_a_set_no_hit_is_left_out(
         page.open(urlencode({"text": WORDS, "confidence": 0.8}))
         expect(page.page.locator("#status")).to_contain_text("no hit was left out")
         expect(page.hits).to_have_count(64)  # all of them
+        page.open_state()  # no photo is asked for when the service ends
