@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from aladin_network.config import FirstStageHeadConfig
 from aladin_network.errors import ConfigError, IndexCorruptError, ShapeError
 from aladin_network.scoring.token_rows import (
     BLOCK_BYTES,
@@ -44,13 +45,13 @@ from aladin_network.types import NullProgress, Progress
 
 # Measured on 7,000 photos of Flickr8k for 256 dimensions: 512 units need 35 candidates for a
 # fidelity of .99, 1,024 need 31.
-_HIDDEN = 1024
+_HIDDEN = FirstStageHeadConfig.hidden
 # Texts, photos and words that the fit is made of. Measured likewise: 1,000, 2,000 and 3,000 texts
 # need 36, 32 and 31 candidates; 1,024, 4,096 and 8,192 words need 42, 35 and 33. Another network,
 # 128 dimensions: 8,192 words need 41; 256, 512, 1,024 and 2,048 words alone 92, 54, 47 and 46,
 # corrected to the 8,192 words 56, 47, 43 and 42.
 FIT_TEXTS, FIT_PHOTOS = 3000, 3000
-BANK_WORDS = 1024
+BANK_WORDS = FirstStageHeadConfig.bank
 _WORDS_A_BANK_WORD = 8
 # Fewer texts determine the features of words too poorly.
 LEAST_TEXTS = 200

@@ -162,15 +162,17 @@ function summary(search, answer, shown, moved = "") {
     isSorted(search) && !isLast(search, answer)
       ? `The best ${counted(shown, noun)}`
       : `${counted(shown, noun)} shown`;
-  return [order ? `${kept}, ${order}.` : `${kept}.`, setOf(answer), method, unjudged, upgrade];
+  return [order ? `${kept}, ${order}.` : `${kept}.`, setOf(answer, shown), method, unjudged, upgrade];
 }
 
 // What a prediction set promises, if one was asked for.
-function setOf({ set }) {
+function setOf({ set }, shown) {
   if (!set) return "";
   if (set.size === null) return " No such set can be told for this query, so no hit was left out.";
-  if (set.level === null) return " The set has more.";
-  return ` A right one is among them in ${percent(set.level)} of the searches like this one.`;
+  if (shown < set.size) return " The set has more.";
+  // The level of a page that lacks items of the set is unknown; it is at least what was asked for.
+  const share = percent(set.level ?? set.confidence);
+  return ` A right one is among them in ${share} of the searches like this one.`;
 }
 
 // What two models answered while the index is upgraded from one to the other.

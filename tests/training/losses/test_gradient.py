@@ -14,75 +14,15 @@ from aladin_network.errors import ConfigError, ShapeError
 from aladin_training.losses.gradient import GradientObjective
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.losses.triplet import TripletMarginLoss
+from tests.training.losses.equations import goal
 
 TRIPLET_WEIGHTS = ["con", "nca", "cir"]
 PAIR_WEIGHTS = ["con", "lin", "sig", "lin_ms", "sig_ms"]
 COMBINATIONS = list(product(TRIPLET_WEIGHTS, PAIR_WEIGHTS))
 
 
-def mean(values: list[float], empty: float) -> float:
-    return sum(values) / len(values) if values else empty
-
-
-def reference(
-    scores: Tensor,
-    negatives: Tensor,
-    triplet_weight: str,
-    pair_weight: str,
-    margin: float = 0.2,
-    tau: float = 10.0,
-    alpha: float = 2.0,
-    beta: float = 10.0,
-    threshold: float = 0.5,
-    epsilon: float = 0.1,
-    gate: bool = True,
-    circle_offset: float = 0.0,
-    empty: float = 0.0,
-    captions: int = 1,
-) -> tuple[float, Tensor]:
-    """Give the value to log and the matrix of dL/dS, query by query.
-
-    Text n describes image n // captions.
-    """
-    exp, (images, texts) = math.exp, scores.shape
-    GS = torch.zeros(images, texts, dtype=torch.float64)
-    positives = [scores[n // captions, n].item() for n in range(texts)]
-    total = 0.0
-    for n, direction in product(range(texts), ("image", "text")):
-        i = n // captions
-        if direction == "image":
-            candidates = {(i, k): scores[i, k].item() for k in range(texts) if negatives[i, k]}
-        else:
-            candidates = {(k, n): scores[k, n].item() for k in range(images) if negatives[k, n]}
-        if not candidates:
-            continue
-        hardest = max(candidates, key=lambda cell: candidates[cell])
-        p, q = positives[n], candidates.pop(hardest)
-        total += q - p
-        P = [R for j, R in enumerate(positives) if j != n and q + epsilon > R]
-        N = [R for R in candidates.values() if min(positives) - epsilon < R]
-        T = {
-            "con": float(margin + q - p > 0 or not gate),
-            "nca": 1 / (1 + exp(tau * (p - q))),
-            "cir": 1 / (1 + exp(tau * (p * (2 - p) - q**2 - circle_offset))),
-        }[triplet_weight]
-        to_p, to_q = exp(alpha * (p - threshold)), exp(-beta * (q - threshold))
-        pull, push = {
-            "con": (1.0, 1.0),
-            "lin": (1 - p, q),
-            "sig": (1 / (1 + to_p), 1 / (1 + to_q)),
-            "sig_ms": (
-                1 / (mean([exp(alpha * (p - R)) for R in P], empty) + to_p),
-                1 / (mean([exp(-beta * (q - R)) for R in N], empty) + to_q),
-            ),
-            "lin_ms": (
-                (1 - mean([p - R for R in P], empty)) * (1 - p),
-                (1 + mean([q - R for R in N], empty)) * q,
-            ),
-        }[pair_weight]
-        GS[i, n] -= T * pull
-        GS[hardest] += T * push
-    return total, GS
+def diagonal(scores: Tensor) -> list[tuple[int, int]]:
+    return [(n, n) for n in range(len(scores))]
 
 
 @pytest.mark.parametrize(("triplet_weight", "pair_weight"), COMBINATIONS)
@@ -92,7 +32,7 @@ def test_equals_the_loops(
     scores, negatives = pairs
     loss = GradientObjective(triplet_weight, pair_weight)(scores, negatives)
     loss.backward()
-    value, GS = reference(scores.detach(), negatives, triplet_weight, pair_weight)
+    value, GS = goal(scores, negatives, diagonal(scores), triplet_weight, pair_weight)
     assert loss.item() == pytest.approx(value, abs=1e-10)
     torch.testing.assert_close(scores.grad, GS, atol=1e-10, rtol=1e-12)
 
@@ -120,7 +60,7 @@ def test_every_option_equals_the_loops(
 ) -> None:
     scores, negatives = pairs
     GradientObjective(triplet_weight, pair_weight, **options)(scores, negatives).backward()
-    _, GS = reference(scores.detach(), negatives, triplet_weight, pair_weight, **options)
+    _, GS = goal(scores, negatives, diagonal(scores), triplet_weight, pair_weight, **options)
     torch.testing.assert_close(scores.grad, GS, atol=1e-10, rtol=1e-12)
 
 
@@ -155,7 +95,8 @@ def test_several_captions_equal_the_loops(triplet_weight: str, pair_weight: str)
     positives = torch.stack([texts // 3, texts], dim=1)
     loss = GradientObjective(triplet_weight, pair_weight)(scores, negatives, positives)
     loss.backward()
-    value, GS = reference(scores.detach(), negatives, triplet_weight, pair_weight, captions=3)
+    pairs = [(n // 3, n) for n in range(12)]
+    value, GS = goal(scores, negatives, pairs, triplet_weight, pair_weight)
     assert loss.item() == pytest.approx(value, abs=1e-10)
     torch.testing.assert_close(scores.grad, GS, atol=1e-10, rtol=1e-12)
 
