@@ -26,7 +26,7 @@ class FirstStageHead(nn.Module):
     """
 
     def __init__(self, config: FirstStageHeadConfig, token_dim: int) -> None:
-        """Build the head without parameters of use.
+        """Build an empty head.
 
         Args:
             config: Sizes of the head.

@@ -176,7 +176,7 @@ def set_trained_parts(
 
 
 def trains_tokens(model: AladinModel) -> bool:
-    """Tell whether a trained part changes the tokens, which the heads but the alignment read."""
+    """Tell whether a trained part changes the tokens, which the other heads read."""
     trained = (part_of(name) for name, value in model.named_parameters() if value.requires_grad)
     return not {"matching", "attention", "first_stage"}.issuperset(trained)
 
