@@ -136,8 +136,8 @@ def test_what_grpc_knows_of_a_call_is_not_told() -> None:
 def test_no_try_begins_in_the_second_half_of_the_time() -> None:
     started_s = time.monotonic()
     with pytest.raises(EngineUnavailableError):
-        connection(timeout_s=0.4, retries=1000).call(failing([Refused()] * 1000))
-    assert time.monotonic() - started_s < 0.4
+        connection(timeout_s=1.0, retries=1000).call(failing([Refused()] * 1000))
+    assert time.monotonic() - started_s < 1.0
 
 
 @pytest.mark.usefixtures("clients")
