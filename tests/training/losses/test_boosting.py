@@ -1,4 +1,4 @@
-"""BoostingLoss against loops, hand-worked numbers and the inequalities of the paper."""
+"""BoostingLoss: hand-worked numbers and the inequalities of the paper."""
 
 from __future__ import annotations
 
@@ -16,67 +16,6 @@ from aladin_training.losses.triplet import TripletMarginLoss
 FORMS = [("relative", True), ("relative", False), ("absolute", True), ("absolute", False)]
 
 
-def reference(
-    target: Tensor,
-    anchor: Tensor,
-    negatives: Tensor,
-    *,
-    form: str,
-    hardest: bool,
-    soft: bool,
-    margin: float = 0.2,
-    alpha: float = 0.5,
-    selection: str = "gap",
-) -> tuple[float, Tensor]:
-    """Give the value and its gradient, hinge by hinge (DBL eqs 7-10, 14-20)."""
-    S, A, batch = target.tolist(), anchor.tolist(), len(target)
-    first, second = alpha * margin, margin - alpha * margin
-    gradient = torch.zeros(batch, batch, dtype=torch.float64)
-    total = 0.0
-
-    def full(c: tuple[int, int], n: tuple[int, int]) -> float:
-        x = A[c[0]][c[1]] - A[n[0]][n[1]]
-        gamma = margin * math.tanh((2 - x) / margin) if soft else margin
-        return gamma + x - (S[c[0]][c[1]] - S[n[0]][n[1]])
-
-    def positive(c: tuple[int, int]) -> float:
-        y = A[c[0]][c[1]]
-        gamma = first * math.tanh((1 - y) / first) if soft else first
-        return gamma + y - S[c[0]][c[1]]
-
-    def negative(n: tuple[int, int]) -> float:
-        y = A[n[0]][n[1]]
-        gamma = second * math.tanh((1 + y) / second) if soft else second
-        return gamma + S[n[0]][n[1]] - y
-
-    for k in range(batch):
-        for cells in (
-            [(k, u) for u in range(batch) if negatives[k, u]],
-            [(j, k) for j in range(batch) if negatives[j, k]],
-        ):
-            if hardest and cells:
-                if selection == "gap":
-                    cells = [max(cells, key=lambda n: S[n[0]][n[1]] - A[n[0]][n[1]])]
-                elif form == "relative":
-                    cells = [max(cells, key=lambda n: full((k, k), n))]
-                else:
-                    cells = [max(cells, key=negative)]
-            for n in cells:
-                if form == "relative":
-                    if full((k, k), n) > 0:
-                        total += full((k, k), n)
-                        gradient[n] += 1
-                        gradient[k, k] -= 1
-                    continue
-                if positive((k, k)) > 0:
-                    total += positive((k, k))
-                    gradient[k, k] -= 1
-                if negative(n) > 0:
-                    total += negative(n)
-                    gradient[n] += 1
-    return total, gradient
-
-
 @pytest.fixture
 def anchor(size: int) -> Tensor:
     """Scores of a tanh, some of them near its ends, where soft margins shrink."""
@@ -85,32 +24,10 @@ def anchor(size: int) -> Tensor:
     return (scores + 2 * torch.eye(size, dtype=torch.float64)).tanh().requires_grad_()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"margin": 0.7, "alpha": 0.2}, {"selection": "cost"}, {"margin": 1.1, "alpha": 0.8}],
-    ids=str,
-)
-@pytest.mark.parametrize("soft", [False, True])
-@pytest.mark.parametrize(("form", "hardest"), FORMS)
-def test_equals_the_loops(
-    pairs: tuple[Tensor, Tensor],
-    anchor: Tensor,
-    form: str,
-    hardest: bool,
-    soft: bool,
-    options: dict[str, float | str],
-) -> None:
+def test_the_anchor_gets_no_gradient(pairs: tuple[Tensor, Tensor], anchor: Tensor) -> None:
     scores, negatives = pairs
-    # A target near its anchor: some hinges are active, some are not.
-    target = (anchor.detach() + 0.5 * scores.detach()).requires_grad_()
-    loss = BoostingLoss(form, hardest, soft, **options)(target, anchor, negatives)
-    loss.backward()
-    value, gradient = reference(
-        target, anchor, negatives, form=form, hardest=hardest, soft=soft, **options
-    )
-    assert loss.item() == pytest.approx(value, abs=1e-10)
-    torch.testing.assert_close(target.grad, gradient)
-    assert anchor.grad is None
+    BoostingLoss(soft=True)(scores, anchor, negatives).backward()
+    assert anchor.grad is None and scores.grad is not None
 
 
 def test_two_pairs_worked_by_hand() -> None:

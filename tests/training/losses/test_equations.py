@@ -20,7 +20,15 @@ from tests.training.losses.equations import Cell
 
 TOLERANCE = {"rtol": 1e-6, "atol": 1e-9}
 # Photos, captions of each, and whether the last photo is the first once more.
-BATCHES = [(2, 1, False), (3, 1, False), (5, 1, True), (2, 2, False), (4, 2, True)]
+BATCHES = [
+    (2, 1, False),
+    (3, 1, False),
+    (5, 1, True),
+    (17, 1, True),
+    (2, 2, False),
+    (4, 2, True),
+    (6, 5, False),
+]
 SQUARE = [each for each in BATCHES if each[1] == 1]
 
 
@@ -76,14 +84,14 @@ def agree(found: Tensor, expected: Tensor, inputs: list[Tensor], case: object) -
 
 
 def test_triplet(batch: Batch) -> None:
-    for options in every(margin=[0.2, 0.7], hardest_negative=[True, False]):
+    for options in every(margin=[0.2, 0.7, 0.0, 1.5], hardest_negative=[True, False]):
         found = TripletMarginLoss(**options)(batch.scores, batch.negatives, batch.positives)
         expected = equations.triplet(batch.scores, batch.negatives, batch.pairs, **options)
         agree(found, expected, [batch.scores], options)
 
 
 def test_listnet(batch: Batch) -> None:
-    for options in every(temperature=[6.0, 1.0, 20.0], teacher_scale=[1.0, 5.0]):
+    for options in every(temperature=[6.0, 1.0, 20.0], teacher_scale=[1.0, 5.0, 0.5]):
         found = ListNetLoss(**options)(batch.scores, 10 * batch.anchor)
         expected = equations.listnet(batch.scores, 10 * batch.anchor, **options)
         agree(found, expected, [batch.scores], options)
@@ -97,7 +105,7 @@ def test_boosting(form: str, batch: Batch) -> None:
         soft=[False, True],
         selection=["gap", "cost"],
         margin=[0.2, 0.6],
-        alpha=[0.5, 0.8],
+        alpha=[0.5, 0.2, 0.8],
     ):
         for target, anchor in ((batch.scores, batch.anchor), (batch.near, batch.sure)):
             found = BoostingLoss(**options)(target, anchor, batch.negatives, batch.positives)

