@@ -78,6 +78,7 @@ def test_extended_tables_and_stages_are_completed_and_new_stages_appended(
         ('stage.student.teacher=["joint","joint"]', "expected different stages, at least one"),
         ("stage.student.teacher=[]", "expected different stages, at least one"),
         ("threads=0", "threads is 0, expected at least 1"),
+        ("data.source=", "data: source: expected a data set, got an empty string"),
         ("seed", "expected key=value"),
     ],
 )

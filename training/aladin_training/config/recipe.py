@@ -141,9 +141,12 @@ class DataConfig:
         """Refuse impossible combinations.
 
         Raises:
-            ConfigError: If photos are needed and only regions are given, there are labels without
-                        regions, or the selection split is no share, or one of a stream.
+            ConfigError: If the source is empty, photos are needed and only regions are given, there
+                        are labels without regions, or the selection split is no share, or one of a
+                        stream.
         """
+        if not self.source.strip():
+            raise ConfigError("data: source: expected a data set, got an empty string")
         if not 0 <= self.selection < 1:
             raise ConfigError(
                 f"data: selection: expected at least 0 and less than 1, got {self.selection}"
