@@ -190,7 +190,9 @@ name = "only"
 [stage.tasks.first_stage_distillation]
 loss = "listnet"
 """)
-    with pytest.raises(ConfigError, match=r"needs a network with a first-stage head; add .*first_stage\]"):
+    with pytest.raises(
+        ConfigError, match=r"needs a network with a first-stage head; add .*first_stage\]"
+    ):
         prepare_run(load_recipe(recipe), NullProgress())
     with pytest.raises(ConfigError, match="and first_stage, can be set with it"):
         load_recipe(recipe, ["model.alignment.dim=3"])

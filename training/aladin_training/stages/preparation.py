@@ -98,8 +98,8 @@ def prepare_run(
         check_fine_tuning(model, stage.tune)
         if "first_stage" in stage.trained_scores and model.first_stage is None:
             raise ConfigError(
-                f"stage {stage.name!r}: first_stage_distillation needs a network with a first-stage "
-                "head; add the table [model.first_stage]"
+                f"stage {stage.name!r}: first_stage_distillation needs a network with a "
+                "first-stage head; add the table [model.first_stage]"
             )
     if not text_only:
         check_regions(model.image.encoder, regions)
