@@ -304,8 +304,10 @@ class _BestRegion(torch.autograd.Function):
             # If padding is the maximum, the value is a constant.
             images = torch.arange(regions.shape[0], device=words.device)
             grad = grad.masked_fill(~region_mask[images, winners], 0)
-        grad_words = torch.zeros_like(words)
-        grad_regions = torch.empty_like(regions)
+        # With one side frozen, half of the products are enough.
+        of_words, of_regions = ctx.needs_input_grad[:2]
+        grad_words = torch.zeros_like(words) if of_words else None
+        grad_regions = torch.empty_like(regions) if of_regions else None
         n_words, n_regions = words.shape[0], regions.shape[1]
         for start in range(0, regions.shape[0], ctx.images_a_chunk):
             chunk = slice(start, start + ctx.images_a_chunk)
@@ -316,6 +318,8 @@ class _BestRegion(torch.autograd.Function):
             dense = grad.new_zeros(n_words * count * n_regions)
             dense.index_copy_(0, place, grad[:, chunk].flatten())
             dense = dense.view(n_words, count * n_regions)
-            grad_words += dense @ regions[chunk].flatten(0, 1)
-            grad_regions[chunk] = (dense.T @ words).view(count, n_regions, -1)
+            if grad_words is not None:
+                grad_words += dense @ regions[chunk].flatten(0, 1)
+            if grad_regions is not None:
+                grad_regions[chunk] = (dense.T @ words).view(count, n_regions, -1)
         return grad_words, grad_regions, None, None

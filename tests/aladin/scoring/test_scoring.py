@@ -150,6 +150,18 @@ def test_gradient_agrees_with_finite_differences(operands: Operands) -> None:
     assert torch.autograd.gradcheck(lambda w, r: maxsim(w, r, word_mask, region_mask), leaves)
 
 
+@pytest.mark.parametrize("frozen", ["words", "regions"])
+def test_one_frozen_side_leaves_the_gradient_of_the_other(operands: Operands, frozen: str) -> None:
+    words, word_mask, regions, region_mask = operands
+    whole = words.clone().requires_grad_(), regions.clone().requires_grad_()
+    maxsim(whole[0], whole[1], word_mask, region_mask).sum().backward()
+    half = words.requires_grad_(frozen != "words"), regions.requires_grad_(frozen != "regions")
+    maxsim(half[0], half[1], word_mask, region_mask).sum().backward()
+    moved, still = (1, 0) if frozen == "words" else (0, 1)
+    torch.testing.assert_close(half[moved].grad, whole[moved].grad)
+    assert half[still].grad is None
+
+
 def test_padding_gets_no_gradient(operands: Operands) -> None:
     words, regions, word_mask, region_mask = operands
     words.requires_grad_()
