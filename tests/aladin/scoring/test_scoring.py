@@ -152,7 +152,7 @@ def test_gradient_agrees_with_finite_differences(operands: Operands) -> None:
 
 @pytest.mark.parametrize("frozen", ["words", "regions"])
 def test_one_frozen_side_leaves_the_gradient_of_the_other(operands: Operands, frozen: str) -> None:
-    words, word_mask, regions, region_mask = operands
+    words, regions, word_mask, region_mask = operands
     whole = words.clone().requires_grad_(), regions.clone().requires_grad_()
     maxsim(whole[0], whole[1], word_mask, region_mask).sum().backward()
     half = words.requires_grad_(frozen != "words"), regions.requires_grad_(frozen != "regions")
