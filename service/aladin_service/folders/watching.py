@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -203,7 +204,7 @@ class FolderWatch:
         try:
             with self._show_progress() as progress:
                 report = self._sync.run(progress, is_stopped=stop.is_set)
-        except AladinError as error:
+        except (AladinError, OSError) as error:  # OSError: a mount was disconnected
             if str(error) != self.error:
                 _LOG.warning("%s; tried again until it works", error)
             self.error = str(error)
@@ -229,7 +230,8 @@ class FolderWatch:
             except OSError:
                 places[folder] = None
             else:
-                places[folder] = (state.st_dev, state.st_ino) if folder.is_dir() else None
+                is_folder = stat.S_ISDIR(state.st_mode)
+                places[folder] = (state.st_dev, state.st_ino) if is_folder else None
         return places
 
     def _polling(self, folders: Sequence[Path]) -> tuple[bool, float]:
@@ -251,7 +253,8 @@ class FolderWatch:
                     inside = PurePosixPath(path.relative_to(root).as_posix())
                     if self._is_left_out(inside):
                         return False
-        return path.suffix.lower() in _SUFFIXES or not path.is_file()
+        # `Path.is_file` raises on a disconnected mount.
+        return path.suffix.lower() in _SUFFIXES or not os.path.isfile(path)  # noqa: PTH113
 
     def _is_left_out(self, inside: PurePosixPath) -> bool:
         parents = [parent for parent in inside.parents if parent.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -151,6 +152,21 @@ def test_a_failed_pass_is_tried_again(folder: Path, passes: Passes) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
     assert not passes.errors
+
+
+def test_a_disconnected_mount_does_not_end_the_watch(
+    folder: Path, passes: Passes, caplog: pytest.LogCaptureFixture
+) -> None:
+    passes.errors = [OSError(errno.ENOTCONN, "not connected") for _ in range(3)]
+    with watched(folder) as watch:
+        deadline = time.monotonic() + 20
+        while len(passes.seen) < 4 or watch.error is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        (folder / "a.png").touch()
+        passes.wait_for("a.png")
+    [message] = [record.getMessage() for record in caplog.records]
+    assert "not connected; tried again until it works" in message
 
 
 def test_a_folder_that_is_mounted_again_is_followed(folder: Path, passes: Passes) -> None:
