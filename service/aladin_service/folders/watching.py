@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import stat
 import threading
 import time
@@ -51,6 +52,8 @@ _REMOTE = frozenset(
         *("fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
     )
 )
+_MOUNTS = Path("/proc/self/mounts")
+_OCTAL = re.compile(r"\\([0-7]{3})")
 _SUFFIXES = frozenset({*PHOTO_SUFFIXES, *UNREADABLE_SUFFIXES, TEXT, DETAILS})
 
 
@@ -271,15 +274,16 @@ def is_remote(folder: Path, mounts: Iterable[str] | None = None) -> bool:
     """
     if mounts is None:
         try:
-            mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+            # Names may have any bytes, even the line separators of Unicode.
+            mounts = os.fsdecode(_MOUNTS.read_bytes()).split("\n")[:-1]
         except OSError:
             return False
     place = Path(os.path.realpath(folder))
     longest, kind = -1, ""
     for line in mounts:
         _, point, fs_type, *_ = line.split(" ")
-        # Blanks in names are written as octal numbers.
-        mounted = Path(point.encode("ascii", "replace").decode("unicode_escape"))
+        # Blanks and backslashes in names are written as octal numbers.
+        mounted = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), point))
         if place.is_relative_to(mounted) and len(mounted.parts) >= longest:
             longest, kind = len(mounted.parts), fs_type
     return kind in _REMOTE
