@@ -13,11 +13,12 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 from pydantic import ConfigDict
 
@@ -27,6 +28,8 @@ from aladin_network.files import make_folder, write_json
 from aladin_service.library.places import checked_folders
 
 _DESCRIPTION, _INDEX, _SERVED = "library.json", "index", "served"
+# Time for which other processes may hold the lock to look who serves the library.
+_LOOK_S = 0.2
 SCHEMA_VERSION = 1
 
 
@@ -114,11 +117,12 @@ class Library:
             LibraryInUseError: If another process serves it.
         """
         with (self.place / _SERVED).open("a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise LibraryInUseError(self.name, file.read().strip() or None) from None
+            deadline_s = time.monotonic() + _LOOK_S
+            while not _try_lock(file, fcntl.LOCK_EX):
+                if time.monotonic() > deadline_s:
+                    file.seek(0)
+                    raise LibraryInUseError(self.name, file.read().strip() or None)
+                time.sleep(_LOOK_S / 10)
             file.truncate(0)
             try:
                 yield Claim(file.fileno())
@@ -128,10 +132,9 @@ class Library:
     def served_at(self) -> str | None:
         """Return the address of the process that serves the library, or None if there is none."""
         try:
-            with self.claimed():
-                return None
-        except LibraryInUseError as error:
-            return error.address or "starting"
+            with (self.place / _SERVED).open(encoding="utf-8") as file:
+                # A shared lock: several processes may look at once.
+                return None if _try_lock(file, fcntl.LOCK_SH) else file.read().strip() or "starting"
         except OSError:
             return None
 
@@ -158,6 +161,15 @@ class Claim:
         """Tell other processes the address of the page."""
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{address}\n".encode(), 0)
+
+
+def _try_lock(file: TextIO, kind: int) -> bool:
+    """Lock a file until it is closed; returns False if another process holds a lock."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def library_of(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import sys
+import threading
 from collections.abc import Callable
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -119,6 +121,25 @@ def test_one_process_serves_a_library_and_tells_others_its_address(
     assert library.served_at() is None
     with library.claimed(), pytest.raises(LibraryInUseError, match="does not listen yet"):
         library.remove()
+
+
+def test_looking_for_the_process_that_serves_hinders_none(
+    libraries: Path, folder: Callable[[str], Path]
+) -> None:
+    library = library_of([folder("photos")], "org/clip", libraries)
+    library.save()
+    assert library.served_at() is None
+    assert not (library.place / "served").exists()  # nothing is written to look
+    with (library.place / "served").open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # another process looks, too
+        assert library.served_at() is None
+        look = threading.Timer(0.05, fcntl.flock, (file, fcntl.LOCK_UN))
+        look.start()
+        with library.claimed() as claim:
+            claim.announce("http://127.0.0.1:8000")
+            assert library.served_at() == "http://127.0.0.1:8000"
+        look.join()
+    assert library.served_at() is None
 
 
 def test_removing_a_library_keeps_photos_and_an_index_elsewhere(
