@@ -106,17 +106,24 @@ class Library:
             make_folder(self.place)
             write_json(self.place / _DESCRIPTION, asdict(description))
         except OSError as error:
-            reason = f"{error.strerror}; ALADIN_LIBRARIES_DIR names another folder"
-            raise ConfigError(f"{self.place}: a library cannot be kept here ({reason})") from error
+            raise _not_writable(self.place, error) from error
 
     @contextmanager
     def claimed(self) -> Generator[Claim]:
         """Keep other processes from serving the library; the kernel ends this with the process.
 
+        The folder of the library is created if it does not exist.
+
         Raises:
             LibraryInUseError: If another process serves it.
+            ConfigError: If the folder cannot be written.
         """
-        with (self.place / _SERVED).open("a+", encoding="utf-8") as file:
+        try:
+            make_folder(self.place)
+            file = (self.place / _SERVED).open("a+", encoding="utf-8")
+        except OSError as error:
+            raise _not_writable(self.place, error) from error
+        with file:
             deadline_s = time.monotonic() + _LOOK_S
             while not _try_lock(file, fcntl.LOCK_EX):
                 if time.monotonic() > deadline_s:
@@ -161,6 +168,11 @@ class Claim:
         """Tell other processes the address of the page."""
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{address}\n".encode(), 0)
+
+
+def _not_writable(place: Path, error: OSError) -> ConfigError:
+    reason = f"{error.strerror}; ALADIN_LIBRARIES_DIR names another folder"
+    return ConfigError(f"{place}: a library cannot be kept here ({reason})")
 
 
 def _try_lock(file: TextIO, kind: int) -> bool:

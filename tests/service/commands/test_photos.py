@@ -57,8 +57,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Library, Any]]:
     def open_library(
         library: Library, plan: Any, *, on_address: Callable[[str], None], **_: object
     ) -> None:
-        library.save()
         with library.claimed():
+            library.save()
             seen.append((library, plan))
             if plan.checkpoint is not None:
                 build_index(plan.checkpoint, plan.index, image_items(plan.folders[0], None), None)
