@@ -61,52 +61,19 @@ class _Description:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Library:
-    """The index of some folders of photos by one model.
+class LibraryPlace:
+    """The folder of a library, which can be claimed and removed whatever its description says.
 
     Attributes:
         place: Folder of the library; may not exist yet.
-        folders: Folders of photos, absolute paths.
-        model: Model as the user named it; an absolute path if it is a folder.
-        index: Folder of the index.
-        exclude: Patterns of files and folders that the library leaves out, see `FolderRules`.
     """
 
     place: Path
-    folders: tuple[Path, ...]
-    model: str
-    index: Path
-    exclude: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """Name of the first folder, and a digest that tells libraries apart."""
         return self.place.name
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether the index is outside of the library's folder."""
-        return self.index != self.place / _INDEX
-
-    def save(self) -> None:
-        """Write the description; an existing one is replaced.
-
-        Raises:
-            ConfigError: If the folder cannot be written.
-        """
-        index = str(self.index) if self.is_elsewhere else None
-        description = _Description(
-            schema_version=SCHEMA_VERSION,
-            folders=[str(folder) for folder in self.folders],
-            model=self.model,
-            index=index,
-            exclude=list(self.exclude),
-        )
-        try:
-            make_folder(self.place)
-            write_json(self.place / _DESCRIPTION, asdict(description))
-        except OSError as error:
-            raise _not_writable(self.place, error) from error
 
     @contextmanager
     def claimed(self) -> Generator[Claim]:
@@ -146,7 +113,7 @@ class Library:
             return None
 
     def remove(self) -> None:
-        """Remove the library and its index, unless that is elsewhere; photos are not touched.
+        """Remove the folder, with the index unless that is elsewhere; photos are not touched.
 
         Raises:
             LibraryInUseError: If a process serves it.
@@ -156,6 +123,48 @@ class Library:
             doomed = self.place.with_name(f".{self.name}.{os.getpid()}.removed")
             self.place.rename(doomed)
             shutil.rmtree(doomed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library(LibraryPlace):
+    """The index of some folders of photos by one model.
+
+    Attributes:
+        folders: Folders of photos, absolute paths.
+        model: Model as the user named it; an absolute path if it is a folder.
+        index: Folder of the index.
+        exclude: Patterns of files and folders that the library leaves out, see `FolderRules`.
+    """
+
+    folders: tuple[Path, ...]
+    model: str
+    index: Path
+    exclude: tuple[str, ...] = ()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the index is outside of the library's folder."""
+        return self.index != self.place / _INDEX
+
+    def save(self) -> None:
+        """Write the description; an existing one is replaced.
+
+        Raises:
+            ConfigError: If the folder cannot be written.
+        """
+        index = str(self.index) if self.is_elsewhere else None
+        description = _Description(
+            schema_version=SCHEMA_VERSION,
+            folders=[str(folder) for folder in self.folders],
+            model=self.model,
+            index=index,
+            exclude=list(self.exclude),
+        )
+        try:
+            make_folder(self.place)
+            write_json(self.place / _DESCRIPTION, asdict(description))
+        except OSError as error:
+            raise _not_writable(self.place, error) from error
 
 
 class Claim:
@@ -210,31 +219,41 @@ def library_of(
     return Library(place=place, folders=places, model=model, index=wanted or place / _INDEX)
 
 
-def all_libraries(libraries: Path) -> list[Library]:
-    """Return the libraries of a user by name; folders that hold none are skipped.
+def all_libraries(libraries: Path) -> tuple[list[Library], dict[LibraryPlace, ConfigError]]:
+    """Return the libraries of a user by name, and why the others cannot be used.
 
-    Raises:
-        ConfigError: If the description of a library cannot be read.
+    Args:
+        libraries: Folder of all libraries; may not exist. Folders inside that hold none are
+            skipped.
     """
     found: list[Library] = []
+    faults: dict[LibraryPlace, ConfigError] = {}
     for file in sorted(libraries.glob(f"[!.]*/{_DESCRIPTION}")):
         try:
-            data: Any = json.loads(file.read_text(encoding="utf-8"))
-            version = data["schema_version"]
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ConfigError(f"{file}: not the description of a library ({error})") from error
-        if version != SCHEMA_VERSION:
-            raise ConfigError(f"{file}: schema version {version}, expected {SCHEMA_VERSION}")
-        description = parse_config(_Description, data, str(file))
-        index = file.parent / _INDEX if description.index is None else Path(description.index)
-        folders = tuple(Path(folder) for folder in description.folders)
-        found.append(
-            Library(
-                place=file.parent,
-                folders=folders,
-                model=description.model,
-                index=index,
-                exclude=tuple(description.exclude),
-            )
-        )
-    return found
+            found.append(_read_library(file))
+        except ConfigError as error:
+            faults[LibraryPlace(place=file.parent)] = error
+    return found, faults
+
+
+def _read_library(file: Path) -> Library:
+    """Read a library's description.
+
+    Raises:
+        ConfigError: If it cannot be read.
+    """
+    try:
+        data: Any = json.loads(file.read_text(encoding="utf-8"))
+        version = data["schema_version"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"{file}: not the description of a library ({error})") from error
+    if version != SCHEMA_VERSION:
+        raise ConfigError(f"{file}: schema version {version}, expected {SCHEMA_VERSION}")
+    description = parse_config(_Description, data, str(file))
+    return Library(
+        place=file.parent,
+        folders=tuple(Path(folder) for folder in description.folders),
+        model=description.model,
+        index=file.parent / _INDEX if description.index is None else Path(description.index),
+        exclude=tuple(description.exclude),
+    )

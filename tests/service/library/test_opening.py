@@ -106,7 +106,7 @@ def test_a_refused_start_leaves_the_library_as_it_is(tmp_path: Path) -> None:
     more = replace(library, exclude=("*.jpg",))
     with library.claimed(), pytest.raises(LibraryInUseError):
         open_now(more)
-    assert all_libraries(tmp_path / "libraries") == [library]
+    assert all_libraries(tmp_path / "libraries") == ([library], {})
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
