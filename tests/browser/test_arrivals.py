@@ -94,6 +94,10 @@ def test_new_photos_appear_at_the_top_of_the_list(growing: SearchPage, data_file
     expect(notice(growing)).to_be_empty()
     look(growing)
     expect(info).to_have_text("14 photos")
+    growing.listed.nth(2).get_by_role("button").first.click()
+    expect(growing.viewer.locator("#viewer-place")).to_have_text("3 of 14")
+    growing.viewer.get_by_role("button", name="Previous").click()
+    expect(growing.viewer.locator("#viewer-place")).to_have_text("2 of 14")
 
 
 def test_further_down_they_are_offered_and_nothing_moves(
