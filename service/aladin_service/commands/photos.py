@@ -270,8 +270,9 @@ def _remove(name: str) -> None:
         raise InputError(f"--remove: expected the name of a library, got {name!r}; known: {known}")
     library = libraries[name]
     library.remove()
-    is_elsewhere = isinstance(library, Library) and library.is_elsewhere
-    kept = f"; its index stays at {library.index}" if is_elsewhere else ""
+    kept = ""
+    if isinstance(library, Library) and library.is_elsewhere:
+        kept = f"; its index stays at {library.index}"
     typer.echo(f"{name}: removed{kept}")
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def run_instead(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., None
     return replace
 
 
-def unused(*_: object) -> None:
+def unused(*_: object) -> Any:
     raise AssertionError
 
 
