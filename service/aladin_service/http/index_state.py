@@ -333,8 +333,8 @@ def _calibration(manifest: Manifest) -> CalibrationState | None:
 
 
 def _name(data: str) -> str:
-    """Return the last part of a path, which identifies the data set; the rest stays private."""
-    return "/".join(data.split("/")[-2:])
+    """Return the last part of a path; the folders above it stay private."""
+    return data.rstrip("/").rsplit("/", 1)[-1]
 
 
 @overload
