@@ -92,9 +92,10 @@ def calibration_warnings(info: IndexInfo) -> list[str]:
     fitted_on = info.calibration.fitted_on
     searched = {"images": fitted_on.photos, "texts": fitted_on.texts}
     return [
-        f"{target}: probabilities were fitted among {searched[target]:,}, here are "
-        f"{side.count:,}; the gap to the runners-up means less among more, so fit them anew: "
-        f"aladin calibrate --index {info.path}"
+        f"probabilities were fitted among {searched[target]:,} {target}, this index has "
+        f"{side.count:,}; the same score gap is "
+        + ("weaker" if side.count > searched[target] else "stronger")
+        + f" evidence here: fit them again with aladin calibrate --index {info.path}"
         for target, side in info.sides.items()
         if not searched[target] / _FAR <= side.count <= searched[target] * _FAR
     ]

@@ -192,8 +192,8 @@ _SCHEMA: dict[str, Any] = {
 async def search_batch(request: Request, entries: Batch, service: Service) -> Response:
     """Answer many searches, each with the answer or the error of a separate request.
 
-    A batch takes places in the waiting line as they come free, so it may be larger than the line.
-    It is refused as a whole (429) only when not even its first search finds a place.
+    Queries of a batch enter the queues as places become free, so a batch may be longer than a
+    queue. It is refused as a whole (429) only if its first query finds no place.
     """
     started = time.perf_counter()
     feed = BatchFeed(service, entries, request.state.request_id)
