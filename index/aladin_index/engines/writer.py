@@ -157,8 +157,9 @@ class EngineWriter:
     def _mark_changed(self, record: GenerationRecord) -> GenerationRecord:
         """Mark the generation as different from what was pushed, before changing it."""
         if not record.changed:
-            record = self._record = record.with_changes()
+            record = record.with_changes()
             self._client.write_record(record.manifest.generation, record.pieces())
+            self._record = record  # only now: a mark that failed is made by the next change
         return record
 
     def _entries(
