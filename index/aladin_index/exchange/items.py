@@ -93,8 +93,8 @@ def foreign_item(row: Mapping[str, Any], number: int, target: Target) -> StoredI
 
     Its id is the column ``id``, else the photo's path as written (``image_path``), else ``key``,
     else its number. A text whose row names a photo is a caption of it, with the photo's id and
-    ``#0``. Columns without a meaning of their own are metadata. A photo is shown where its path
-    is absolute: from which folder another is to be counted, is not known.
+    ``#0``. Columns without a meaning of their own are metadata. Photos with relative paths are not
+    shown, because their base folder is unknown.
 
     Args:
         row: Values by column.
