@@ -40,6 +40,7 @@ from aladin_index.upgrade.run import (
     UpgradeSettings,
     upgrade_index,
 )
+from aladin_network.calibration.fitted_files import copy_fitted, drop_fitted, read_fitted
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import (
@@ -196,8 +197,13 @@ def _begin(folder: Path, client: EngineClient, live: int, checkpoint_folder: Pat
         raise InputError(f"{folder}: expected --model, as there is no upgrade to resume")
     manifest = read_generation(client, live).manifest
     model = describe_model(checkpoint_folder, read_model_id(checkpoint_folder))
-    if not upgrade_model_folder(folder, model.id).is_dir():
-        copy_model(checkpoint_folder, upgrade_model_folder(folder, model.id), model)
+    copy = upgrade_model_folder(folder, model.id)
+    if not copy.is_dir():
+        copy_model(checkpoint_folder, copy, model)
+    if read_fitted(checkpoint_folder, model.id).correction is None:
+        copy_fitted(checkpoint_folder, copy, model.id)
+    else:  # an engine has no biases, and the calibration is one of corrected scores
+        drop_fitted(copy)
     begun = _Begun(
         generation=live,
         old_model_id=manifest.model.id,
