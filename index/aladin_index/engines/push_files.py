@@ -69,7 +69,9 @@ class PushSource:
                 identity.
             ann_recall: Requested recall, or None for that of the index.
         """
-        manifest = json.dumps(dump_config(self.manifest), sort_keys=True).encode("utf-8")
+        entries = dump_config(self.manifest)
+        del entries["replaces"]  # which tells nothing of the items
+        manifest = json.dumps(entries, sort_keys=True).encode("utf-8")
         changes = {
             target: None if side.changes is None else [side.changes.rows, side.changes.sequence]
             for target, side in self.sides.items()

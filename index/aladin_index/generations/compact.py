@@ -113,7 +113,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                     encoding=index.manifest.encoding,
                 )
                 carried = going_live.carried
-        dropped = drop_generations(root, generation, index.generation, keep)
+        dropped = drop_generations(root, generation, keep)
         drop_photos(root)
         drop_models(root)
         return CompactReport(

@@ -200,6 +200,7 @@ def write_generation(
                 default_candidates=settings.default_candidates,
                 fingerprint=fingerprint,
                 made_by=made_by,
+                replaces=live_generation(root) if (root / CURRENT).exists() else None,
                 model=model,
                 images=entries.get("images"),
                 texts=entries.get("texts"),
