@@ -98,7 +98,7 @@ def copy_model(checkpoint_folder: Path, folder: Path, model: ModelEntry) -> None
 
 def copy_upgrade_model(
     checkpoint_folder: Path, root: Path, model: ModelEntry, generations: Iterable[Manifest]
-) -> None:
+) -> Path:
     """Copy a checkpoint into `upgrade_model_folder`, unless its files are there.
 
     Generations of the same weights share one copy. One that no generation is of was left by an
@@ -109,6 +109,9 @@ def copy_upgrade_model(
         root: Index folder.
         model: Entry of the model in the checkpoint folder.
         generations: Manifests of all generations of the index.
+
+    Returns:
+        The folder of the copy.
 
     Raises:
         IndexMismatchError: If a generation is of the same weights with other files.
@@ -121,6 +124,7 @@ def copy_upgrade_model(
     folder = upgrade_model_folder(root, model.id)
     if not has_model(folder, model):
         copy_model(checkpoint_folder, folder, model)
+    return folder
 
 
 def check_same_model(what: str, expected: ModelEntry, model: ModelEntry) -> None:

@@ -52,6 +52,7 @@ from aladin_index.generations.history import (
 from aladin_index.generations.writer import publish_generation
 from aladin_index.items.uploaded_photos import sweep_photos
 from aladin_network.calibration.calibration import Calibration
+from aladin_network.calibration.fitted_files import correction_id, is_fitted_with
 from aladin_network.errors import IndexMismatchError, InputError, SearchIndexError
 from aladin_network.files import describe_files
 from aladin_network.types import TARGETS, Modality, Target
@@ -213,7 +214,8 @@ def store_calibration(root: Path, calibration: Calibration) -> int:
 
     Raises:
         IndexNotReadyError: If no generation was published yet.
-        IndexMismatchError: If the calibration was fitted to the scores of another model.
+        IndexMismatchError: If the calibration was fitted to the scores of another model, or with
+            another hubness correction.
         IndexWriteError: If the disk is full or cannot be written, or a build is running.
     """
     live_generation(root)  # before a lock is made where there is no index
@@ -221,6 +223,9 @@ def store_calibration(root: Path, calibration: Calibration) -> int:
         manifest = read_manifest(generation_folder(root, live_generation(root)))
         if calibration.model_id != manifest.model.id:
             raise IndexMismatchError(f"{root}: model", manifest.model.id, calibration.model_id)
+        if not is_fitted_with(calibration, manifest.correction):
+            expected, actual = correction_id(manifest.correction), calibration.fitted_on.correction
+            raise IndexMismatchError(f"{root}: hubness correction", expected, str(actual))
         return publish_entries(root, manifest, {}, "calibrate", calibration)
 
 

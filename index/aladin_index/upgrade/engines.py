@@ -40,6 +40,7 @@ from aladin_index.upgrade.run import (
     UpgradeSettings,
     upgrade_index,
 )
+from aladin_network.calibration.fitted_files import copy_fitted, drop_fitted, read_fitted
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import (
@@ -199,7 +200,11 @@ def _begin(folder: Path, client: EngineClient, live: int, checkpoint_folder: Pat
     model = describe_model(checkpoint_folder, read_model_id(checkpoint_folder))
     whole = (each for each in client.generations() if is_whole(client.read_record(each)))
     manifests = (read_generation(client, each).manifest for each in whole)
-    copy_upgrade_model(checkpoint_folder, folder, model, manifests)
+    copy = copy_upgrade_model(checkpoint_folder, folder, model, manifests)
+    if read_fitted(checkpoint_folder, model.id).correction is None:
+        copy_fitted(checkpoint_folder, copy, model.id)
+    else:  # an engine has no biases, and the calibration is one of corrected scores
+        drop_fitted(copy)
     begun = _Begun(
         generation=live,
         old_model_id=manifest.model.id,

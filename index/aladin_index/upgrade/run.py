@@ -41,6 +41,7 @@ from aladin_index.upgrade.finish import NewGeneration, Skipped
 from aladin_index.upgrade.measuring import choose_methods
 from aladin_index.upgrade.methods import write_methods
 from aladin_index.upgrade.successor import SuccessorIndex
+from aladin_network.calibration.fitted_files import copy_fitted
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.errors import (
     IndexMismatchError,
@@ -216,7 +217,8 @@ def _is_finished(live: Manifest, model_id: str | None) -> bool:
 def _begin(root: Path, live: Manifest, checkpoint_folder: Path, model_id: str) -> UpgradePlan:
     """Copy the new model into the index, and write the plan."""
     model = describe_model(checkpoint_folder, model_id)
-    copy_upgrade_model(checkpoint_folder, root, model, _readable_manifests(root))
+    copy = copy_upgrade_model(checkpoint_folder, root, model, _readable_manifests(root))
+    copy_fitted(checkpoint_folder, copy, model_id)
     plan = UpgradePlan(
         run=secrets.token_hex(8),
         generation=live.generation,

@@ -36,6 +36,8 @@ from aladin_index.upgrade.run import (
     discard_upgrade,
     upgrade_index,
 )
+from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_network.calibration.fitted_files import UNCORRECTED
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import (
@@ -44,7 +46,9 @@ from aladin_network.errors import (
     InputError,
     UpgradeUnfinishedError,
 )
+from aladin_network.scoring.correction import CORRECTION
 from tests.index.conftest import SMALL
+from tests.index.corrections import correction_of
 from tests.index.upgrade.conftest import SETTINGS, Begin, CutShortError
 
 RESUMED = replace(SETTINGS, resume=True)
@@ -386,6 +390,37 @@ def test_what_cannot_be_upgraded_is_refused(
     begin(index_copy, 1)
     with pytest.raises(IndexMismatchError, match=r"model of the upgrade to be resumed"):
         upgrade_index(index_copy, tiny_checkpoint, RESUMED)
+
+
+@pytest.mark.parametrize("corrected", [False, True])
+def test_what_is_fitted_to_the_new_model_comes_along(
+    index_copy: Path,
+    new_checkpoint: Path,
+    images: list[ImageItem],
+    texts: list[TextItem],
+    make_calibration: Callable[..., Calibration],
+    tmp_path: Path,
+    corrected: bool,
+) -> None:
+    checkpoint = Path(shutil.copytree(new_checkpoint, tmp_path / "checkpoint"))
+    calibration = make_calibration(read_model_id(checkpoint))
+    name = UNCORRECTED
+    if corrected:
+        correction = correction_of(checkpoint, [item.path for item in images[:6]], 0.8)
+        correction.save(checkpoint / CORRECTION)
+        name = correction.constants.id
+    fitted_on = replace(calibration.fitted_on, correction=name)
+    write_calibration(checkpoint, replace(calibration, fitted_on=fitted_on))
+    upgrade_index(index_copy, checkpoint, SETTINGS)
+    build_index(checkpoint, tmp_path / "rebuilt", images, texts, SMALL)
+    with open_index(index_copy) as index, open_index(tmp_path / "rebuilt") as rebuilt:
+        assert index.manifest.calibration == rebuilt.manifest.calibration
+        assert index.manifest.calibration is not None
+        assert index.manifest.calibration.fitted_on.correction == name
+        assert index.manifest.correction == rebuilt.manifest.correction
+        assert (index.manifest.correction is not None) is corrected
+    for target in ("images", "texts"):
+        assert_same(content(index_copy, target), content(tmp_path / "rebuilt", target))
 
 
 def test_a_finished_upgrade_is_resumed_to_nothing(index_copy: Path, new_checkpoint: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from aladin_network.calibration.fitted_files import store_correction
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.scoring.correction import CORRECTION, read_correction
+from aladin_network.scoring.correction import read_correction
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.metrics import (
     Ranks,
@@ -85,7 +86,7 @@ def evaluate_run(
             records,
             lambda some: prepared(some, "some", SetMemory()).encode(model),  # each time others
         ).correction
-        correction.save(folder / CORRECTION)
+        store_correction(folder, correction)
     records = known.recall(
         f"evaluated:{split}:{data!r}", lambda: read_split(source, split, recipe, **need)
     )

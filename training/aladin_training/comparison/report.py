@@ -60,12 +60,14 @@ _DIFFERENCES_NOTE = (
     "Difference: as above, with the interval of this comparison alone. Simultaneous: intervals "
     "that all hold together in 95 % of experiments (largest deviation over all recipes); only one "
     "that leaves out 0 shows a difference. Smallest effect: a true difference of this size would "
-    "be shown in 80 % of experiments; no smaller one can be excluded by this design."
+    "be shown in 80 % of experiments; no smaller one can be excluded by this design. Seeds: where "
+    "the runs of a recipe happen to vary less than those of the others on average, this average "
+    "counts; few seeds widen intervals by Student's t."
 )
 _CLAIMS_NOTE = (
     "Difference of what the paper claims it of, with intervals that hold for all claims of this "
-    "table together in 95 % of experiments. R@1: mean of both directions. MD: as above. Margin: "
-    "mean score of a query's matches minus that of its hardest negative, mean of both directions. "
+    "table together in 95 % of experiments; seeds and MD: as above. R@1: mean of both directions. "
+    "Margin: mean score of a query's matches minus that of its hardest negative, likewise. "
     "Confirmed: the whole interval is above 0. Refuted: it is below 0. Not shown: it holds 0, and "
     "a true difference of the smallest effect would be shown in 80 % of experiments. "
     f"Open: fewer than {LEAST_SEEDS} seeds are finished on both sides (by MD and margin: evaluated "
