@@ -135,7 +135,7 @@ def _check_first_stages(
     root: Path, sides: Mapping[Target, _Folding], settings: BuildSettings
 ) -> None:
     """Check, before any file is written, that enough items are left for the first stage."""
-    shapes = {
+    shapes: dict[Target, tuple[int, int]] = {
         target: (side.live.count, side.live.entry.vector_dim) for target, side in sides.items()
     }
     try:

@@ -182,8 +182,7 @@ def write_generation(
         OSError: If the disk is full or cannot be written.
         sqlite3.Error: If the database finds that the disk is full or cannot be written.
     """
-    progress = progress or NullProgress()
-    seconds = seconds or StageSeconds()
+    progress, seconds = progress or NullProgress(), seconds or StageSeconds()
     generation = max(published_generations(root), default=0) + 1
     folder = root / NEW_GENERATION
     sides = with_model_parts(sides, model_folder(root, model.id), correction)
