@@ -147,6 +147,19 @@ def test_writers_round_tokens_as_the_build_does(
                     np.testing.assert_array_equal(array, wanted)
 
 
+def test_what_was_rejected_is_neither_gone_back_to_nor_kept(
+    push: Push, server: MemoryServer, published: Path
+) -> None:
+    assert [push(published).generation for _ in range(2)] == [1, 2]
+    client = MemoryEngine(server)
+    assert rollback_engine(client) == 1
+    report = push(published, ann_recall=0.5)
+    assert (report.generation, report.dropped) == (3, [2])
+    assert rollback_engine(client) == 1
+    with pytest.raises(InputError, match="no generation before 1"):
+        rollback_engine(client)
+
+
 def test_generations_beyond_those_to_keep_are_removed(
     push: Push, server: MemoryServer, published: Path
 ) -> None:
