@@ -14,14 +14,15 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from aladin_index.changes.database import named_photos, open_to_read
+from aladin_index.changes.database import changes_folder, named_photos, open_to_read
+from aladin_index.format.disk import lease_generation
 from aladin_index.format.layout import (
     ANN,
     CHANGES,
@@ -87,9 +88,29 @@ def verify_index(path: Path, progress: Progress | None = None) -> VerifyReport:
     """
     progress = progress or NullProgress()
     live_generation(path)
+    with ExitStack() as stack:
+        generations = _leased(path, stack)
+        return _verify(path, generations, progress)
+
+
+def _leased(root: Path, stack: ExitStack) -> list[int]:
+    """Keep compactions from removing generations until the stack is closed."""
+    while True:
+        generations = published_generations(root)
+        try:
+            for generation in generations:
+                stack.callback(lease_generation(root, generation).release)
+        except IndexCorruptError:
+            if published_generations(root) == generations:
+                raise
+            stack.close()
+        else:
+            return generations
+
+
+def _verify(path: Path, generations: list[int], progress: Progress) -> VerifyReport:
     expected: dict[Path, FileEntry] = {}
     models: set[Path] = set()
-    generations = published_generations(path)
     for generation in generations:
         folder = generation_folder(path, generation)
         manifest = read_manifest(folder)
@@ -107,7 +128,8 @@ def verify_index(path: Path, progress: Progress | None = None) -> VerifyReport:
         fault = _fault(file, entry, progress)
         if fault is not None:
             damaged[file] = fault
-    databases = sorted((path / CHANGES).glob("*/*.sqlite"))
+    folders = [changes_folder(path, generation) for generation in generations]
+    databases = sorted(file for folder in folders for file in folder.glob("*.sqlite"))
     damaged |= {file: fault for file in databases if (fault := _database_fault(file))}
     if damaged:
         first, *others = damaged
@@ -194,7 +216,7 @@ def probe_index(index: SearchIndex) -> None:
                 fault = probe(rows)
             except AladinError:
                 raise
-            except Exception as error:  # what is broken breaks in ways that nobody foresaw
+            except Exception as error:  # damaged data can raise any exception
                 fault = f"cannot be used ({type(error).__name__}: {error})"
             if fault is not None:
                 raise IndexCorruptError(path, fault)
@@ -217,7 +239,7 @@ def _probe_items(side: StoredCollection, rows: list[int]) -> str | None:
 def _probe_embeddings(side: StoredCollection, rows: list[int]) -> str | None:
     norms = np.linalg.norm(side.embeddings[rows, : side.entry.embedding_dim], axis=1)
     for row, norm in zip(rows, norms, strict=True):
-        if not abs(norm - 1) < _NORM_TOLERANCE:  # what is no number is not near 1 either
+        if not abs(norm - 1) < _NORM_TOLERANCE:  # also rejects NaN
             return f"row {row}: expected a length of 1, got {norm:g}"
     return None
 

@@ -26,11 +26,11 @@ from aladin_index.encode.region_sources import RegionSource
 from aladin_index.engines.client import EngineClient
 from aladin_index.engines.pull import Rows, pull_generation, rows_of
 from aladin_index.engines.push import PushSettings, push_opened
-from aladin_index.engines.push_files import only_pusher
-from aladin_index.engines.record import is_whole, read_generation, require_live
+from aladin_index.engines.push_files import PushSource, only_pusher
+from aladin_index.engines.record import SOURCE, is_whole, read_generation, require_live
 from aladin_index.format.disk import remove_folder
 from aladin_index.format.layout import CURRENT, PHOTOS, UPGRADE, EngineLocation
-from aladin_index.format.models import copy_model, model_folder, upgrade_model_folder
+from aladin_index.format.models import copy_upgrade_model, model_folder
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import describe_model
 from aladin_index.upgrade.engine_changes import EngineChanges
@@ -126,7 +126,8 @@ def upgrade_engine_index(
         InputError: If there is no model and no upgrade to resume, the index is of this model
             already, the model is of another kind, or another generation went live meanwhile.
         MissingSourcesError: If items cannot be encoded again, unless they may be skipped.
-        IndexMismatchError: If the upgrade to be resumed is one to another model.
+        IndexMismatchError: If the upgrade to be resumed is one to another model, or a generation
+            has the weights of the new model and another of its files.
         CheckpointError: If a checkpoint cannot be loaded.
         EngineUnavailableError: If the vector database does not respond.
         IndexWriteError: If the disk is full or cannot be written.
@@ -197,9 +198,9 @@ def _begin(folder: Path, client: EngineClient, live: int, checkpoint_folder: Pat
         raise InputError(f"{folder}: expected --model, as there is no upgrade to resume")
     manifest = read_generation(client, live).manifest
     model = describe_model(checkpoint_folder, read_model_id(checkpoint_folder))
-    copy = upgrade_model_folder(folder, model.id)
-    if not copy.is_dir():
-        copy_model(checkpoint_folder, copy, model)
+    whole = (each for each in client.generations() if is_whole(client.read_record(each)))
+    manifests = (read_generation(client, each).manifest for each in whole)
+    copy = copy_upgrade_model(checkpoint_folder, folder, model, manifests)
     if read_fitted(checkpoint_folder, model.id).correction is None:
         copy_fitted(checkpoint_folder, copy, model.id)
     else:  # an engine has no biases, and the calibration is one of corrected scores
@@ -271,12 +272,24 @@ class _EngineUpgrade:
         """Push the upgraded copy, carry over what was changed meanwhile, and make it live."""
         settings = PushSettings(discard_changes=True)
         with open_index(self._copy) as opened:
+            self._drop_complete(PushSource(opened).identity(location, settings.ann_recall))
             report = push_opened(
                 opened, self._folder, location, self._client, settings, self._progress, self._carry
             )
         switched = _read(self._folder, _SWITCHED, _Switched)
         assert switched is not None and switched.generation == report.generation
         return switched
+
+    def _drop_complete(self, identity: bytes) -> None:
+        """Remove a generation of this upgrade that was complete when a process was killed.
+
+        What was carried over is in it, so that a push cannot continue it.
+        """
+        for generation in self._client.generations():
+            if generation > self._begun.generation:
+                pieces = self._client.read_record(generation) or {}
+                if is_whole(pieces) and pieces[SOURCE] == identity:
+                    self._client.drop_generation(generation)
 
     def settle(self, switched: _Switched) -> None:
         """Carry over the changes that reached the old generation while the new one went live."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import aladin_index.upgrade.finish as finish_module
+import aladin_index.upgrade.run as run_module
 from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import ItemChanger
@@ -48,7 +49,7 @@ from aladin_network.errors import (
 from aladin_network.scoring.correction import CORRECTION
 from tests.index.conftest import SMALL
 from tests.index.corrections import correction_of
-from tests.index.upgrade.conftest import SETTINGS, Begin
+from tests.index.upgrade.conftest import SETTINGS, Begin, CutShortError
 
 RESUMED = replace(SETTINGS, resume=True)
 
@@ -302,6 +303,47 @@ def test_a_collection_without_items_is_refused(
         changer.delete("images", f"photo {number}")
     with pytest.raises(InputError, match=r"images: no item is left"):
         upgrade_index(index_copy, None, RESUMED)
+
+
+def test_a_model_that_an_upgrade_left_is_replaced_by_another_of_the_same_weights(
+    index_copy: Path, new_checkpoint: Path, same_weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object) -> None:
+        raise CutShortError
+
+    with monkeypatch.context() as patch, pytest.raises(CutShortError):
+        patch.setattr(run_module, "write_plan", end)
+        upgrade_index(index_copy, new_checkpoint, SETTINGS)
+    assert len(list((index_copy / MODELS).iterdir())) == 1
+    assert upgrade_index(index_copy, same_weights, SETTINGS).generation == 2
+    with open_index(index_copy) as index:
+        assert index.checkpoint.fusion.text_to_image.weight == 0.125
+    verify_index(index_copy)
+
+
+def test_a_model_of_a_generation_is_not_replaced_by_another_of_the_same_weights(
+    index_copy: Path, new_checkpoint: Path, same_weights: Path
+) -> None:
+    upgrade_index(index_copy, new_checkpoint, SETTINGS)
+    rollback_index(index_copy, 1)
+    with pytest.raises(IndexMismatchError, match=r"generation 2: sha256 of config\.json"):
+        upgrade_index(index_copy, same_weights, SETTINGS)
+    assert not (index_copy / UPGRADE).exists()
+    assert upgrade_index(index_copy, new_checkpoint, SETTINGS).generation == 3
+    verify_index(index_copy)
+
+
+def test_a_model_of_the_first_generation_is_not_replaced_either(
+    index_copy: Path, tiny_checkpoint: Path, new_checkpoint: Path, tmp_path: Path
+) -> None:
+    changed = Path(shutil.copytree(tiny_checkpoint, tmp_path / "changed"))
+    (changed / "config.json").write_text((changed / "config.json").read_text() + "\n")
+    upgrade_index(index_copy, new_checkpoint, SETTINGS)
+    with pytest.raises(IndexMismatchError, match=r"generation 1: sha256 of config\.json"):
+        upgrade_index(index_copy, changed, SETTINGS)
+    assert rollback_index(index_copy).generation == 1
+    with open_index(index_copy) as index:
+        assert index.side("images").count == 23
 
 
 def test_other_commands_wait_for_the_end_of_an_upgrade(

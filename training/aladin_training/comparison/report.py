@@ -99,17 +99,18 @@ _COST_NOTE = (
     "trained once, but counts in the chain of each."
 )
 _CURVES_NOTE = (
-    "Validation rsum of each recipe's own score while its final stage trains: mean over the seeds, "
-    "with a band of one standard deviation on each side. Step 0 is the start, if the starting "
-    "stage trained the same score."
+    "rsum of each recipe's own score while its final stage trains, on the split that chooses its "
+    "weights (the selection split, if the recipe has one): mean over the seeds, with a band of one "
+    "standard deviation on each side. Step 0 is the start, if the starting stage trained the same "
+    "score and was evaluated on the same split."
 )
 _RECALLS_NOTE = (
     "Training loss of the final stage (left scale, each recipe's own) and R@1 of its own score on "
-    "the validation split (right scale, the same for all): mean over the seeds, with a band of one "
-    "standard deviation on each side."
+    "the split that chooses its weights (right scale, the same for all): mean over the seeds, with "
+    "a band of one standard deviation on each side."
 )
 _SEPARATION_NOTE = (
-    "MD of each recipe's own score on the validation split while its final stage trains, as above."
+    "MD of each recipe's own score while its final stage trains, on the split of the curves above."
 )
 _SHARES_TABLE_NOTE = (
     "Shares of a stage's tasks in the gradient, in percent, mean over the seeds: at the first and "
