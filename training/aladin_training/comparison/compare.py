@@ -21,8 +21,8 @@ from aladin_training.comparison.budget import (
 )
 from aladin_training.comparison.evaluate import check_queries, evaluate_run
 from aladin_training.comparison.evaluation import (
-    RunEvaluation,
     finished_evaluation,
+    is_evaluated,
     is_trained,
     load_evaluation,
     save_evaluation,
@@ -248,11 +248,6 @@ class RunPerformer:
                 run, self.split, progress, correct=self.correct, memory=self.memory
             )
             save_evaluation(run.folder, evaluation)
-
-
-def is_evaluated(evaluation: RunEvaluation | None, *, correct: bool) -> bool:
-    """Tell whether an evaluation has all that is to be reported."""
-    return evaluation is not None and (not correct or "corrected_fused" in evaluation.ranks)
 
 
 class RunQueue:

@@ -21,7 +21,7 @@ from aladin_network.scoring.metrics import (
 from aladin_network.scoring.separation import separation_of_queries, summarize_cross_ranks
 from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import Progress
-from aladin_training.batches.dataset import PairDataset, records_digest
+from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import PLAIN
 from aladin_training.comparison.evaluation import (
     RunEvaluation,
@@ -31,6 +31,7 @@ from aladin_training.comparison.evaluation import (
 from aladin_training.comparison.plan import PlannedRun
 from aladin_training.correction import correction_records, fit_to_records
 from aladin_training.data import Record, read_records
+from aladin_training.data.records import records_digest
 from aladin_training.data.selection import SELECTION, read_split
 from aladin_training.evaluation import (
     ExhaustiveEvaluation,

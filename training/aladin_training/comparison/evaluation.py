@@ -123,6 +123,12 @@ class RunEvaluation:
     separation: dict[str, Separation] = field(default_factory=dict[str, Separation])
     queries: str | None = None
 
+    def has_queries_of(self, other: RunEvaluation) -> bool:
+        """Tell whether both are of the same photos and captions, as far as they record it."""
+        if None not in (self.queries, other.queries) and self.queries != other.queries:
+            return False
+        return torch.equal(self.image_of_text, other.image_of_text)
+
     def metrics(self) -> dict[str, RetrievalMetrics]:
         """Summarise the ranks by score name."""
         return {name: summarize(ranks) for name, ranks in self.ranks.items()}
@@ -251,3 +257,8 @@ def is_trained(run: PlannedRun) -> bool:
 def finished_evaluation(run: PlannedRun, split: str) -> RunEvaluation | None:
     """Return the evaluation of a run, or None if it is not trained or not evaluated yet."""
     return load_evaluation(run.folder, split, run.folds) if is_trained(run) else None
+
+
+def is_evaluated(evaluation: RunEvaluation | None, *, correct: bool) -> bool:
+    """Tell whether an evaluation has all that is to be reported."""
+    return evaluation is not None and (not correct or "corrected_fused" in evaluation.ranks)

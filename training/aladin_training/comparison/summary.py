@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
-
 from aladin_network.scoring.bootstrap import (
     Interval,
     ResampledDifference,
@@ -304,7 +302,7 @@ def difference(
     pairs = [
         (ours[seed].evaluation, theirs[seed].evaluation) for seed in sorted(ours.keys() & theirs)
     ]
-    if not pairs or not all(_same_queries(*pair) for pair in pairs):
+    if not pairs or not all(our.has_queries_of(their) for our, their in pairs):
         return None
     found = [gains(measure, our, our_score, their, their_score) for our, their in pairs]
     return resample_gains(found, pairs[0][0].image_of_text)
@@ -315,12 +313,6 @@ def _correction_gain(runs: dict[int, FinishedRun]) -> Interval | None:
     with_one = runs_with_score(runs, "corrected_fused")
     found = difference(with_one, "corrected_fused", with_one, "fused")
     return None if found is None else found.interval
-
-
-def _same_queries(ours: RunEvaluation, theirs: RunEvaluation) -> bool:
-    if None not in (ours.queries, theirs.queries) and ours.queries != theirs.queries:
-        return False
-    return torch.equal(ours.image_of_text, theirs.image_of_text)
 
 
 def _finished_runs(plan: ComparisonPlan, recipe: Recipe) -> dict[int, FinishedRun]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -204,3 +207,15 @@ def collect(entries: Iterable[LocatedRecord], *, require_photos: bool = True) ->
         first[record.id] = place
         records.append(record)
     return records
+
+
+def records_digest(records: Sequence[Record | DocumentRecord]) -> str:
+    """Return a digest of photos, captions and their order."""
+    ids = [record.id for record in records]
+    captions = [caption for record in records for caption in record.captions]
+    ends = itertools.accumulate(len(record.captions) for record in records)
+    rows = [
+        list(range(end - len(record.captions), end))
+        for record, end in zip(records, ends, strict=True)
+    ]
+    return hashlib.sha256(json.dumps([ids, captions, rows]).encode()).hexdigest()
