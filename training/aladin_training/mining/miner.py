@@ -160,6 +160,7 @@ def mine_file(
     selection = selection_of(checkpoint.provenance.recipe)
     if selection is not None and selection.train_split == split:
         records, _ = selection.divide(records)  # the others were not trained on either
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
     dataset = PairDataset.prepare(records, model, cache, [PLAIN], "auto", progress, regions)
     if out.exists():
         expected = MinedFrom(
@@ -173,7 +174,6 @@ def mine_file(
         logger.info("%s holds these negatives already: nothing to do", out)
         return
     out.parent.mkdir(parents=True, exist_ok=True)  # a wrong path fails before the work
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
     negatives = mine_negatives(
         model,
         checkpoint.model_id,
