@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import urlencode
 
 from engine import CheckError, Docker, run
 
@@ -167,6 +168,9 @@ def _search(engine: Docker) -> int:
     _expect("hits", _QUESTION["k"], len(answer["hits"]))
     photo = answer["hits"][0]["id"]
     _get(engine, f"http://127.0.0.1:18000/v1/images/{photo}?size=64")
+    explained = urlencode({"id": photo, "text": _QUESTION["text"]})
+    drawing = _get(engine, f"http://127.0.0.1:18000/v1/explain.png?{explained}")
+    _expect("the drawing's signature", "PNG", drawing[1:4])
     return len(answer["hits"])
 
 

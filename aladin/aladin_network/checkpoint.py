@@ -211,7 +211,7 @@ def load_text_checkpoint(folder: Path) -> Checkpoint[AladinModel]:
         image_encoder = AbsentImageEncoder.beside(weights, config.model.image_encoder)
         model = AladinModel(config.model, image_encoder, quick(text, tokenizer))
         _fill(model, weights, folder / WEIGHTS, assign=True)
-    except Exception:  # whatever is wrong or unknown: the other way tells, or manages
+    except Exception:  # the full loader succeeds or raises a precise error
         return load_checkpoint(folder)
     return as_checkpoint(config, model.eval(), read_model_id(folder))
 

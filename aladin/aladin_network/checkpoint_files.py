@@ -4,7 +4,10 @@ config.json         schema version, network, fusion, provenance
 model.safetensors   all weights, frozen encoders included (`aladin_network.checkpoint`)
 tokenizer.json      the text encoder's tokenizer
 calibration.json    the calibration, once fitted (`aladin_network.calibration.calibration`)
+correction.safetensors  the hubness correction, once fitted (`aladin_network.scoring.correction`)
 onnx/               the graphs, once exported (`aladin_network.graphs.files`)
+
+The calibration and the correction belong together (`aladin_network.calibration.fitted_files`).
 """
 
 from __future__ import annotations

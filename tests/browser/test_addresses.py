@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from benchmarks.service.search_page import SearchPage
 
@@ -82,6 +82,34 @@ def test_an_open_hit_is_in_the_address(page: SearchPage, open_page: OpenPage, ur
     page.page.go_back()
     expect(page.viewer).to_be_hidden()
     page.expect_hits([hit["id"] for hit in hits])
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [(404, "is no longer in the index."), (503, "could not be loaded.")],
+)
+def test_an_item_of_an_address_that_cannot_be_opened(
+    page: SearchPage, status: int, says: str
+) -> None:
+    page.complaints.expect(f"status of {status}")
+    page.page.route("**/v1/items/images/gone", lambda route: route.fulfill(status=status))
+    page.open(urlencode({"text": WORDS, "open": "gone"}))
+    expect(page.status).to_contain_text(f"The item of this address {says}")
+
+
+def test_an_item_of_an_earlier_address_changes_nothing(page: SearchPage) -> None:
+    page.complaints.expect("status of 404")
+    asked: list[Route] = []
+    page.page.route("**/v1/items/images/gone", lambda route: asked.append(route))
+    with page.page.expect_request("**/v1/items/images/gone"):
+        page.open(urlencode({"text": WORDS, "open": "gone"}))
+    page.find("two dogs on a meadow")
+
+    with page.page.expect_response("**/v1/items/images/gone"):
+        asked[0].fulfill(status=404)
+
+    page.page.evaluate("fetch('healthz').then(() => null)")  # the answer was dealt with
+    expect(page.status).not_to_contain_text("The item of this address")
 
 
 def test_back_to_a_search_with_a_photo(page: SearchPage, photo: Path) -> None:

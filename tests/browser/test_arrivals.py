@@ -94,6 +94,26 @@ def test_new_photos_appear_at_the_top_of_the_list(growing: SearchPage, data_file
     expect(notice(growing)).to_be_empty()
     look(growing)
     expect(info).to_have_text("14 photos")
+    growing.listed.nth(2).get_by_role("button").first.click()
+    expect(growing.viewer.locator("#viewer-place")).to_have_text("3 of 14")
+    growing.viewer.get_by_role("button", name="Previous").click()
+    expect(growing.viewer.locator("#viewer-place")).to_have_text("2 of 14")
+
+
+def test_a_list_that_could_not_be_read_is_read_again(growing: SearchPage, data_file: Path) -> None:
+    expect(growing.listed).to_have_count(_BUILT)
+    look(growing)
+    add(growing, data_file, 20, 1)
+    growing.complaints.expect("503")
+    growing.page.route("**/v1/items/images?*", lambda route: route.fulfill(status=503), times=1)
+    with growing.page.expect_response("**/v1/items/images?*"):
+        look(growing)
+    growing.page.evaluate("fetch('healthz').then(() => null)")  # the answer was dealt with
+    expect(growing.listed).to_have_count(_BUILT)
+
+    look(growing, 31)
+
+    expect(growing.listed).to_have_count(_BUILT + 1)
 
 
 def test_further_down_they_are_offered_and_nothing_moves(

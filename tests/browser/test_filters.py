@@ -101,3 +101,26 @@ def test_one_message_says_that_nothing_passes(
     expect(page.page.locator("#no-match")).to_be_hidden()
     expect(page.page.locator("#timings")).to_be_hidden()
     expect(page.hits).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"camera": ""},
+        {"camera": {"ne": ""}},
+        {"camera": ["", "a"]},
+        {"camera": ['"a" "b"', "x, y", " z", '"', 'say "hi"', "5", 5, -1.5, "true", True]},
+        {"or": [{"camera": ["5", ""]}, {"number": {"gte": 5}}]},
+    ],
+)
+def test_the_form_keeps_every_value(page: SearchPage, fields: dict[str, object]) -> None:
+    page.open()
+    kept = page.page.evaluate(
+        """async filter => {
+          const { rowsOf, filterOf } = await import('/page/filter_language.js');
+          const { rows, join } = rowsOf(filter);
+          return filterOf(rows, join);
+        }""",
+        fields,
+    )
+    assert kept == fields

@@ -34,7 +34,7 @@ _GONE = 1  # the file of this photo is removed
 
 @pytest.fixture(scope="module")
 def dated(index_folder: Path, data_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of twelve photos without captions, four of them with a date and a camera."""
+    """An index of twelve photos without captions, four with a date, five with a camera."""
     folder = tmp_path_factory.mktemp("dated")
     lines = [json.loads(line) for line in data_file.read_text(encoding="utf-8").splitlines()]
     (folder / "images").mkdir()
@@ -51,6 +51,8 @@ def dated(index_folder: Path, data_file: Path, tmp_path_factory: pytest.TempPath
                 "lat": 43.7,
                 "lon": 10.4,
             }
+        elif number == len(_TAKEN):
+            line["metadata"] = {"camera": ""}
     file = folder / "photos.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines[:12]), encoding="utf-8")
     build_index(index_folder / "model", folder / "index", image_items(file, None), None)
@@ -212,7 +214,7 @@ def test_days_and_values_are_chosen_from_what_is_there(dated_page: SearchPage) -
     dated_page.page.locator("#filter-toggle").click()
     panel = dated_page.page.locator("#filter-form")
     camera = panel.get_by_role("group", name="Camera")
-    expect(camera.get_by_role("checkbox")).to_have_count(2)
+    expect(camera.get_by_role("checkbox")).to_have_count(3)
     expect(camera).to_contain_text("Phone3")  # how many have it
 
     camera.get_by_label("Phone").check()
@@ -236,6 +238,23 @@ def test_days_and_values_are_chosen_from_what_is_there(dated_page: SearchPage) -
     expect(dated_page.listed).to_have_count(12)
 
 
+def test_an_empty_value_is_chosen(dated_page: SearchPage) -> None:
+    dated_page.page.locator("#filter-toggle").click()
+    camera = dated_page.page.locator("#filter-form").get_by_role("group", name="Camera")
+
+    camera.get_by_label("(empty)").check()
+    expect(dated_page.listed).to_have_count(1)
+    camera.get_by_label("Phone").check()
+    expect(dated_page.listed).to_have_count(4)
+
+    dated_page.page.reload()
+    expect(dated_page.listed).to_have_count(4)
+    dated_page.page.locator("#filter-toggle").click()
+    expect(camera.get_by_label("(empty)")).to_be_checked()
+    camera.get_by_label("Phone").uncheck()
+    expect(dated_page.listed).to_have_count(1)
+
+
 def test_fields_are_suggested_before_the_first_search(dated_page: SearchPage) -> None:
     dated_page.page.locator("#filter-toggle").click()
     names = dated_page.page.locator("#filter-fields option").evaluate_all(
@@ -245,7 +264,7 @@ def test_fields_are_suggested_before_the_first_search(dated_page: SearchPage) ->
     dated_page.page.locator("#conditions > summary").click()
     dated_page.page.get_by_label("Field").fill("camera")
     dated_page.page.get_by_label("Value").focus()
-    expect(dated_page.page.locator("#filter-values option")).to_have_count(2)
+    expect(dated_page.page.locator("#filter-values option")).to_have_count(3)
 
 
 def test_only_photos_of_the_same_day(dated_page: SearchPage) -> None:

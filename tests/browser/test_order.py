@@ -70,6 +70,10 @@ def test_more_hits_are_sorted_in(page: SearchPage, api: httpx.Client) -> None:
     page.expect_hits(ids_of(ask(api, k=48, sort="-number")))
     kept = page.page.locator(f"#hits [data-id='{item_id}']")
     assert kept.evaluate("hit => hit.getBoundingClientRect().top") == pytest.approx(top, abs=2)
+    kept.get_by_role("button").first.click()
+    place = page.ids().index(item_id)
+    expect(page.viewer.locator("#viewer-place")).to_have_text(f"{place + 1} of 48")
+    page.viewer.get_by_role("button", name="Close").click()
     page.page.get_by_role("button", name="Include 24 more").click()
 
     page.expect_hits(ids_of(ask(api, k=64, sort="-number")))

@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64decode
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from aladin_index.build.builder import build_index
 from aladin_service.item_sources import image_items, text_items
@@ -32,6 +35,7 @@ sys.meta_path.insert(0, Refuse())
 # A client of the service, in the process of its application and its worker.
 ASK = """
 import asyncio
+from base64 import b64encode
 import httpx
 from aladin_service.http.app import create_app
 from aladin_service.observe.metrics import Metrics
@@ -58,7 +62,13 @@ async def ask():
         images, texts = "/v1/search/images", "/v1/search/texts"
         upload = {"files": {"image": ("a.png", photo)}}
         some = {"number": {"gte": 2}}
+        drawn = await client.get(
+            "/v1/explain.png", params={"text": "a red circle", "id": sys.argv[3]}
+        )
+        assert drawn.status_code == 200, drawn.text
+        content = b64encode(drawn.content).decode()
         return [
+            {"type": drawn.headers["content-type"], "base64": content},
             await post(images, json={"text": "a red circle", "k": 6, "explain": True}),
             await post(images, json={"text": "a red circle", "k": 6, "filter": some}),
             await post(images, json={"text": "a red circle", "candidates": "all"}),
@@ -97,7 +107,11 @@ def run(program: str, *words: str | Path) -> Any:
 def test_the_service_answers(built: Path, data_file: Path) -> None:
     photo = data_file.parent / "photo-0.png"
     first_id = json.loads(data_file.read_text(encoding="utf-8").splitlines()[0])["id"]
-    explained, filtered, exhaustive, by_item, by_photo = run(ASK, built, photo, first_id)
+    drawing, *answers = run(ASK, built, photo, first_id)
+    explained, filtered, exhaustive, by_item, by_photo = answers
+    assert drawing["type"] == "image/png"
+    with Image.open(BytesIO(b64decode(drawing["base64"]))) as picture:
+        assert picture.width > 100
     assert len(explained["hits"]) == 6
     assert all(hit["evidence"] for hit in explained["hits"])
     assert {hit["metadata"]["number"] for hit in filtered["hits"]} == {2, 3, 4, 5}
@@ -109,8 +123,12 @@ def test_the_service_answers(built: Path, data_file: Path) -> None:
     assert ids == [hit["id"] for hit in by_item["hits"]][:3]
 
 
-def test_a_command_answers(built: Path, data_file: Path) -> None:
+def test_a_command_answers(built: Path, data_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "why.png"
     found = run(COMMAND, "search", built, "a red circle", "--explain", "--json")
     assert all(hit["evidence"] for hit in found["hits"])
+    run(COMMAND, "search", built, "a red circle", "--explain", "--out", out, "--json")
+    with Image.open(out) as picture:
+        assert picture.format == "PNG"
     by_photo = run(COMMAND, "search", built, "--image", data_file.parent / "photo-0.png", "--json")
     assert by_photo["hits"]

@@ -37,7 +37,7 @@ from aladin_network.files import write_json
 from aladin_network.types import Direction
 
 # Least held-out AUROC of "is there a match at all" at which answers are judged, for the kind of
-# queries without a match that is told best. At 0.75, of four pairs of a query with a match and one
+# queries without a match that is detected best. At 0.75, of four pairs of a query with a match and one
 # without, one is ordered wrongly.
 LEAST_AUROC = 0.75
 
@@ -234,9 +234,9 @@ class Calibration:
     ) -> Unreliable | None:
         """Return why the probabilities of an answer are unreliable, or None if they are reliable.
 
-        Nobody should be told that nothing matches, or see how likely a hit is, on the word of a
-        calibration that cannot tell, or for queries unlike those that it was fitted on. One that
-        does not record the lengths of its texts may have seen anything, and judges nothing.
+        Probabilities are hidden if the calibration cannot separate queries with a match from those
+        without, and for queries unlike those that it was fitted on. A calibration that does not
+        record the lengths of its texts judges none.
 
         Args:
             direction: Direction of the query.

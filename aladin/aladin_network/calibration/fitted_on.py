@@ -92,6 +92,9 @@ class FittedOn:
         photo_sample: Hashed ids of some of the photos, see `sample_photos`; None in the same cases
             as `text_lengths`.
         data_sample: Photos of the whole data set, or None in calibrations of older versions.
+        correction: Hubness correction of the scores, see
+            `aladin_network.calibration.fitted_files.correction_id`; None in calibrations of older
+            versions.
     """
 
     data: str
@@ -103,6 +106,7 @@ class FittedOn:
     text_lengths: TextLengths | None = None
     photo_sample: list[str] | None = None
     data_sample: DataSample | None = None
+    correction: str | None = None
 
 
 def hash_photo(photo_id: str) -> str:

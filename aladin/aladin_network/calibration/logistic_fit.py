@@ -88,8 +88,8 @@ def fit_logistic(
 def fit_kinds(examples: Examples, what: str) -> dict[NoMatchKind, LogisticModel]:
     """Fit a model for each kind of queries without a match, against those with one.
 
-    One model for all kinds would be off: the odds of several kinds together are no product of
-    factors, even if those of each kind are.
+    One model for all kinds would be wrong: the log-odds against a mixture of kinds are not linear
+    in the signals, even if those against each kind are.
 
     Args:
         examples: Cases of queries, see `StageExamples`.

@@ -37,7 +37,8 @@ _VERSION = 1
 _CONFIG = "config.json"
 # Files of a checkpoint: names that `aladin_network.checkpoint` gives, which imports torch.
 _CHECKPOINT = (_CONFIG, "model.safetensors", "tokenizer.json")
-_CALIBRATION = "calibration.json"
+# What is fitted to the weights; the calibration belongs to the correction.
+_FITTED = ("correction.safetensors", "calibration.json")
 # Of a model's files, those that the conversion reads; weights in other forms are not downloaded.
 _DESCRIPTIONS = ("*.json", "*.txt", "*.model")
 _WEIGHTS, _OLD_WEIGHTS = "*.safetensors", "*.bin"
@@ -200,7 +201,7 @@ def _is_checkpoint(folder: Path) -> bool:
 def _link(folder: Path, out: Path) -> None:
     """Take a checkpoint over from the hub's cache, without a copy where the disk allows that."""
     with atomic_folder(out) as partial:
-        for name in (*_CHECKPOINT, _CALIBRATION):
+        for name in (*_CHECKPOINT, *_FITTED):
             file = (folder / name).resolve()  # the hub's cache keeps links to files
             if not file.exists():
                 continue

@@ -20,8 +20,8 @@ class AlignmentHead(nn.Module):
 
     The official code scores 0 where an image has fewer regions than the widest of its batch, and
     takes the best of these zeros too (A-5). At evaluation every image is padded, so that is one
-    more region of zeros; as such every image gets it here, whatever the batch, and whoever
-    compares tokens needs to know nothing of it.
+    more region of zeros; here every image gets that region, whatever the batch, so that code
+    that compares tokens needs no special case.
 
     Attributes:
         zero_tokens: Number of zero tokens appended to an image's own tokens: 1 or 0.

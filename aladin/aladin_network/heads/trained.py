@@ -82,7 +82,7 @@ def read_alignment_trained(folder: Path) -> bool:
     """Read from a checkpoint's folder whether its alignment was trained; see `alignment_trained`.
 
     Returns:
-        True if the file cannot be read: whoever loads the checkpoint is told.
+        True if the file cannot be read: loading the checkpoint reports the error.
     """
     try:
         data: object = json.loads((folder / "config.json").read_text(encoding="utf-8"))

@@ -50,20 +50,29 @@ def paired_bootstrap(
 
 @dataclass(frozen=True)
 class ResampledDifference:
-    """A difference of two systems and its values over resamples of photos and runs.
+    """A difference of two systems and how it varies with the photos and with the training seeds.
 
     Attributes:
         observed: Mean difference over all photos and runs.
-        drawn: The difference in each resample.
+        of_photos: The difference in each resample of the photos, with all runs.
+        of_seeds: Deviation of the mean over the runs in each resample: normal, with the standard
+            error of that mean; 0 with a single run, which says nothing of how much runs differ.
+        runs: Number of training seeds, n.
+        seed_variance: Variance of the difference between runs, with n - 1 degrees of freedom; 0
+            with a single run.
     """
 
     observed: float
-    drawn: Float[Tensor, " resamples"]
+    of_photos: Float[Tensor, " resamples"]
+    of_seeds: Float[Tensor, " resamples"]
+    runs: int
+    seed_variance: float
 
     @property
     def interval(self) -> Interval:
-        """The difference with its 95 % percentile interval."""
-        low, high = self.drawn.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
+        """The difference with its 95 % percentile interval; seeds vary by Student's t."""
+        drawn = self.of_photos + self.of_seeds * _student_tails(self.runs - 1, len(self.of_seeds))
+        low, high = drawn.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
         return Interval(self.observed, float(low), float(high))
 
 
@@ -126,16 +135,17 @@ def resample_gains(
 ) -> ResampledDifference:
     """Draw the mean gain, summed over the two directions, over photos and over training seeds.
 
-    Each resample draws as many photos, with their captions, and as many pairs of runs, both with
-    replacement; the same photos for all runs, which were all asked the same queries. Draws of n
-    runs vary by (n - 1) / n of what means of n runs vary by, which is made up for. Still, few
-    seeds say little of how much seeds differ, and one says nothing.
+    Each resample draws as many photos, with their captions and with replacement; the same photos
+    for all runs, which were all asked the same queries. Of runs there are too few to draw from:
+    their mean deviates by a sum of their own deviations with independent normal weights (the
+    multiplier bootstrap), whose variance is that of the mean.
 
     Args:
         gains: Gains of one system over another, one entry per training seed.
         image_of_text: Row of each text's image.
         resamples: Number of draws.
-        seed: Seed of the draws. Differences with the same seed draw the same photos.
+        seed: Seed of the draws. Differences with the same seed draw the same photos, and those of
+            as many runs the same weights.
     """
     # Only photos with a caption are queries: only these are numbered.
     _, photo_of_text = image_of_text.cpu().unique(return_inverse=True)
@@ -152,15 +162,19 @@ def resample_gains(
 
     generator = torch.Generator().manual_seed(seed)
     photos = torch.randint(n_photos, (resamples, n_photos), generator=generator)
-    runs = torch.randint(n_runs, (resamples, n_runs), generator=generator)
     times = torch.zeros(resamples, n_photos, dtype=torch.float64)
     times.scatter_add_(1, photos, torch.ones_like(times))
-    of_runs = mean_gains(times)
-    of_photos = of_runs.mean(dim=1)
-    of_seeds = of_runs.gather(1, runs).mean(dim=1) - of_photos
-    drawn = of_photos + of_seeds * math.sqrt(n_runs / max(1, n_runs - 1))
-    observed = mean_gains(torch.ones(1, n_photos, dtype=torch.float64)).mean()
-    return ResampledDifference(float(observed), drawn)
+    weights = torch.randn(resamples, n_runs, generator=generator, dtype=torch.float64)
+    (of_runs,) = mean_gains(torch.ones(1, n_photos, dtype=torch.float64))
+    deviations = of_runs - of_runs.mean()
+    degrees = max(1, n_runs - 1)
+    return ResampledDifference(
+        observed=float(of_runs.mean()),
+        of_photos=mean_gains(times).mean(dim=1),
+        of_seeds=weights @ deviations / math.sqrt(n_runs * degrees),
+        runs=n_runs,
+        seed_variance=float(deviations.square().sum()) / degrees,
+    )
 
 
 class SimultaneousInterval(NamedTuple):
@@ -177,7 +191,7 @@ class SimultaneousInterval(NamedTuple):
 
 
 def simultaneous_intervals(
-    differences: Sequence[ResampledDifference],
+    differences: Sequence[ResampledDifference], units: Sequence[str] | None = None
 ) -> list[SimultaneousInterval]:
     """Compute intervals of several differences that hold together, by the largest deviation.
 
@@ -185,14 +199,38 @@ def simultaneous_intervals(
     quantile over the resamples of the largest absolute deviation in standard errors (the
     single-step max-t method: Westfall and Young, Resampling-Based Multiple Testing, 1993).
 
+    A variance of three seeds is hardly known, and among many differences some are far too small by
+    chance. So none counts as smaller than the pooled variance of all differences of its unit, and
+    what seeds add has the tails of Student's t with the pooled degrees of freedom. These are half
+    the sum, since differences share a baseline.
+
     Args:
         differences: Differences whose resamples were drawn with one seed, at least one.
+        units: Unit of each difference; only seed variances of the same unit are pooled. None if
+            all have the same.
     """
-    drawn = torch.stack([each.drawn for each in differences])  # (differences, resamples)
-    observed = torch.tensor([each.observed for each in differences], dtype=drawn.dtype)
-    errors = drawn.std(dim=1)
-    # Equal systems never differ: their intervals are points, and say nothing of the others.
-    deviations = (drawn - observed.unsqueeze(1)).abs() / errors.unsqueeze(1)
+    units = units or [""] * len(differences)
+    observed = torch.tensor([each.observed for each in differences], dtype=torch.float64)
+    of_photos = torch.stack([each.of_photos for each in differences]) - observed.unsqueeze(1)
+    of_photos_error = torch.stack([each.of_photos.std() for each in differences])
+    of_seeds = torch.stack([each.of_seeds for each in differences])  # (differences, resamples)
+    variances = torch.zeros_like(observed)  # of the means over the runs
+    for unit in set(units):
+        rows = [row for row, each in enumerate(units) if each == unit]
+        # Equal systems never differ: their intervals are points, and say nothing of the others.
+        unequal = [row for row in rows if of_photos_error[row] > 0 or of_seeds[row].any()]
+        degrees = [differences[row].runs - 1 for row in unequal]
+        if not sum(degrees):
+            continue
+        spread = [differences[row].seed_variance for row in unequal]
+        pooled = sum(d * v for d, v in zip(degrees, spread, strict=True)) / sum(degrees)
+        tails = _student_tails(max(*degrees, sum(degrees) // 2), of_seeds.shape[1])
+        for row, own in zip(unequal, spread, strict=True):
+            if differences[row].runs > 1:
+                variances[row] = max(own, pooled) / differences[row].runs
+                of_seeds[row] *= tails * math.sqrt(max(own, pooled) / own) if own else 0.0
+    errors = (of_photos_error.square() + variances).sqrt()
+    deviations = (of_photos + of_seeds).abs() / errors.unsqueeze(1)
     factor = float(deviations.nan_to_num(nan=0.0).max(dim=0).values.quantile(0.95))
     results: list[SimultaneousInterval] = []
     for each, error in zip(differences, errors.tolist(), strict=True):
@@ -200,6 +238,15 @@ def simultaneous_intervals(
         interval = Interval(each.observed, each.observed - half, each.observed + half)
         results.append(SimultaneousInterval(interval, half + _POWER_Z * error))
     return results
+
+
+def _student_tails(degrees: int, resamples: int) -> Float[Tensor, " resamples"]:
+    """Draw what makes normal values those of Student's t; 1 without a degree of freedom."""
+    if degrees == 0:
+        return torch.ones(resamples, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    normal = torch.randn(resamples, degrees, generator=generator, dtype=torch.float64)
+    return (degrees / normal.square().sum(dim=1)).sqrt()
 
 
 def _hits(ranks: Int[Tensor, " queries"], cutoffs: Sequence[int]) -> Float[Tensor, " queries"]:

@@ -14,6 +14,7 @@ for each word of the query.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,6 +120,12 @@ class CorrectionConstants:
     text_to_image: DirectionCorrection = DirectionCorrection()
     image_to_text: DirectionCorrection = DirectionCorrection()
     fusion: Fusion = field(default_factory=Fusion)
+
+    @property
+    def id(self) -> str:
+        """First 64 bits of the constants' SHA-256, as hexadecimal digits."""
+        content = json.dumps(dump_config(self), sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def of(self, direction: Direction) -> DirectionCorrection:
         """Return the constants of one direction."""

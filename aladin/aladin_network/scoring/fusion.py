@@ -44,8 +44,17 @@ class DirectionFusion:
             weight: Overrides the fitted weight; 1 returns `align` itself, the papers' rule.
         """
         weight = self.weight if weight is None else weight
-        if weight == 1:
-            return align
+        return align if weight == 1 else self.standardized(align, match, weight)
+
+    def standardized(self, align: Scores, match: Scores, weight: float | None = None) -> Scores:
+        """Fuse the two scores in standard deviations, whatever the weight.
+
+        Args:
+            align: Alignment scores, an array or a tensor of any shape.
+            match: Matching scores, same kind and shape.
+            weight: Overrides the fitted weight.
+        """
+        weight = self.weight if weight is None else weight
         aligned: Any = align
         matched: Any = match
         z_align = (aligned - self.align_mean) / self.align_std

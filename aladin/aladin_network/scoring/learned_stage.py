@@ -194,8 +194,8 @@ def _bank_factors(
     """Return what turns a photo's cosines with the first `bank` words into its vector.
 
     The least squares of these words, corrected by ridge regression so that the sampled photos get
-    the vectors that all words give them, but for a constant. A photo unlike them loses the
-    correction, and not its fit.
+    the vectors that all words give them, but for a constant. For a photo unlike them the
+    correction has little effect, and the least squares remain.
 
     Args:
         reduced: Reduced features of all words.

@@ -41,11 +41,12 @@ from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.sample_texts import SampleTexts
-from aladin_network.calibration.calibration import Calibration, read_calibration
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.calibration.fitted_files import read_fitted
 from aladin_network.errors import ConfigError, IndexNotReadyError, InputError
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import Network
-from aladin_network.scoring.correction import HubCorrection, read_correction
+from aladin_network.scoring.correction import HubCorrection
 from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
@@ -319,8 +320,7 @@ def _fitted(
     checkpoint_folder: Path, model_id: str, root: Path
 ) -> tuple[Calibration | None, HubCorrection | None]:
     """Return the checkpoint's calibration and correction, or else those of the live generation."""
-    calibration = read_calibration(checkpoint_folder, model_id)
-    correction = read_correction(checkpoint_folder, model_id)
+    calibration, correction = read_fitted(checkpoint_folder, model_id)
     try:
         folder = generation_folder(root, live_generation(root))
     except IndexNotReadyError:

@@ -116,16 +116,25 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Connect to a database read-only.
 
-    On a medium that is mounted for reading, the files by which readers and writers agree cannot be
-    made. Unless a writer elsewhere has made them, the database is taken to stay as it is.
+    Where this process may not write, it cannot make the files by which readers and writers agree.
+    Unless a writer has made them, the connection reads the database as it is now, and never sees a
+    later change.
     """
-    ahead = path.with_name(f"{path.name}-wal")
-    fixed = os.statvfs(path.parent).f_flag & os.ST_RDONLY and not ahead.exists()
-    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if fixed else ''}"
+    fixed = "&immutable=1" if _fixed_state(path) else ""
+    uri = f"{path.absolute().as_uri()}?mode=ro{fixed}"
     # One connection per thread, or one lock around it; `close` may be called by any thread.
     return sqlite3.connect(
         uri, uri=True, isolation_level=None, timeout=_BUSY_S, check_same_thread=False
     )
+
+
+def _fixed_state(path: Path) -> tuple[int, int] | None:
+    """Return the size and time of last change of a database that SQLite cannot follow, or None."""
+    ahead = path.with_name(f"{path.name}-wal")
+    if os.access(path.parent, os.W_OK) or ahead.exists():
+        return None
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
 
 
 def named_photos(path: Path) -> set[str]:
@@ -181,6 +190,7 @@ class AddedItems:
         """
         self.path = path
         self.identity: FileIdentity | None = None
+        self._fixed: tuple[int, int] | None = None
         self._base_count = base_count
         self._codec = codec
         self._database = ThreadConnections(path, self._connect)
@@ -196,6 +206,19 @@ class AddedItems:
             sqlite3.Error: If the file cannot be opened.
         """
         return self._database.open()
+
+    def reopen_if_fixed(self) -> bool:
+        """Have later calls read what SQLite cannot follow and was changed since it was opened.
+
+        Returns:
+            Whether it was changed; the caller has to connect anew.
+        """
+        if self._fixed is None or self._fixed == _fixed_state(self.path):
+            return False
+        # Other threads may be using the old connections, which are closed when they are dropped.
+        self._database = ThreadConnections(self.path, self._connect)
+        self._fixed = _fixed_state(self.path)
+        return True
 
     def close(self) -> None:
         """Close the connections of all threads."""
@@ -296,6 +319,7 @@ class AddedItems:
     def _connect(self) -> sqlite3.Connection:
         if self.identity is None:
             self.identity = identity_at(self.path)
+            self._fixed = _fixed_state(self.path)
         connection = open_to_read(self.path)
         if self.identity is not None and self.identity != identity_at(self.path):
             connection.close()

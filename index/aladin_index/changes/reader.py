@@ -206,6 +206,8 @@ class ChangesReader:
             successor = self._successor
             if successor is None:
                 try:
+                    if self._added.reopen_if_fixed():
+                        self._follower, self._data_version = None, -1
                     if self._follower is None:
                         # Before the first change this look at the disk is all there is to do.
                         if not self._path.exists():

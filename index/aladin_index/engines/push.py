@@ -21,6 +21,7 @@ from aladin_index.engines.push_files import (
 from aladin_index.engines.record import CHANGED, SOURCE, GenerationRecord, is_whole, read_generation
 from aladin_index.format.layout import EngineLocation, location_of
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, Manifest
+from aladin_index.generations.history import earlier_generations
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.tables import StoredItem
 from aladin_index.tokens.codec import TokenCodec
@@ -167,6 +168,7 @@ def push_opened(
     manifest = replace(
         source.manifest,
         generation=push.generation,
+        replaces=live,
         images=sides.get("images"),
         texts=sides.get("texts"),
         files={},
@@ -188,7 +190,7 @@ def rollback_engine(client: EngineClient, to: int | None = None) -> int:
 
     Args:
         client: Client of the vector database.
-        to: Complete generation to make live, or None for the one before the live one.
+        to: Complete generation to make live, or None for the one that the live one replaced.
 
     Raises:
         InputError: If there is no such generation.
@@ -196,10 +198,10 @@ def rollback_engine(client: EngineClient, to: int | None = None) -> int:
     """
     live = client.live_generation()
     whole = [each for each in client.generations() if is_whole(client.read_record(each))]
-    earlier = [each for each in whole if live is not None and each < live]
+    earlier = [] if live is None else _earlier(client, live, whole)
     if to is None and not earlier:
         raise InputError(f"{client.kind}: no generation before {live} is left to go back to")
-    chosen = earlier[-1] if to is None else to
+    chosen = earlier[0] if to is None else to
     if chosen not in whole or chosen == live:
         others = ", ".join(str(each) for each in whole if each != live) or "none"
         raise InputError(f"{client.kind}: expected another complete one ({others}), got {to}")
@@ -334,8 +336,13 @@ def _drop_old(client: EngineClient, live: int, keep: int) -> list[int]:
     """Remove older generations beyond `keep`, and those never completed."""
     older = [generation for generation in client.generations() if generation < live]
     whole = [generation for generation in older if is_whole(client.read_record(generation))]
-    staying = set(whole[len(whole) - min(keep - 1, len(whole)) :])
+    staying = _earlier(client, live, whole)[: keep - 1]
     dropped = [generation for generation in older if generation not in staying]
     for generation in dropped:
         client.drop_generation(generation)
     return dropped
+
+
+def _earlier(client: EngineClient, live: int, whole: Sequence[int]) -> list[int]:
+    """Return the complete generations that led to the live one, the nearest first."""
+    return earlier_generations(live, whole, lambda each: read_generation(client, each).manifest)

@@ -24,8 +24,8 @@ from aladin_index.ann.search_width import ChosenSearchWidth, choose, is_saturate
 from aladin_index.engines.client import CollectionSchema, EngineClient, EngineItem, EngineQuery
 from aladin_index.format.disk import lock_file
 from aladin_index.format.layout import CURRENT, MODEL, EngineLocation, write_location
-from aladin_index.format.manifest import Manifest, ModelEntry, RecallPoint, check_lengths
-from aladin_index.format.models import copy_model, model_folder, upgrade_model_folder
+from aladin_index.format.manifest import Manifest, ModelEntry, RecallPoint
+from aladin_index.format.models import copy_model, has_model, model_folder, upgrade_model_folder
 from aladin_index.generations.collection_writer import EncodedPart, live_parts
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.items.tables import StoredItem
@@ -34,8 +34,8 @@ from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import feedback_from
 from aladin_network.config import dump_config
-from aladin_network.errors import ConfigError, IndexCorruptError, IndexWriteError
-from aladin_network.files import atomic_file, describe_files, make_folder
+from aladin_network.errors import ConfigError, IndexWriteError
+from aladin_network.files import atomic_file, make_folder
 from aladin_network.types import TARGETS, Target
 
 # Number of queries for which the results are compared with the exact nearest items.
@@ -69,7 +69,9 @@ class PushSource:
                 identity.
             ann_recall: Requested recall, or None for that of the index.
         """
-        manifest = json.dumps(dump_config(self.manifest), sort_keys=True).encode("utf-8")
+        entries = dump_config(self.manifest)
+        del entries["replaces"]  # which tells nothing of the items
+        manifest = json.dumps(entries, sort_keys=True).encode("utf-8")
         changes = {
             target: None if side.changes is None else [side.changes.rows, side.changes.sequence]
             for target, side in self.sides.items()
@@ -256,17 +258,8 @@ def write_folder(source: Path, folder: Path, model: ModelEntry, location: Engine
         location: Location of the index in the vector database.
     """
     place = model_folder(folder, model.id)
-    if place == folder / MODEL and place.exists() and not _has_model(place, model):
+    if place == folder / MODEL and place.exists() and not has_model(place, model):
         place = upgrade_model_folder(folder, model.id)  # the live generation keeps its own
-    if not _has_model(place, model):
+    if not has_model(place, model):
         copy_model(model_folder(source, model.id), place, model)
     write_location(folder, location)
-
-
-def _has_model(folder: Path, model: ModelEntry) -> bool:
-    """Whether a checkpoint folder has all files of a model with the same content."""
-    try:
-        check_lengths(folder, model.files)
-    except IndexCorruptError:
-        return False
-    return describe_files(folder, model.files) == model.files

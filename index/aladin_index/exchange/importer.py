@@ -46,12 +46,11 @@ from aladin_index.generations.writer import describe_model, install_model, write
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
-from aladin_network.calibration.calibration import read_calibration
+from aladin_network.calibration.fitted_files import read_fitted
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import DataError, IndexMismatchError
 from aladin_network.files import FileEntry
 from aladin_network.photos.files import PhotoFile
-from aladin_network.scoring.correction import read_correction
 from aladin_network.types import NullProgress, Progress, Target, TokenDtype
 
 # As in `aladin_index.tokens.store`: enough for a codebook of full size, and for a sample of
@@ -249,10 +248,9 @@ def import_index(
     checkpoint = load_checkpoint(checkpoint_folder)
     dims = Dims(checkpoint.model.embedding_dim, checkpoint.model.token_dim)
     manifest = _manifest_of(folder, checkpoint.model_id)
-    correction = read_correction(checkpoint_folder, checkpoint.model_id)
-    # That of the folder is of uncorrected scores.
-    calibration = None if manifest is None or correction else manifest.calibration
-    calibration = calibration or read_calibration(checkpoint_folder, checkpoint.model_id)
+    calibration, correction = read_fitted(checkpoint_folder, checkpoint.model_id)
+    if manifest is not None and correction is None:  # that of the folder is of uncorrected scores
+        calibration = manifest.calibration or calibration
     sides: dict[Target, EncodedCollection] = {
         layout.target: EncodedCollection(layout, dims, own=manifest is not None)
         for layout in _layouts(folder)

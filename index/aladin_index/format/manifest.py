@@ -234,6 +234,8 @@ class Manifest:
             collection was not tuned.
         fingerprint: Fingerprint of the build's inputs, model and settings.
         made_by: Command that created it, or None if it was not recorded at that time.
+        replaces: Generation that was live when it was created; None for the first one, and where
+            it was not recorded, see `aladin_index.generations.history.earlier_generations`.
         model: Model that made the generation.
         images: None if the index has no images.
         texts: None if the index has no texts.
@@ -255,6 +257,7 @@ class Manifest:
     default_candidates: int
     fingerprint: str
     made_by: MadeBy | None = None
+    replaces: int | None = None
     model: ModelEntry
     images: CollectionEntry | None
     texts: CollectionEntry | None

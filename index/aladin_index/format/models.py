@@ -8,6 +8,7 @@ generation of the model does, so that a rollback needs nothing else.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from aladin_index.format.layout import (
@@ -18,8 +19,13 @@ from aladin_index.format.layout import (
     live_generation,
     published_generations,
 )
-from aladin_index.format.manifest import ModelEntry, read_manifest
-from aladin_network.errors import AladinError, CheckpointError
+from aladin_index.format.manifest import Manifest, ModelEntry, check_lengths, read_manifest
+from aladin_network.errors import (
+    AladinError,
+    CheckpointError,
+    IndexCorruptError,
+    IndexMismatchError,
+)
 from aladin_network.files import atomic_folder, describe_files
 from aladin_network.graphs.files import GRAPHS, check_graphs, read_graphs
 
@@ -88,6 +94,65 @@ def copy_model(checkpoint_folder: Path, folder: Path, model: ModelEntry) -> None
         if (graphs := read_graphs(checkpoint_folder, model.id)) is not None:
             shutil.copytree(checkpoint_folder / GRAPHS, partial / GRAPHS)
             check_graphs(partial, graphs)
+
+
+def copy_upgrade_model(
+    checkpoint_folder: Path, root: Path, model: ModelEntry, generations: Iterable[Manifest]
+) -> Path:
+    """Copy a checkpoint into `upgrade_model_folder`, unless its files are there.
+
+    Generations of the same weights share one copy. One that no generation is of was left by an
+    upgrade that was killed or given up, and is replaced if its files differ.
+
+    Args:
+        checkpoint_folder: Checkpoint folder to copy.
+        root: Index folder.
+        model: Entry of the model in the checkpoint folder.
+        generations: Manifests of all generations of the index.
+
+    Returns:
+        The folder of the copy.
+
+    Raises:
+        IndexMismatchError: If a generation is of the same weights with other files.
+        CheckpointError: See `copy_model`.
+        OSError: If the disk is full or cannot be written.
+    """
+    for each in generations:
+        if each.model.id == model.id:
+            check_same_model(f"{root}: generation {each.generation}", each.model, model)
+    folder = upgrade_model_folder(root, model.id)
+    if not has_model(folder, model):
+        copy_model(checkpoint_folder, folder, model)
+    return folder
+
+
+def check_same_model(what: str, expected: ModelEntry, model: ModelEntry) -> None:
+    """Compare the model of a generation with a checkpoint, file by file.
+
+    Args:
+        what: Name of the generation in the error message.
+        expected: Model of the generation.
+        model: Entry of the model in the checkpoint folder.
+
+    Raises:
+        IndexMismatchError: If the weights or another file differ.
+    """
+    if expected.id != model.id:
+        raise IndexMismatchError(f"{what}: model", expected.id, model.id)
+    for name, entry in expected.files.items():
+        if model.files.get(name) != entry:
+            actual = model.files[name].sha256 if name in model.files else "none"
+            raise IndexMismatchError(f"{what}: sha256 of {name}", entry.sha256, actual)
+
+
+def has_model(folder: Path, model: ModelEntry) -> bool:
+    """Whether a checkpoint folder has all files of a model with the same content."""
+    try:
+        check_lengths(folder, model.files)
+    except IndexCorruptError:
+        return False
+    return describe_files(folder, model.files) == model.files
 
 
 def drop_models(root: Path) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.ann.first_stage_build import check_first_stages
 from aladin_index.changes.database import (
     changes_database,
     copy_encodings,
@@ -31,7 +32,7 @@ from aladin_index.generations.writer import write_generation
 from aladin_index.items.tables import insert_items
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.settings import BuildSettings
-from aladin_network.errors import InputError
+from aladin_network.errors import ConfigError, InputError
 from aladin_network.types import NullProgress, Progress, Target
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,8 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
 
     Raises:
         IndexNotReadyError: If nothing was published yet.
-        InputError: If `keep` is negative or a collection has no item left.
+        InputError: If `keep` is negative, or a collection has no item left or too few for the first
+            stage that was asked for.
         IndexCorruptError: If a file does not match the manifest.
         IndexWriteError: If the disk is full or cannot be written, or the index is being built.
     """
@@ -96,6 +98,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                     )
             generation, carried = index.generation, 0
             if any(side.has_changes for side in sides.values()):
+                _check_first_stages(root, sides, settings_of(index.manifest))
                 _warn_of_rolled_back(root)
                 going_live = _GoingLive(index, sides)
                 generation = write_generation(
@@ -113,7 +116,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                     encoding=index.manifest.encoding,
                 )
                 carried = going_live.carried
-        dropped = drop_generations(root, generation, index.generation, keep)
+        dropped = drop_generations(root, generation, keep)
         drop_photos(root)
         drop_models(root)
         return CompactReport(
@@ -126,6 +129,22 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
             in_use=dropped.in_use,
             lost=dropped.lost,
         )
+
+
+def _check_first_stages(
+    root: Path, sides: Mapping[Target, _Folding], settings: BuildSettings
+) -> None:
+    """Check, before any file is written, that enough items are left for the first stage."""
+    shapes: dict[Target, tuple[int, int]] = {
+        target: (side.live.count, side.live.entry.vector_dim) for target, side in sides.items()
+    }
+    try:
+        check_first_stages(shapes, settings)
+    except ConfigError as error:
+        raise InputError(
+            f"{root}: {error}; the changes stay as they are. Add items, or build the index anew "
+            "with --ann auto"
+        ) from error
 
 
 def _warn_of_rolled_back(root: Path) -> None:

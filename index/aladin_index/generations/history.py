@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -76,8 +76,44 @@ def pending_changes(root: Path, generation: int | None = None) -> dict[Target, P
     return pending
 
 
+def earlier_generations(
+    generation: int, existing: Collection[int], manifest_of: Callable[[int], Manifest]
+) -> list[int]:
+    """Return the generations that led to one, the nearest first, as far as they exist.
+
+    Generations that were rolled back are not among them. Manifests of older versions do not record
+    the generation that they replace; it is taken to be the nearest existing one before.
+
+    Args:
+        generation: Generation to begin with.
+        existing: Numbers of all generations.
+        manifest_of: Reads the manifest of an existing generation.
+    """
+    found: list[int] = []
+    while True:
+        try:
+            before = manifest_of(generation).replaces
+        except (IndexCorruptError, IndexMismatchError):
+            before = None
+        if before is None:
+            before = max((each for each in existing if each < generation), default=None)
+        if before is None or before not in existing:
+            return found
+        found.append(before)
+        generation = before
+
+
+def generations_before(root: Path, generation: int) -> list[int]:
+    """Return `earlier_generations` of a generation of an index of files."""
+    return earlier_generations(
+        generation,
+        published_generations(root),
+        lambda number: read_manifest(generation_folder(root, number)),
+    )
+
+
 def rolled_back_changes(root: Path) -> dict[int, dict[Target, PendingChanges]]:
-    """Count the changes of the generations after the live one, which were rolled back.
+    """Count the changes of the generations that were rolled back: none of them led to the live one.
 
     The next compaction that makes a generation removes them from the disk.
 
@@ -92,8 +128,9 @@ def rolled_back_changes(root: Path) -> dict[int, dict[Target, PendingChanges]]:
     """
     live = live_generation(root)
     found: dict[int, dict[Target, PendingChanges]] = {}
+    earlier = generations_before(root, live)
     for number in published_generations(root):
-        if number > live:
+        if number != live and number not in earlier:
             try:
                 found[number] = pending_changes(root, number)
             except SearchIndexError:  # a damaged one is no reason to stop

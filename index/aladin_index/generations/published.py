@@ -43,10 +43,16 @@ from aladin_index.format.manifest import (
 )
 from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.format.records import drop_evaluations
-from aladin_index.generations.history import PendingChanges, pending_changes, with_changes_of
+from aladin_index.generations.history import (
+    PendingChanges,
+    generations_before,
+    pending_changes,
+    with_changes_of,
+)
 from aladin_index.generations.writer import publish_generation
 from aladin_index.items.uploaded_photos import sweep_photos
 from aladin_network.calibration.calibration import Calibration
+from aladin_network.calibration.fitted_files import correction_id, is_fitted_with
 from aladin_network.errors import IndexMismatchError, InputError, SearchIndexError
 from aladin_network.files import describe_files
 from aladin_network.types import TARGETS, Modality, Target
@@ -81,7 +87,7 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
 
     Args:
         root: Index folder.
-        to: Generation on disk, or None for the nearest one before the live one.
+        to: Generation on disk, or None for the one that the live one replaced.
 
     Raises:
         IndexNotReadyError: If nothing was published yet.
@@ -95,7 +101,7 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
         published = published_generations(root)
         others = ", ".join(str(number) for number in published if number != live) or "none"
         if to is None:
-            to = max((number for number in published if number < live), default=None)
+            to = next(iter(generations_before(root, live)), None)
             if to is None:
                 raise InputError(
                     f"{root}: no generation before {live} to roll back to; others: {others}"
@@ -175,6 +181,7 @@ def publish_entries(
         manifest,
         generation=generation,
         made_by=made_by,
+        replaces=manifest.generation,
         images=entries.get("images", manifest.images),
         texts=entries.get("texts", manifest.texts),
         calibration=calibration or manifest.calibration,
@@ -207,7 +214,8 @@ def store_calibration(root: Path, calibration: Calibration) -> int:
 
     Raises:
         IndexNotReadyError: If no generation was published yet.
-        IndexMismatchError: If the calibration was fitted to the scores of another model.
+        IndexMismatchError: If the calibration was fitted to the scores of another model, or with
+            another hubness correction.
         IndexWriteError: If the disk is full or cannot be written, or a build is running.
     """
     live_generation(root)  # before a lock is made where there is no index
@@ -215,6 +223,9 @@ def store_calibration(root: Path, calibration: Calibration) -> int:
         manifest = read_manifest(generation_folder(root, live_generation(root)))
         if calibration.model_id != manifest.model.id:
             raise IndexMismatchError(f"{root}: model", manifest.model.id, calibration.model_id)
+        if not is_fitted_with(calibration, manifest.correction):
+            expected, actual = correction_id(manifest.correction), calibration.fitted_on.correction
+            raise IndexMismatchError(f"{root}: hubness correction", expected, str(actual))
         return publish_entries(root, manifest, {}, "calibrate", calibration)
 
 
@@ -233,25 +244,21 @@ class Dropped(NamedTuple):
     lost: dict[int, dict[Target, PendingChanges]]
 
 
-def drop_generations(root: Path, live: int, previous: int, keep: int) -> Dropped:
+def drop_generations(root: Path, live: int, keep: int) -> Dropped:
     """Remove earlier generations with all their files; called by the only builder.
-
-    Those between the previous generation and the live one were rolled back.
 
     Args:
         root: Index folder.
         live: Number of the live generation.
-        previous: Generation before the live one, or the live one itself if nothing was replaced.
-        keep: Number of generations to keep, counted back from the previous one.
+        keep: Number of generations to keep of those that led to the live one; others were rolled
+            back.
     """
-    published = published_generations(root)
-    earlier = [number for number in published if number <= previous and number != live]
-    kept = set(earlier[max(0, len(earlier) - keep) :])
+    lineage = [live, *generations_before(root, live)]
     dropped = Dropped([], [], {})
-    for number in published:
-        if number >= live or number in kept:
+    for number in published_generations(root):
+        if number >= live or number in lineage[: keep + 1]:
             continue
-        lost = _only_here(root, number, live, previous)
+        lost = _only_here(root, number, lineage)
         with sole_use(root, number) as alone:
             if alone:
                 remove_folder(root, generation_folder(root, number))
@@ -267,11 +274,11 @@ def drop_generations(root: Path, live: int, previous: int, keep: int) -> Dropped
     return dropped
 
 
-def _only_here(root: Path, number: int, live: int, previous: int) -> dict[Target, PendingChanges]:
-    """Count the changes of a generation that no later generation contains."""
+def _only_here(root: Path, number: int, lineage: list[int]) -> dict[Target, PendingChanges]:
+    """Count the changes of a generation that the next one of the lineage does not contain."""
     try:
-        if not previous < number < live:
-            after = min(each for each in published_generations(root) if each > number)
+        if number in lineage:
+            after = lineage[lineage.index(number) - 1]
             made_by = read_manifest(generation_folder(root, after)).made_by
             if made_by not in _FROM_NEW_SOURCES:
                 return {}

@@ -14,14 +14,15 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from aladin_index.changes.database import named_photos, open_to_read
+from aladin_index.changes.database import changes_folder, named_photos, open_to_read
+from aladin_index.format.disk import lease_generation
 from aladin_index.format.layout import (
     ANN,
     CHANGES,
@@ -87,9 +88,29 @@ def verify_index(path: Path, progress: Progress | None = None) -> VerifyReport:
     """
     progress = progress or NullProgress()
     live_generation(path)
+    with ExitStack() as stack:
+        generations = _leased(path, stack)
+        return _verify(path, generations, progress)
+
+
+def _leased(root: Path, stack: ExitStack) -> list[int]:
+    """Keep compactions from removing generations until the stack is closed."""
+    while True:
+        generations = published_generations(root)
+        try:
+            for generation in generations:
+                stack.callback(lease_generation(root, generation).release)
+        except IndexCorruptError:
+            if published_generations(root) == generations:
+                raise
+            stack.close()
+        else:
+            return generations
+
+
+def _verify(path: Path, generations: list[int], progress: Progress) -> VerifyReport:
     expected: dict[Path, FileEntry] = {}
     models: set[Path] = set()
-    generations = published_generations(path)
     for generation in generations:
         folder = generation_folder(path, generation)
         manifest = read_manifest(folder)
@@ -107,7 +128,8 @@ def verify_index(path: Path, progress: Progress | None = None) -> VerifyReport:
         fault = _fault(file, entry, progress)
         if fault is not None:
             damaged[file] = fault
-    databases = sorted((path / CHANGES).glob("*/*.sqlite"))
+    folders = [changes_folder(path, generation) for generation in generations]
+    databases = sorted(file for folder in folders for file in folder.glob("*.sqlite"))
     damaged |= {file: fault for file in databases if (fault := _database_fault(file))}
     if damaged:
         first, *others = damaged

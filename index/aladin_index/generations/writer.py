@@ -41,7 +41,7 @@ from aladin_index.format.manifest import (
     read_manifest,
     write_manifest,
 )
-from aladin_index.format.models import copy_model, model_folder
+from aladin_index.format.models import check_same_model, copy_model, model_folder
 from aladin_index.format.query_encoding import QueryEncoding
 from aladin_index.generations.collection_writer import (
     CollectionCounts,
@@ -59,7 +59,7 @@ from aladin_index.tokens.lazy_bounds import query_sample
 from aladin_index.tokens.store import TokenStore
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint_files import CHECKPOINT_FILES
-from aladin_network.errors import IndexMismatchError, InputError
+from aladin_network.errors import InputError
 from aladin_network.files import (
     FileEntry,
     atomic_file,
@@ -96,12 +96,7 @@ def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> Non
     """
     if (root / CURRENT).exists():
         live = read_manifest(generation_folder(root, live_generation(root))).model
-        if live.id != model.id:
-            raise IndexMismatchError(f"{root}: model", live.id, model.id)
-        for name, entry in live.files.items():
-            if model.files.get(name) != entry:
-                actual = model.files[name].sha256 if name in model.files else "none"
-                raise IndexMismatchError(f"{root}: sha256 of {name}", entry.sha256, actual)
+        check_same_model(str(root), live, model)
         return
     copy_model(checkpoint_folder, root / MODEL, model)
 
@@ -187,8 +182,7 @@ def write_generation(
         OSError: If the disk is full or cannot be written.
         sqlite3.Error: If the database finds that the disk is full or cannot be written.
     """
-    progress = progress or NullProgress()
-    seconds = seconds or StageSeconds()
+    progress, seconds = progress or NullProgress(), seconds or StageSeconds()
     generation = max(published_generations(root), default=0) + 1
     folder = root / NEW_GENERATION
     sides = with_model_parts(sides, model_folder(root, model.id), correction)
@@ -205,6 +199,7 @@ def write_generation(
                 default_candidates=settings.default_candidates,
                 fingerprint=fingerprint,
                 made_by=made_by,
+                replaces=live_generation(root) if (root / CURRENT).exists() else None,
                 model=model,
                 images=entries.get("images"),
                 texts=entries.get("texts"),

@@ -30,7 +30,7 @@ from aladin_index.engines.push_files import only_pusher
 from aladin_index.engines.record import is_whole, read_generation, require_live
 from aladin_index.format.disk import remove_folder
 from aladin_index.format.layout import CURRENT, PHOTOS, UPGRADE, EngineLocation
-from aladin_index.format.models import copy_model, model_folder, upgrade_model_folder
+from aladin_index.format.models import copy_upgrade_model, model_folder
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import describe_model
 from aladin_index.upgrade.engine_changes import EngineChanges
@@ -40,6 +40,7 @@ from aladin_index.upgrade.run import (
     UpgradeSettings,
     upgrade_index,
 )
+from aladin_network.calibration.fitted_files import copy_fitted, drop_fitted, read_fitted
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import (
@@ -125,7 +126,8 @@ def upgrade_engine_index(
         InputError: If there is no model and no upgrade to resume, the index is of this model
             already, the model is of another kind, or another generation went live meanwhile.
         MissingSourcesError: If items cannot be encoded again, unless they may be skipped.
-        IndexMismatchError: If the upgrade to be resumed is one to another model.
+        IndexMismatchError: If the upgrade to be resumed is one to another model, or a generation
+            has the weights of the new model and another of its files.
         CheckpointError: If a checkpoint cannot be loaded.
         EngineUnavailableError: If the vector database does not respond.
         IndexWriteError: If the disk is full or cannot be written.
@@ -196,8 +198,13 @@ def _begin(folder: Path, client: EngineClient, live: int, checkpoint_folder: Pat
         raise InputError(f"{folder}: expected --model, as there is no upgrade to resume")
     manifest = read_generation(client, live).manifest
     model = describe_model(checkpoint_folder, read_model_id(checkpoint_folder))
-    if not upgrade_model_folder(folder, model.id).is_dir():
-        copy_model(checkpoint_folder, upgrade_model_folder(folder, model.id), model)
+    whole = (each for each in client.generations() if is_whole(client.read_record(each)))
+    manifests = (read_generation(client, each).manifest for each in whole)
+    copy = copy_upgrade_model(checkpoint_folder, folder, model, manifests)
+    if read_fitted(checkpoint_folder, model.id).correction is None:
+        copy_fitted(checkpoint_folder, copy, model.id)
+    else:  # an engine has no biases, and the calibration is one of corrected scores
+        drop_fitted(copy)
     begun = _Begun(
         generation=live,
         old_model_id=manifest.model.id,

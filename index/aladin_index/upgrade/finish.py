@@ -30,9 +30,8 @@ from aladin_index.tokens.store import codec_for
 from aladin_index.upgrade.encoding import PartsWriter
 from aladin_index.upgrade.new_collection import NewCollection, live_rows
 from aladin_index.upgrade.successor import SuccessorIndex
-from aladin_network.calibration.calibration import read_calibration
+from aladin_network.calibration.fitted_files import read_fitted
 from aladin_network.errors import InputError
-from aladin_network.scoring.correction import read_correction
 from aladin_network.types import TARGETS, Progress, Target
 
 Skipped = dict[Target, list[SkippedItem]]
@@ -99,8 +98,7 @@ class NewGeneration:
             self._sides[target] = NewCollection(side, encoded, kept)
         model = successor.manifest.model
         folder = model_folder(successor.path, model.id)
-        calibration = read_calibration(folder, model.id)
-        correction = read_correction(folder, model.id)
+        calibration, correction = read_fitted(folder, model.id)
         learned = ModelFirstStage.of(folder, correction)
         self.not_kept = _fitted_to_old(
             live,

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -26,10 +26,11 @@ from aladin_index.format.layout import (
     check_kept_in_files,
     generation_folder,
     live_generation,
+    published_generations,
     set_live_generation,
 )
 from aladin_index.format.manifest import Manifest, read_manifest
-from aladin_index.format.models import copy_model, drop_models, model_folder, upgrade_model_folder
+from aladin_index.format.models import copy_upgrade_model, drop_models, model_folder
 from aladin_index.format.records import SkippedItem
 from aladin_index.format.upgrade_methods import RestMethod, read_rest_methods
 from aladin_index.format.upgrade_plan import UpgradePlan, read_plan, write_plan
@@ -40,6 +41,7 @@ from aladin_index.upgrade.finish import NewGeneration, Skipped
 from aladin_index.upgrade.measuring import choose_methods
 from aladin_index.upgrade.methods import write_methods
 from aladin_index.upgrade.successor import SuccessorIndex
+from aladin_network.calibration.fitted_files import copy_fitted
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.errors import (
     IndexMismatchError,
@@ -140,7 +142,8 @@ def upgrade_index(
         InputError: If there is no model and no upgrade to resume, the index is of this model
             already, the model is of another kind, or a collection has no item left.
         MissingSourcesError: If items cannot be encoded again, unless they may be skipped.
-        IndexMismatchError: If the upgrade to be resumed is one to another model.
+        IndexMismatchError: If the upgrade to be resumed is one to another model, or a generation
+            has the weights of the new model and another of its files.
         CheckpointError: If a checkpoint cannot be loaded.
         IndexWriteError: If the disk is full or cannot be written, or the index is being built.
     """
@@ -214,8 +217,8 @@ def _is_finished(live: Manifest, model_id: str | None) -> bool:
 def _begin(root: Path, live: Manifest, checkpoint_folder: Path, model_id: str) -> UpgradePlan:
     """Copy the new model into the index, and write the plan."""
     model = describe_model(checkpoint_folder, model_id)
-    if not upgrade_model_folder(root, model_id).is_dir():
-        copy_model(checkpoint_folder, upgrade_model_folder(root, model_id), model)
+    copy = copy_upgrade_model(checkpoint_folder, root, model, _readable_manifests(root))
+    copy_fitted(checkpoint_folder, copy, model_id)
     plan = UpgradePlan(
         run=secrets.token_hex(8),
         generation=live.generation,
@@ -228,6 +231,13 @@ def _begin(root: Path, live: Manifest, checkpoint_folder: Path, model_id: str) -
     # The same one: services look at the index again, and load the new model in good time.
     set_live_generation(root, live.generation)
     return plan
+
+
+def _readable_manifests(root: Path) -> Iterator[Manifest]:
+    """Read the manifests of all generations but damaged ones, which need no model."""
+    for number in published_generations(root):
+        with suppress(SearchIndexError):
+            yield read_manifest(generation_folder(root, number))
 
 
 def _check_kind(index: SearchIndex, checkpoint: Checkpoint, regions: RegionSource | None) -> None:

@@ -1,9 +1,9 @@
 """Filters of LangChain, LlamaIndex and Haystack in the filter language of this project.
 
 None of the libraries is imported: their filters are read by the names of their fields. What the
-tests mean is documented in `aladin_index.items.filters`; of the libraries' own meanings differs
-that a field with a list passes where one of its values does, and that values of different kinds are
-never equal.
+tests mean is documented in `aladin_index.items.filters`. Two meanings differ from those of the
+libraries: a field with a list passes where one of its values does, and values of different kinds
+are never equal.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from aladin_network.calibration.calibration import read_calibration, write_calibration
+from aladin_network.calibration.fitted_files import copy_fitted, drop_fitted
 from aladin_network.checkpoint import load_checkpoint, write_checkpoint
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.encoders.base import (
@@ -68,8 +68,8 @@ class AladinModule(InputModule):
 
         Args:
             checkpoint: Network, and what else is saved with it.
-            source: Folder of the checkpoint, whose calibration is saved again with the same
-                weights, or None for no calibration.
+            source: Folder of the checkpoint, whose calibration and hubness correction are saved
+                again with the same weights, or None for neither.
 
         Raises:
             ConfigError: If the network is one for texts alone.
@@ -82,9 +82,7 @@ class AladinModule(InputModule):
         self._alignment = {
             name: value.clone() for name, value in checkpoint.model.alignment.state_dict().items()
         }
-        self._calibration = (
-            None if source is None else read_calibration(source, checkpoint.model_id)
-        )
+        self._source = source
 
     @classmethod
     def load(
@@ -126,14 +124,18 @@ class AladinModule(InputModule):
         safe_serialization: bool = True,  # noqa: ARG002  checkpoints have no other format
         **__: Any,
     ) -> None:
-        """Write the files of a checkpoint, of which the folder is one afterwards."""
+        """Write the files of a checkpoint, of which the folder is one afterwards.
+
+        What is fitted to the weights is saved if they are those that were loaded.
+        """
         folder = Path(output_path)
         source = self._checkpoint
         trained = source.alignment_trained or self._has_other_alignment()
         write_checkpoint(folder, self.network, source.fusion, source.provenance, trained)
-        calibration = self._calibration
-        if calibration is not None and calibration.model_id == read_model_id(folder):
-            write_calibration(folder, calibration)
+        if self._source is not None and read_model_id(folder) == source.model_id:
+            copy_fitted(self._source, folder, source.model_id)
+        else:
+            drop_fitted(folder)
 
     def _has_other_alignment(self) -> bool:
         """Tell whether the alignment head was trained since it was loaded."""

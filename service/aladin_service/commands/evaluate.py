@@ -215,7 +215,7 @@ FalseAlarmsOption = Annotated[
     float,
     typer.Option(
         "--false-alarms",
-        help="Share of queries with a match that may be answered by: nothing matches.",
+        help="Accepted share of queries with a match that are wrongly reported as having none.",
     ),
 ]
 ReliabilityPlotOption = Annotated[

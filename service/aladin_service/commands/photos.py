@@ -199,11 +199,12 @@ def _library(
     folders: Sequence[Path], model: str | None, index: Path | None, exclude: Sequence[str] | None
 ) -> Library:
     """Return the library of some folders; without a model or patterns, with those that it has."""
-    from aladin_service.library.libraries import all_libraries, library_of
+    from aladin_service.library.libraries import LibraryPlace, all_libraries, library_of
 
     place = libraries_folder()
     library = library_of(folders, model or DEFAULT_MODEL, place, index)
-    known = {each.place: each for each in all_libraries(place)}
+    libraries, faults = all_libraries(place)
+    known = {each.place: each for each in libraries}
     same = [
         each
         for each in known.values()
@@ -217,6 +218,9 @@ def _library(
                 "choose one with --model"
             )
         library = same[0]
+    fault = faults.get(LibraryPlace(place=library.place))
+    if fault is not None:  # it must not be replaced by a new description
+        raise fault
     if exclude is None:
         return known.get(library.place, library)
     return replace(library, exclude=tuple(pattern for pattern in exclude if pattern))
@@ -226,8 +230,11 @@ def _print_libraries() -> None:
     from aladin_network.errors import IndexNotReadyError, SearchIndexError
     from aladin_service.library.libraries import all_libraries
 
-    libraries = all_libraries(libraries_folder())
-    if not libraries:
+    libraries, faults = all_libraries(libraries_folder())
+    for place, fault in faults.items():
+        hint = f"`aladin photos --remove {place.name}` removes it"
+        typer.echo(f"warning: {fault}; {hint}", err=True)
+    if not libraries and not faults:
         typer.echo("no libraries yet: `aladin photos FOLDER` makes one", err=True)
         return
     from aladin_index.generations.info import describe
@@ -254,15 +261,18 @@ def _print_libraries() -> None:
 
 
 def _remove(name: str) -> None:
-    from aladin_service.library.libraries import all_libraries
+    from aladin_service.library.libraries import Library, all_libraries
 
-    libraries = {each.name: each for each in all_libraries(libraries_folder())}
+    usable, faults = all_libraries(libraries_folder())
+    libraries = {each.name: each for each in (*usable, *faults)}
     if name not in libraries:
         known = ", ".join(libraries) or "none"
         raise InputError(f"--remove: expected the name of a library, got {name!r}; known: {known}")
     library = libraries[name]
     library.remove()
-    kept = f"; its index stays at {library.index}" if library.is_elsewhere else ""
+    kept = ""
+    if isinstance(library, Library) and library.is_elsewhere:
+        kept = f"; its index stays at {library.index}"
     typer.echo(f"{name}: removed{kept}")
 
 

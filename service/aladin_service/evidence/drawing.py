@@ -4,7 +4,7 @@ A drawing is laid out as data first: a page of marks (texts, rectangles, the pho
 `draw_page` renders. The colours can be told apart by colour-blind readers, and text on them is
 legible.
 
-The typeface is DejaVu Sans, which is installed with matplotlib. It contains the Latin, Greek,
+The typeface is DejaVu Sans, in the folder `fonts` with its licence. It contains the Latin, Greek,
 Cyrillic, Hebrew and Arabic alphabets, no Chinese, Japanese or Korean characters, and few emoji;
 missing characters are drawn as an empty box.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import unicodedata
 from functools import cache, lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,8 +43,9 @@ PALETTE: tuple[Colour, ...] = (
 # The tints of the smallest and of the largest share. The smallest is still visible on white.
 _LEAST, _MOST = 0.12, 1.0
 
-_FILE = "DejaVuSans.ttf"
-_BOLD_FILE = "DejaVuSans-Bold.ttf"
+_FONTS = Path(__file__).with_name("fonts")
+_FILE = _FONTS / "DejaVuSans.ttf"
+_BOLD_FILE = _FONTS / "DejaVuSans-Bold.ttf"
 # No font has a glyph for it: Unicode reserves it as a noncharacter.
 _NO_CHARACTER = "\uffff"
 _PROBE_PX = 16
@@ -101,7 +101,7 @@ def font(size_px: int, bold: bool = False) -> ImageFont.FreeTypeFont:
         size_px: Approximate height of a line without line spacing.
         bold: Whether to load the bold weight.
     """
-    return ImageFont.truetype(_folder() / (_BOLD_FILE if bold else _FILE), size_px)
+    return ImageFont.truetype(_BOLD_FILE if bold else _FILE, size_px)
 
 
 def width_px(text: str, size_px: int, bold: bool = False) -> float:
@@ -145,15 +145,6 @@ def _drawn(character: str) -> bytes:
     picture = Image.new("1", (3 * _PROBE_PX, 3 * _PROBE_PX))
     ImageDraw.Draw(picture).text((_PROBE_PX, _PROBE_PX), character, fill=1, font=font(_PROBE_PX))
     return picture.tobytes()
-
-
-@cache
-def _folder() -> Path:
-    # matplotlib is not imported: loading it takes longer than rendering a drawing.
-    spec = find_spec("matplotlib")
-    assert spec is not None  # a dependency
-    assert spec.origin is not None
-    return Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
 
 
 # Left, top, right and bottom, in pixels of the page.

@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Literal
 
-from aladin_network.calibration.calibration import CALIBRATION, read_calibration
+from aladin_network.calibration.fitted_files import copy_fitted
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import CHECKPOINT_FILES, Checkpoint
 from aladin_network.conversion.tensors import refuse_existing
@@ -64,7 +64,7 @@ def export_sentence_transformers(checkpoint: Path, out: Path, kind: Kind) -> Non
 
 
 def copy_checkpoint(checkpoint: Path, folder: Path) -> Checkpoint:
-    """Copy the files of a checkpoint, its calibration included, after it was loaded once.
+    """Copy the files of a checkpoint, and what is fitted to its weights, after it was loaded once.
 
     Args:
         checkpoint: Folder of the checkpoint.
@@ -74,16 +74,14 @@ def copy_checkpoint(checkpoint: Path, folder: Path) -> Checkpoint:
         The checkpoint, as it was loaded.
 
     Raises:
-        CheckpointError: If the checkpoint cannot be read, or its calibration belongs to others.
+        CheckpointError: If the checkpoint cannot be read, or what is fitted belongs to others.
     """
     recover_folder(checkpoint)
     loaded = load_checkpoint(checkpoint)  # nothing that cannot be loaded is handed on
-    names: list[str] = list(CHECKPOINT_FILES)
-    if read_calibration(checkpoint, loaded.model_id) is not None:
-        names.append(CALIBRATION)
-    for name in names:
+    for name in CHECKPOINT_FILES:
         try:
             shutil.copyfile(checkpoint / name, folder / name)
         except FileNotFoundError as error:
             raise CheckpointError(f"{checkpoint / name}: no such file") from error
+    copy_fitted(checkpoint, folder, loaded.model_id)
     return loaded

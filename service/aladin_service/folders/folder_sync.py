@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from aladin_index.changes.writer import ChangesWriter, OtherGenerationError
 from aladin_index.encode.item_changer import AddSettings
@@ -223,12 +225,12 @@ class FolderSync:
             if photo.reason.startswith(UNREADABLE_FOLDER):
                 unread.append(photo.name)
 
-        if not folder.is_dir():
-            if settings.allow_missing and not folder.exists():
-                return FolderListing(folder=folder, photos=())
+        found = _found_at(folder)
+        if found == "nothing" and settings.allow_missing:
+            return FolderListing(folder=folder, photos=())
+        if found != "a folder":
             raise MissingPhotosError(
-                f"{folder}: expected a folder of photos, found "
-                f"{'a file' if folder.exists() else 'nothing'}; nothing was changed"
+                f"{folder}: expected a folder of photos, found {found}; nothing was changed"
             )
         try:
             for _, record in read_folder(folder, skip, rules):
@@ -283,3 +285,19 @@ class FolderSync:
             compact_index(self._index, progress=progress)
         except InputError:  # no item is left in a collection, and a generation needs one
             return
+
+
+def _found_at(path: Path) -> Literal["a folder", "a file", "nothing"]:
+    """Return what is at a path.
+
+    Raises:
+        MissingPhotosError: If that cannot be told, such as on a disconnected network mount,
+            whose photos still exist.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "nothing"
+    except OSError as error:
+        raise MissingPhotosError(f"{path}: {error.strerror}; nothing was changed") from error
+    return "a folder" if stat.S_ISDIR(mode) else "a file"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -50,6 +52,8 @@ _REMOTE = frozenset(
         *("fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
     )
 )
+_MOUNTS = Path("/proc/self/mounts")
+_OCTAL = re.compile(r"\\([0-7]{3})")
 _SUFFIXES = frozenset({*PHOTO_SUFFIXES, *UNREADABLE_SUFFIXES, TEXT, DETAILS})
 
 
@@ -203,7 +207,7 @@ class FolderWatch:
         try:
             with self._show_progress() as progress:
                 report = self._sync.run(progress, is_stopped=stop.is_set)
-        except AladinError as error:
+        except (AladinError, OSError) as error:  # OSError: a mount was disconnected
             if str(error) != self.error:
                 _LOG.warning("%s; tried again until it works", error)
             self.error = str(error)
@@ -229,7 +233,8 @@ class FolderWatch:
             except OSError:
                 places[folder] = None
             else:
-                places[folder] = (state.st_dev, state.st_ino) if folder.is_dir() else None
+                is_folder = stat.S_ISDIR(state.st_mode)
+                places[folder] = (state.st_dev, state.st_ino) if is_folder else None
         return places
 
     def _polling(self, folders: Sequence[Path]) -> tuple[bool, float]:
@@ -251,7 +256,8 @@ class FolderWatch:
                     inside = PurePosixPath(path.relative_to(root).as_posix())
                     if self._is_left_out(inside):
                         return False
-        return path.suffix.lower() in _SUFFIXES or not path.is_file()
+        # `Path.is_file` raises on a disconnected mount.
+        return path.suffix.lower() in _SUFFIXES or not os.path.isfile(path)  # noqa: PTH113
 
     def _is_left_out(self, inside: PurePosixPath) -> bool:
         parents = [parent for parent in inside.parents if parent.name]
@@ -268,15 +274,16 @@ def is_remote(folder: Path, mounts: Iterable[str] | None = None) -> bool:
     """
     if mounts is None:
         try:
-            mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+            # Names may have any bytes, even the line separators of Unicode.
+            mounts = os.fsdecode(_MOUNTS.read_bytes()).split("\n")[:-1]
         except OSError:
             return False
     place = Path(os.path.realpath(folder))
     longest, kind = -1, ""
     for line in mounts:
         _, point, fs_type, *_ = line.split(" ")
-        # Blanks in names are written as octal numbers.
-        mounted = Path(point.encode("ascii", "replace").decode("unicode_escape"))
+        # Blanks and backslashes in names are written as octal numbers.
+        mounted = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), point))
         if place.is_relative_to(mounted) and len(mounted.parts) >= longest:
             longest, kind = len(mounted.parts), fs_type
     return kind in _REMOTE

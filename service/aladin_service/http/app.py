@@ -119,7 +119,7 @@ def create_app(
         openapi_url=None,  # `describe_access` serves it
     )
     install_error_handlers(app)
-    gate = search.SearchGate(app.framework, workers)
+    gate = search.SearchGate(app.framework, workers, takes_urls=bool(settings.image_url_hosts))
     limited = BodyLimit(
         gate,
         max_bytes=settings.max_body_bytes,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import re
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
@@ -162,21 +161,28 @@ def _has_more_values(body: bytes, most: int) -> bool:
     return False
 
 
-def _decode_base64(value: object) -> object:
-    """Decode base64; the bytes of an uploaded file are returned unchanged."""
-    if not isinstance(value, str):
-        return value
+def decode_base64(text: str) -> bytes:
+    """Decode the base64 of a file.
+
+    Raises:
+        ValueError: If it is not base64.
+    """
     try:
         # Tools wrap base64 into lines, so white space is accepted.
-        return base64.b64decode("".join(value.split()), validate=True)
-    except (binascii.Error, ValueError):
+        return base64.b64decode("".join(text.split()), validate=True)
+    except ValueError:
         raise ValueError("not base64") from None
+
+
+def _uploaded(value: object) -> object:
+    """Decode base64; the bytes of an uploaded file are returned unchanged."""
+    return decode_base64(value) if isinstance(value, str) else value
 
 
 # A file: base64 in JSON, or a file of a form.
 Upload = Annotated[
     bytes,
-    BeforeValidator(_decode_base64),
+    BeforeValidator(_uploaded),
     WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
 ]
 

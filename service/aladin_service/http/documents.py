@@ -7,9 +7,6 @@ and `{"type": "text", "text": ...}`, the parts of a message, are accepted as wel
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import binascii
 import re
 import time
 from collections.abc import Sequence
@@ -18,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from aladin_network.errors import ImageTooLargeError, InputError, OverloadedError
+from aladin_service.http.bodies import decode_base64
 from aladin_service.http.errors import UnknownModelError
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.http.turns import Turns
@@ -30,6 +28,7 @@ from aladin_service.search.job import (
     PhotoQuery,
     TextQuery,
 )
+from aladin_service.search.task_group import task_group
 from aladin_service.work.document_jobs import CountPixels, DescribeModel
 
 # Name of the model of the live index, whichever it is.
@@ -165,9 +164,8 @@ def _photo(text: str, where: str) -> PhotoQuery | PhotoAt:
     data_url = _DATA_URL.match(text)
     content = text[data_url.end() :] if data_url else text
     try:
-        # Tools wrap base64 into lines, so white space is accepted.
-        data = base64.b64decode("".join(content.split()), validate=True)
-    except (binascii.Error, ValueError):
+        data = decode_base64(content)
+    except ValueError:
         reason = "expected a data URL of an image, base64, or a URL"
         raise InputError(f"{where}: {reason}") from None
     return PhotoQuery(data, source=where)
@@ -286,12 +284,9 @@ async def _encode_all(
                     error.args = (f"{names[place]}: {error}",)
                 raise
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(len(documents), service.settings.max_batch)):
-                group.create_task(feed())
-    except ExceptionGroup as refusals:
-        raise refusals.exceptions[0] from None
+    async with task_group() as group:
+        for _ in range(min(len(documents), service.settings.max_batch)):
+            group.create_task(feed())
     return [result for result in results if result is not None]
 
 

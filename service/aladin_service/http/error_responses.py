@@ -255,8 +255,8 @@ def _challenge(error: Exception) -> str | None:
 def message_of(error: Exception) -> str:
     """Return what a client is told of an error: nothing internal, and no paths."""
     if isinstance(error, IndexWriteError):
-        return error.reason  # without the path, which is nobody's business
-    if isinstance(error, EngineUnavailableError):  # nor is where the engine is
+        return error.reason  # without the path, which is private
+    if isinstance(error, EngineUnavailableError):  # without the address of the engine
         return "the vector database is unavailable; retry later"
     if isinstance(error, AladinError) and failure_of(error).status != 500:
         return str(error)

@@ -13,7 +13,11 @@ from aladin_network.calibration.measures import CalibrationFigures, DirectionFig
 from aladin_network.types import Target
 from aladin_service.http.error_responses import without_paths
 from aladin_service.http.upgrade_state import UpgradeState, describe_upgrade
-from aladin_service.search.answers import CalibratedOn, TextLengthRange, UnreliableDirections
+from aladin_service.search.calibration_answers import (
+    CalibratedOn,
+    CalibrationFacts,
+    ShortTextsFacts,
+)
 from aladin_service.work.report_jobs import IndexReport
 
 Standing = Literal["live", "refused", "earlier", "rolled back"]
@@ -161,27 +165,19 @@ class FittedOnState(CalibratedOn):
     prior: float = Field(description="Assumed share of queries that have a match.")
 
 
-class ShortTextsState(_Part):
+class ShortTextsState(ShortTextsFacts):
     """Reliability of the probabilities of short texts that search images."""
 
-    lengths: TextLengthRange
-    texts: int = Field(description="Number of nouns and noun phrases that they were fitted to.")
     figures: DirectionFigures
 
 
-class CalibrationState(_Part):
+class CalibrationState(CalibrationFacts):
     """Data of the probability fit, and the reliability of the probabilities."""
 
     fitted_on: FittedOnState
     figures: CalibrationFigures
-    unreliable: UnreliableDirections
     short_texts: ShortTextsState | None = Field(
         default=None, description="Null if no short texts were fitted."
-    )
-    fitted_photos_indexed: float | None = Field(
-        default=None,
-        description="Estimated share of the fitted photos that are in this index; null if fitted to"
-        " this index, not recorded, or without photos.",
     )
 
 
@@ -333,8 +329,8 @@ def _calibration(manifest: Manifest) -> CalibrationState | None:
 
 
 def _name(data: str) -> str:
-    """Return the last part of a path, which identifies the data set; the rest stays private."""
-    return "/".join(data.split("/")[-2:])
+    """Return the last part of a path; the folders above it stay private."""
+    return data.rstrip("/").rsplit("/", 1)[-1]
 
 
 @overload

@@ -18,7 +18,7 @@ class _Part(BaseModel):
 
 
 class UpgradeRecalls(_Part):
-    """Recalls at 10 among sample items, by which it was chosen how the rest is asked."""
+    """Recalls at 10 on sample items, used to choose the model that searches the remaining items."""
 
     truth: Literal["captions", "agreement"] = Field(
         description="What counted as right: the items of a photo's captions, or the ten items that"

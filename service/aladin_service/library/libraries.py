@@ -13,11 +13,12 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 from pydantic import ConfigDict
 
@@ -27,6 +28,8 @@ from aladin_network.files import make_folder, write_json
 from aladin_service.library.places import checked_folders
 
 _DESCRIPTION, _INDEX, _SERVED = "library.json", "index", "served"
+# Time for which other processes may hold the lock to look who serves the library.
+_LOOK_S = 0.2
 SCHEMA_VERSION = 1
 
 
@@ -58,27 +61,85 @@ class _Description:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Library:
-    """The index of some folders of photos by one model.
+class LibraryPlace:
+    """The folder of a library, which can be claimed and removed whatever its description says.
 
     Attributes:
         place: Folder of the library; may not exist yet.
+    """
+
+    place: Path
+
+    @property
+    def name(self) -> str:
+        """Name of the first folder, and a digest that tells libraries apart."""
+        return self.place.name
+
+    @contextmanager
+    def claimed(self) -> Generator[Claim]:
+        """Keep other processes from serving the library; the kernel ends this with the process.
+
+        The folder of the library is created if it does not exist.
+
+        Raises:
+            LibraryInUseError: If another process serves it.
+            ConfigError: If the folder cannot be written.
+        """
+        try:
+            make_folder(self.place)
+            file = (self.place / _SERVED).open("a+", encoding="utf-8")
+        except OSError as error:
+            raise _not_writable(self.place, error) from error
+        with file:
+            deadline_s = time.monotonic() + _LOOK_S
+            while not _try_lock(file, fcntl.LOCK_EX):
+                if time.monotonic() > deadline_s:
+                    file.seek(0)
+                    raise LibraryInUseError(self.name, file.read().strip() or None)
+                time.sleep(_LOOK_S / 10)
+            file.truncate(0)
+            try:
+                yield Claim(file.fileno())
+            finally:
+                file.truncate(0)
+
+    def served_at(self) -> str | None:
+        """Return the address of the process that serves the library, or None if there is none."""
+        try:
+            with (self.place / _SERVED).open(encoding="utf-8") as file:
+                # A shared lock: several processes may look at once.
+                return None if _try_lock(file, fcntl.LOCK_SH) else file.read().strip() or "starting"
+        except OSError:
+            return None
+
+    def remove(self) -> None:
+        """Remove the folder, with the index unless that is elsewhere; photos are not touched.
+
+        Raises:
+            LibraryInUseError: If a process serves it.
+        """
+        with self.claimed():
+            # Moved first: what a kill leaves is no library any more.
+            doomed = self.place.with_name(f".{self.name}.{os.getpid()}.removed")
+            self.place.rename(doomed)
+            shutil.rmtree(doomed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library(LibraryPlace):
+    """The index of some folders of photos by one model.
+
+    Attributes:
         folders: Folders of photos, absolute paths.
         model: Model as the user named it; an absolute path if it is a folder.
         index: Folder of the index.
         exclude: Patterns of files and folders that the library leaves out, see `FolderRules`.
     """
 
-    place: Path
     folders: tuple[Path, ...]
     model: str
     index: Path
     exclude: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Name of the first folder, and a digest that tells libraries apart."""
-        return self.place.name
 
     @property
     def is_elsewhere(self) -> bool:
@@ -103,49 +164,7 @@ class Library:
             make_folder(self.place)
             write_json(self.place / _DESCRIPTION, asdict(description))
         except OSError as error:
-            reason = f"{error.strerror}; ALADIN_LIBRARIES_DIR names another folder"
-            raise ConfigError(f"{self.place}: a library cannot be kept here ({reason})") from error
-
-    @contextmanager
-    def claimed(self) -> Generator[Claim]:
-        """Keep other processes from serving the library; the kernel ends this with the process.
-
-        Raises:
-            LibraryInUseError: If another process serves it.
-        """
-        with (self.place / _SERVED).open("a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise LibraryInUseError(self.name, file.read().strip() or None) from None
-            file.truncate(0)
-            try:
-                yield Claim(file.fileno())
-            finally:
-                file.truncate(0)
-
-    def served_at(self) -> str | None:
-        """Return the address of the process that serves the library, or None if there is none."""
-        try:
-            with self.claimed():
-                return None
-        except LibraryInUseError as error:
-            return error.address or "starting"
-        except OSError:
-            return None
-
-    def remove(self) -> None:
-        """Remove the library and its index, unless that is elsewhere; photos are not touched.
-
-        Raises:
-            LibraryInUseError: If a process serves it.
-        """
-        with self.claimed():
-            # Moved first: what a kill leaves is no library any more.
-            doomed = self.place.with_name(f".{self.name}.{os.getpid()}.removed")
-            self.place.rename(doomed)
-            shutil.rmtree(doomed)
+            raise _not_writable(self.place, error) from error
 
 
 class Claim:
@@ -158,6 +177,20 @@ class Claim:
         """Tell other processes the address of the page."""
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{address}\n".encode(), 0)
+
+
+def _not_writable(place: Path, error: OSError) -> ConfigError:
+    reason = f"{error.strerror}; ALADIN_LIBRARIES_DIR names another folder"
+    return ConfigError(f"{place}: a library cannot be kept here ({reason})")
+
+
+def _try_lock(file: TextIO, kind: int) -> bool:
+    """Lock a file until it is closed; returns False if another process holds a lock."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def library_of(
@@ -186,31 +219,41 @@ def library_of(
     return Library(place=place, folders=places, model=model, index=wanted or place / _INDEX)
 
 
-def all_libraries(libraries: Path) -> list[Library]:
-    """Return the libraries of a user by name; folders that hold none are skipped.
+def all_libraries(libraries: Path) -> tuple[list[Library], dict[LibraryPlace, ConfigError]]:
+    """Return the libraries of a user by name, and why the others cannot be used.
 
-    Raises:
-        ConfigError: If the description of a library cannot be read.
+    Args:
+        libraries: Folder of all libraries; may not exist. Folders inside that hold none are
+            skipped.
     """
     found: list[Library] = []
+    faults: dict[LibraryPlace, ConfigError] = {}
     for file in sorted(libraries.glob(f"[!.]*/{_DESCRIPTION}")):
         try:
-            data: Any = json.loads(file.read_text(encoding="utf-8"))
-            version = data["schema_version"]
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ConfigError(f"{file}: not the description of a library ({error})") from error
-        if version != SCHEMA_VERSION:
-            raise ConfigError(f"{file}: schema version {version}, expected {SCHEMA_VERSION}")
-        description = parse_config(_Description, data, str(file))
-        index = file.parent / _INDEX if description.index is None else Path(description.index)
-        folders = tuple(Path(folder) for folder in description.folders)
-        found.append(
-            Library(
-                place=file.parent,
-                folders=folders,
-                model=description.model,
-                index=index,
-                exclude=tuple(description.exclude),
-            )
-        )
-    return found
+            found.append(_read_library(file))
+        except ConfigError as error:
+            faults[LibraryPlace(place=file.parent)] = error
+    return found, faults
+
+
+def _read_library(file: Path) -> Library:
+    """Read a library's description.
+
+    Raises:
+        ConfigError: If it cannot be read.
+    """
+    try:
+        data: Any = json.loads(file.read_text(encoding="utf-8"))
+        version = data["schema_version"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"{file}: not the description of a library ({error})") from error
+    if version != SCHEMA_VERSION:
+        raise ConfigError(f"{file}: schema version {version}, expected {SCHEMA_VERSION}")
+    description = parse_config(_Description, data, str(file))
+    return Library(
+        place=file.parent,
+        folders=tuple(Path(folder) for folder in description.folders),
+        model=description.model,
+        index=file.parent / _INDEX if description.index is None else Path(description.index),
+        exclude=tuple(description.exclude),
+    )

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -57,8 +57,9 @@ def open_library(
         SearchIndexError: If the index is damaged.
         CheckpointError: If its model cannot be loaded.
     """
-    library.save()
-    with library.claimed() as claim, _keeper(plan, show_progress, on_pass) as keeper:
+    with library.claimed() as claim, ExitStack() as process:
+        library.save()  # not before: a refused start changes nothing
+        keeper = process.enter_context(_keeper(plan, show_progress, on_pass))
         # Imported now: it takes seconds, in which the other process begins.
         from aladin_service.http.server import check_address, serve_index
 

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from aladin_index.search.unreliable import unreliable_reason
 from aladin_network.types import Target
 from aladin_service.client_errors import RefusedInputError
 from aladin_service.mcp.access import IndexAccess
-from aladin_service.mcp.results import UNRELIABLE, short_text
+from aladin_service.mcp.results import short_text
 from aladin_service.search.answers import FieldValue, IndexField, LiveIndexInfo
 
 _EXAMPLES = 5
@@ -150,7 +151,7 @@ def _probabilities(info: LiveIndexInfo) -> ProbabilityInfo:
         return ProbabilityInfo(
             available=False,
             meaning=f"The index has a calibration, but its probabilities are not reliable:"
-            f" {UNRELIABLE.get(why, why)}. Go by the order of the hits, and look at the photos.",
+            f" {unreliable_reason(why)}. Go by the order of the hits, and look at the photos.",
         )
     fitted = calibration.fitted_on
     return ProbabilityInfo(

@@ -14,25 +14,13 @@ from pydantic import BaseModel, Field
 from aladin_index.search.answer_facts import AnswerSet
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import Box, Role, SearchAnswer, SearchHit, SuggestedPart
+from aladin_index.search.unreliable import unreliable_reason
 from aladin_service.mcp.arguments import MAX_OFFSET, ItemKind
 from aladin_service.search.answers import Item, WordMapsAnswer
 
 _DECIMALS = 6
 MAX_TEXT_CHARS = 1000
 _MAX_METADATA_CHARS = 1500
-
-UNRELIABLE = {
-    "other_photos": "they were fitted to other photos than those of this index",
-    "weak_calibration": "they separate queries with and without a match too badly",
-    "unknown_text_lengths": "the calibration is of an older version",
-    "text_length": "the text is shorter or longer than those that they were fitted to",
-    "several_parts": "they were fitted to queries of one part",
-    "upgrade": "two models answered, as the index is being upgraded",
-    "box": "they were fitted to whole photos",
-    "filter": "they were fitted without a filter",
-    "more_items": "they were fitted to fewer items than the index has",
-    "no_sets": "they have no thresholds that hits could be cut by",
-}
 
 _DEGRADED = {
     "rerank": "ordered by the first stage only: the index has no tokens",
@@ -274,7 +262,7 @@ def _notes(answer: SearchAnswer) -> list[str]:
         named = ", ".join(answer.unknown_fields)
         notes.append(f"no item has the metadata fields {named}; index_info lists those that exist")
     if answer.probabilities_reliable is False:
-        why = UNRELIABLE.get(answer.unreliable_because or "", answer.unreliable_because)
+        why = unreliable_reason(answer.unreliable_because)
         notes.append(f"this answer has no probabilities: {why}")
     notes += [_DEGRADED.get(each, f"left out: {each}") for each in answer.degraded]
     if answer.set is not None:
@@ -288,7 +276,7 @@ def _set_note(found: AnswerSet) -> str:
     if found.level is not None:
         return f"a right item is among these hits in {found.level:.0%} of such queries"
     if found.unreliable_because is not None:
-        why = UNRELIABLE.get(found.unreliable_because, found.unreliable_because)
+        why = unreliable_reason(found.unreliable_because)
         return f"confidence was not applied, no hit was left out: {why}"
     return f"the set has {found.size} items, of which this page lacks some"
 

@@ -18,6 +18,7 @@ from aladin_network.calibration.fit import (
     ReportQueries,
     fit_calibration,
 )
+from aladin_network.calibration.fitted_files import correction_id
 from aladin_network.calibration.fitted_on import DataSample, FittedOn, TextLengths, sample_photos
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
@@ -158,6 +159,7 @@ def calibrate_system(
         text_lengths=TextLengths.of(split.words),
         photo_sample=sample_photos(record.id for record in split.records),
         data_sample=DataSample.of(record.id for record in source.records(None)),
+        correction=correction_id(None if correction is None else correction.constants),
     )
     calibration = fit_calibration(
         asked,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from aladin_network.calibration.calibration import CALIBRATION
+from aladin_network.calibration.fitted_files import store_correction
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.scoring.correction import CORRECTION, CorrectionConstants
+from aladin_network.scoring.correction import CorrectionConstants
 from aladin_network.scoring.correction_fit import corrected_ranks
 from aladin_network.scoring.metrics import RetrievalMetrics, summarize
 from aladin_network.types import Progress
@@ -77,15 +77,12 @@ def correct_system(
     ranks = {name: plain.ranks[name] for name in ("matching", "alignment", "fused")}
     for name, each in corrected_ranks(correction, scored).items():
         ranks[f"corrected_{name}"] = each
-    correction.save(checkpoint_folder / CORRECTION)
-    calibration = checkpoint_folder / CALIBRATION
-    is_calibrated = calibration.exists()
-    calibration.unlink(missing_ok=True)
+    dropped_calibration = store_correction(checkpoint_folder, correction)
     return CorrectReport(
         constants=correction.constants,
         photos=len(correction.images.embeddings),
         texts=len(correction.texts.embeddings),
         chosen_on=len(records.chosen_on),
         metrics={name: summarize(each) for name, each in ranks.items()},
-        dropped_calibration=is_calibrated,
+        dropped_calibration=dropped_calibration,
     )

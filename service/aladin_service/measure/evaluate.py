@@ -179,7 +179,9 @@ def evaluate_system(
         require_photos=regions is None,
     )
     if folds > len(records):
-        raise InputError(f"folds: expected at most one a photo, {len(records)}, found {folds}")
+        raise InputError(
+            f"folds: expected at most {len(records)}, the number of photos, got {folds}"
+        )
     correction = read_correction(checkpoint_folder, checkpoint.model_id)
     if index is None:
         others = [load_checkpoint(folder) for folder in ensemble]
@@ -273,8 +275,8 @@ def keep_evaluation(
         curve: Curve as printed by ``--json``, or None if not measured.
 
     Returns:
-        Why it is not kept: Reason why the evaluation was not stored (the measurements are valid all
-            the same), or None if it was stored.
+        Reason why the evaluation was not stored, or None if it was; the measurements are valid in
+        any case.
     """
     if location_of(index) is not None:
         return "the evaluation is not stored with the index, which is in an engine"

@@ -105,7 +105,7 @@ def encode_short_queries(
         progress: Receives the number of encoded texts.
 
     Returns:
-        None if the captions have no noun phrase.
+        None if the captions have no noun phrase, or none that is right for a photo.
     """
     texts = draw_short_queries(records)
     if not texts:
@@ -113,6 +113,8 @@ def encode_short_queries(
     right = right_answers(texts, records)
     # A text that is right for nothing, by its rules, says nothing about probabilities.
     texts = [text for text, of_text in zip(texts, right, strict=True) if of_text.any()]
+    if not texts:
+        return None
     made_up = make_up_words(texts)
     nouns: dict[str, int] = {}
     groups = [nouns.setdefault(text.split()[-1], len(nouns)) for text in texts]

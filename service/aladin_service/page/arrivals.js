@@ -97,7 +97,6 @@ async function compare(index) {
   const isOther = JSON.stringify(index) !== JSON.stringify(seen);
   const [before, now] = [countsOf(seen), countsOf(index)];
   const grows = Object.keys(now).some((target) => now[target] > before[target]);
-  seen = index;
   pauseMs = isOther ? SHORTEST_MS : Math.min(LONGEST_MS, GROWTH * pauseMs);
   showCounts(index, grows);
   const target = act.searched();
@@ -107,6 +106,7 @@ async function compare(index) {
   } else if (found !== null && now[target] > found[target]) {
     offer(`New ${NOUNS[target]}s since this search: search again`, act.search);
   }
+  seen = index; // not before: a list that could not be read is read again
   found ??= now;
 }
 

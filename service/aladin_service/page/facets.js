@@ -79,7 +79,7 @@ function makeTicks({ name, parts }, rows, onRows) {
       onRows(wanted.length ? [rowOf(name, "in", wanted)] : []);
     });
     const number = make("span", { className: "faint" }, count(items));
-    return make("label", { className: "tick" }, box, make("span", {}, String(value)), number);
+    return make("label", { className: "tick" }, box, make("span", {}, value === "" ? "(empty)" : String(value)), number);
   });
   const few = ticks.slice(0, SHOWN);
   if (ticks.length <= SHOWN) return fieldset(name, ...few);

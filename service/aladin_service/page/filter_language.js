@@ -85,9 +85,10 @@ function readValue(text) {
   return plain;
 }
 
-function writeValue(value) {
-  const needsQuotes = typeof value === "string" && readValue(value) !== value;
-  return needsQuotes || /,/.test(value) ? JSON.stringify(value) : String(value);
+// A value as it is typed: quoted if it is empty or would be read as something else.
+export function writeValue(value) {
+  const isPlain = typeof value !== "string" || (/^[^",][^,]*$/.test(value) && readValue(value) === value);
+  return isPlain ? String(value) : JSON.stringify(value);
 }
 
 // Commas inside quotes do not separate values.

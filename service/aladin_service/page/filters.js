@@ -3,7 +3,7 @@
 
 import { at, make, makeButton } from "./elements.js";
 import { showFacets } from "./facets.js";
-import { OPERATORS, describe, filterOf, rowsOf } from "./filter_language.js";
+import { OPERATORS, describe, filterOf, rowsOf, writeValue } from "./filter_language.js";
 import { indexFacts } from "./index_facts.js";
 
 const form = at("filter-form");
@@ -80,7 +80,7 @@ function suggestValues(event) {
   const known = fields.filter((field) => field.name === name);
   const values = known.flatMap((field) => field.values ?? []);
   at("filter-values").replaceChildren(
-    ...values.map(({ value }) => make("option", { value: String(value) })),
+    ...values.map(({ value }) => make("option", { value: writeValue(value) })),
   );
 }
 

@@ -10,13 +10,7 @@ import { narrowed } from "./filter_language.js";
 import { showFilter, startFilters } from "./filters.js";
 import { refreshPhotos } from "./grid.js";
 import { loadIndexFacts } from "./index_facts.js";
-import {
-  forgetLibrary,
-  hideLibrary,
-  listedItem,
-  refreshLibrary,
-  showLibrary,
-} from "./library.js";
+import { forgetLibrary, hideLibrary, listedItem, refreshLibrary, showLibrary } from "./library.js";
 import { startKeyboard } from "./keyboard.js";
 import { forgetMarks, startMarks } from "./marks.js";
 import { loadMore, startMore } from "./more.js";
@@ -223,8 +217,9 @@ async function reopen(id) {
   try {
     const hit = await readItem(search.target, id);
     if (mine === search) openViewer(hit, { hits: [hit], search });
-  } catch {
-    at("status").append(" The item of this address is no longer in the index.");
+  } catch ({ status }) {
+    const what = status === 404 ? "is no longer in the index" : "could not be loaded";
+    if (mine === search) at("status").append(` The item of this address ${what}.`);
   }
 }
 

@@ -117,9 +117,12 @@ function lose(frame, hit, notFound) {
   frame.append(make("p", { className: "lost" }, make("span", {}, note), make("span", {}, fileOf(hit))));
 }
 
+// By id: a list that was read again has other objects of the same items.
+const placeOf = ({ hit, list }) => list.hits.findIndex(({ id }) => id === hit.id);
+
 function showPlace() {
-  const { hit, list } = shown;
-  const place = list.hits.indexOf(hit);
+  const { list } = shown;
+  const place = placeOf(shown);
   const total = list.total ?? list.hits.length;
   at("viewer-place").textContent = total > 1 && place >= 0 ? `${place + 1} of ${total}` : "";
   at("viewer-previous").disabled = place <= 0;
@@ -128,7 +131,7 @@ function showPlace() {
 
 async function step(by) {
   const { hit, list } = shown;
-  const place = list.hits.indexOf(hit) + by;
+  const place = placeOf(shown) + by;
   if (place === list.hits.length && by > 0) await act.more();
   if (shown?.hit === hit && list.hits[place]) act.step(list.hits[place], list);
 }

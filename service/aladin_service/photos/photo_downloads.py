@@ -17,6 +17,7 @@ import httpx
 from aladin_network.errors import ImageTooLargeError
 from aladin_service.photos.photo_url import PORTS, ImageUrlFailedError, PhotoUrl
 from aladin_service.photos.pinned_network import PinnedNetwork, Resolver, system_addresses
+from aladin_service.search.task_group import task_group
 from aladin_service.settings import ServiceSettings
 
 _MAX_REDIRECTS = 3
@@ -73,10 +74,10 @@ class PhotoDownloads:
             urls: Locations of the photos.
 
         Raises:
-            BaseExceptionGroup: If one fails, of the errors that `PhotoFetcher.fetch` describes.
+            AladinError: If one fails, see `PhotoFetcher.fetch`.
         """
         allowance = _Allowance(self._max_request_bytes)
-        async with asyncio.TaskGroup() as group:
+        async with task_group() as group:
             photos = [group.create_task(self._fetch_one(url, allowance)) for url in urls]
         return [photo.result() for photo in photos]
 

@@ -78,13 +78,5 @@ class PhotoFetcher:
                 return await self._downloads.fetch(parsed)
         except TimeoutError:
             raise ImageUrlFailedError(parsed[0].host) from None
-        except BaseExceptionGroup as errors:
-            raise _first(errors) from None
         finally:
             self._requests -= 1
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first of several errors; the others result from cancelling the rest."""
-    first = errors.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -30,8 +30,8 @@ class ImageUrlRefusedError(AladinError):
 class ImageUrlFailedError(InputError):
     """A photo could not be fetched.
 
-    Says the same of a host that is not there, that does not answer and that has an address in a
-    private network: whoever asks learns nothing of networks that only this machine can see.
+    The message is the same for unknown hosts, hosts that do not answer and private addresses, so
+    that it reveals nothing about internal networks.
     """
 
     def __init__(self, host: str, reason: str = "no photo could be fetched") -> None:

@@ -27,7 +27,7 @@ def is_public(address: IpAddress) -> bool:
     """Return whether an address can only be reached over the public internet.
 
     Not so for those of this machine, its network, its provider and its link, for groups, and for
-    addresses of the new kind behind which there is such a one of the old.
+    IPv6 addresses that embed such an IPv4 address.
     """
     if isinstance(address, IPv4Address):
         return address.is_global and not address.is_multicast and not address.is_reserved

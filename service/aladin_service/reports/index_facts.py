@@ -10,12 +10,12 @@ from typing import Any
 from aladin_index.engines.engine_index import EngineInfo
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, LearnedEntry, Tuning
 from aladin_index.generations.info import IndexInfo, MemoryEstimate
+from aladin_index.search.unreliable import unreliable_reason
 from aladin_network.calibration.calibration import LEAST_AUROC, Calibration
 from aladin_network.calibration.fitted_on import FittedOn
 from aladin_network.calibration.measures import DirectionFigures
 from aladin_network.types import Target
 from aladin_service.reports.correction_report import constants_words
-from aladin_service.reports.tables import unreliable_reason
 from aladin_service.reports.upgrade_facts import upgrade_data, upgrade_facts
 
 # With ten times as many non-matching items, the best of them scores half a standard deviation
@@ -92,9 +92,10 @@ def calibration_warnings(info: IndexInfo) -> list[str]:
     fitted_on = info.calibration.fitted_on
     searched = {"images": fitted_on.photos, "texts": fitted_on.texts}
     return [
-        f"{target}: probabilities were fitted among {searched[target]:,}, here are "
-        f"{side.count:,}; the gap to the runners-up means less among more, so fit them anew: "
-        f"aladin calibrate --index {info.path}"
+        f"probabilities were fitted among {searched[target]:,} {target}, this index has "
+        f"{side.count:,}; the same score gap is "
+        + ("weaker" if side.count > searched[target] else "stronger")
+        + f" evidence here: fit them again with aladin calibrate --index {info.path}"
         for target, side in info.sides.items()
         if not searched[target] / _FAR <= side.count <= searched[target] * _FAR
     ]
@@ -188,7 +189,7 @@ def unreliable_kinds(calibration: Calibration) -> Iterator[tuple[str, str]]:
     }
     for kind, code in kinds.items():
         if code is not None:
-            reason = unreliable_reason(code)
+            reason = unreliable_reason(code, remedy=True)
             if code == "weak_calibration":
                 reason += f" (AUROC of any match below {LEAST_AUROC:g})"
             yield kind, reason

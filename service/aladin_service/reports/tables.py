@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aladin_index.search.unreliable import unreliable_reason
 from aladin_index.search.whole_words import join_evidence
 
 # For annotations only: `aladin search --url` prints its hits without importing torch and rich.
@@ -23,24 +24,6 @@ if TYPE_CHECKING:
     )
     from aladin_network.conversion.tensors import ConversionReport
     from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
-
-_REASONS = {
-    "other_photos": "the index's calibration was fitted on other data, to which most of these "
-    "photos do not belong; aladin calibrate CHECKPOINT DATA --index INDEX fits one to the index",
-    "weak_calibration": "the index's calibration hardly tells queries that have a match from those "
-    "that have none",
-    "unknown_text_lengths": "the index's calibration does not record the lengths of the texts that "
-    "it was fitted on; aladin calibrate fits it anew",
-    "text_length": "the text is shorter or longer than those that the index's calibration was "
-    "fitted on",
-    "several_parts": "the index's calibration was fitted to queries of one part",
-    "upgrade": "two models answered, as the index is being upgraded from one to the other",
-    "box": "the index's calibration was fitted to whole photos",
-    "filter": "the index's calibration was fitted without a filter",
-    "more_items": "the index has more items than its calibration was fitted to; aladin calibrate "
-    "CHECKPOINT DATA --index INDEX fits one to the index",
-    "no_sets": "the answer has no probabilities that a set could be cut by",
-}
 
 
 class MetricsRow(NamedTuple):
@@ -150,15 +133,6 @@ def conversion_table(report: ConversionReport) -> Table:
     return table
 
 
-def unreliable_reason(code: str | None) -> str:
-    """Return the explanation for the `unreliable_because` of an answer.
-
-    Args:
-        code: Code of the reason; an unknown code, from a newer service, is returned unchanged.
-    """
-    return _REASONS.get(code or "", code or "the index's calibration may not judge this query")
-
-
 def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[str]:
     """Format an answer as lines: one for each hit, followed by its evidence if there is any.
 
@@ -196,7 +170,7 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
         verdict = "; nothing is likely enough" if answer.no_match else ""
         yield f"probability of any match {answer.match_probability:.3f}{verdict}"
     elif "min_probability" in answer.degraded:
-        reason = unreliable_reason(answer.unreliable_because)
+        reason = unreliable_reason(answer.unreliable_because, remedy=True)
         yield f"--min-probability was not applied: {reason}"
     if answer.set is not None:
         yield _set_line(answer.set)
@@ -214,7 +188,8 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
 
 def _set_line(found: AnswerSet) -> str:
     if found.unreliable_because is not None:
-        return f"--confidence was not applied: {unreliable_reason(found.unreliable_because)}"
+        reason = unreliable_reason(found.unreliable_because, remedy=True)
+        return f"--confidence was not applied: {reason}"
     if found.truncated:
         return f"the page lacks some of the set's {found.size} items: a larger -k has them"
     return f"set of {found.size}: holds a right item in {found.level:.0%} of queries"

@@ -25,7 +25,8 @@ def first_of_each_kind(
 ) -> list[int]:
     """Go through the hits from the best on and keep those unlike all kept before.
 
-    What is like a hit that was left out is kept: likeness does not add up over a chain of hits.
+    A hit that resembles only an omitted hit is kept: a chain of similar hits is not treated as one
+    group.
 
     Args:
         embeddings: L2-normalised, best hit first.

@@ -80,8 +80,8 @@ def limit_free_memory() -> None:
 def trim_memory_regularly() -> None:
     """Release free memory inside the heaps now and every ten seconds, on a separate thread.
 
-    The C library by itself gives back but the end of a heap, and pieces that live longer keep what
-    lies before them: uploads left 100 MB that was free. Does nothing where it is another one.
+    The C library returns only the end of a heap; one long-lived block keeps all memory before it.
+    After uploads, 100 MB stayed unreturned. Does nothing with another C library.
     """
     with contextlib.suppress(OSError, AttributeError, TypeError):
         trim = ctypes.CDLL(None).malloc_trim
@@ -98,10 +98,10 @@ def limit_kernel_cache() -> None:
     """Make torch cache few of its kernels for shapes; call it before torch is imported.
 
     oneDNN makes one for every shape of a product in bfloat16, and queries come in all lengths and
-    batches: with the usual room for a thousand, in two layers, all batches up to 16 held 630 MB
-    more than with next to none. The room here takes 70 MB of that and holds those of lone queries
-    of all usual lengths, which took a third of their time to make anew. What the environment says
-    stands.
+    batches. At the default capacity of 1,000, in each of two caches, batches of up to 16 held
+    630 MB more than with almost none. This capacity uses 70 MB and keeps the kernels of lone
+    queries of all usual lengths; rebuilding those took a third of their time. Values set in the
+    environment are kept.
     """
     os.environ.setdefault("LRU_CACHE_CAPACITY", "128")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")

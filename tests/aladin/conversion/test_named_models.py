@@ -13,11 +13,13 @@ import pytest
 
 import aladin_network.checkpoint
 import aladin_network.conversion.towers
+from aladin_network.calibration.calibration import CALIBRATION
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import CHECKPOINT_FILES, read_model_id
 from aladin_network.conversion.named_models import named_model
 from aladin_network.errors import CheckpointError
 from aladin_network.files import atomic_folder
+from aladin_network.scoring.correction import CORRECTION
 from tests.tensors import encode_texts
 
 HUB_NAME = "someone/small-clip"
@@ -201,4 +203,17 @@ def test_a_checkpoint_on_the_hub_is_taken_as_it_is(
     assert sorted(each.name for each in found.iterdir()) == sorted(CHECKPOINT_FILES)
     assert load_checkpoint(found).model_id == read_model_id(tiny_checkpoint)
     assert named_model(HUB_NAME, lambda: cache) == found
+    assert conversions == []
+
+
+def test_what_is_fitted_to_a_checkpoint_on_the_hub_comes_along(
+    tiny_checkpoint: Path, cache: Path, offline: Path, conversions: list[str]
+) -> None:
+    put_into_hub_cache(offline, tiny_checkpoint)
+    snapshot = offline / "models--someone--small-clip" / "snapshots" / COMMIT
+    for name in (CALIBRATION, CORRECTION):
+        (snapshot / name).write_text(name)
+    found = named_model(HUB_NAME, lambda: cache)
+    for name in (CALIBRATION, CORRECTION):
+        assert (found / name).read_text() == name
     assert conversions == []

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
+
 import pytest
 import torch
 from torch import Tensor
 
 from aladin_network.scoring.bootstrap import (
+    QueryGains,
     ResampledDifference,
     paired_bootstrap,
+    resample_gains,
     resampled_difference,
     simultaneous_intervals,
 )
@@ -44,8 +48,8 @@ def test_the_bootstrap_interval_has_the_width_of_its_standard_error() -> None:
 
 def slow_bootstrap(
     ours: list[Ranks], theirs: list[Ranks], image_of_text: Tensor, resamples: int, seed: int
-) -> tuple[float, float, float]:
-    """Draw photos, then runs, as the function does; count every draw's rsums one by one."""
+) -> tuple[float, list[float], list[float], float]:
+    """Draw photos and weights of runs as the function does; count every draw's rsums one by one."""
     captioned = sorted(set(image_of_text.tolist()))
     texts_of = [(image_of_text == image).nonzero()[:, 0].tolist() for image in captioned]
 
@@ -58,23 +62,23 @@ def slow_bootstrap(
             for k in (1, 5, 10)
         )
 
-    def difference(photos: list[int], runs: list[int]) -> float:
-        gains = [rsum(ours[run], photos) - rsum(theirs[run], photos) for run in runs]
-        return sum(gains) / len(gains)
+    def gains(photos: list[int]) -> list[float]:
+        return [rsum(a, photos) - rsum(b, photos) for a, b in zip(ours, theirs, strict=True)]
 
-    def resample(photos: list[int], runs: list[int]) -> float:
-        of_photos = difference(photos, all_runs)
-        of_seeds = difference(photos, runs) - of_photos
-        return of_photos + of_seeds * (len(runs) / max(1, len(runs) - 1)) ** 0.5
-
-    all_photos, all_runs = list(range(len(captioned))), list(range(len(ours)))
-
+    all_photos = list(range(len(captioned)))
     generator = torch.Generator().manual_seed(seed)
     photos = torch.randint(len(captioned), (resamples, len(captioned)), generator=generator)
-    runs = torch.randint(len(ours), (resamples, len(ours)), generator=generator)
-    drawn = [resample(*each) for each in zip(photos.tolist(), runs.tolist(), strict=True)]
-    low, high = torch.tensor(drawn).double().quantile(torch.tensor([0.025, 0.975]).double())
-    return difference(all_photos, all_runs), float(low), float(high)
+    weights = torch.randn(resamples, len(ours), generator=generator, dtype=torch.float64).tolist()
+    of_photos = [statistics.fmean(gains(each)) for each in photos.tolist()]
+    of_runs = gains(all_photos)
+    mean = statistics.fmean(of_runs)
+    variance = statistics.variance(of_runs) if len(of_runs) > 1 else 0.0
+    scale = max(1, len(of_runs) * (len(of_runs) - 1)) ** 0.5
+    of_seeds = [
+        sum(w * (each - mean) for w, each in zip(row, of_runs, strict=True)) / scale
+        for row in weights
+    ]
+    return mean, of_photos, of_seeds, variance
 
 
 def random_runs(count: int, n_texts: int, n_images: int, seed: int) -> list[Ranks]:
@@ -93,11 +97,14 @@ def random_runs(count: int, n_texts: int, n_images: int, seed: int) -> list[Rank
 def test_the_bootstrap_over_seeds_equals_a_count_of_every_draw(runs: int) -> None:
     image_of_text = torch.tensor([0, 0, 1, 3, 3, 3, 4, 6, 6])  # images 2 and 5 have no text
     ours, theirs = random_runs(runs, 9, 5, seed=1), random_runs(runs, 9, 5, seed=2)
-    interval = resampled_difference(ours, theirs, image_of_text, resamples=60, seed=7).interval
-    expected = slow_bootstrap(ours, theirs, image_of_text, resamples=60, seed=7)
-    assert interval == pytest.approx(expected, abs=1e-4)
+    found = resampled_difference(ours, theirs, image_of_text, resamples=60, seed=7)
+    mean, of_photos, of_seeds, variance = slow_bootstrap(ours, theirs, image_of_text, 60, seed=7)
+    assert found.observed == pytest.approx(mean)
+    assert found.of_photos.tolist() == pytest.approx(of_photos)
+    assert found.of_seeds.tolist() == pytest.approx(of_seeds)
+    assert (found.runs, found.seed_variance) == (runs, pytest.approx(variance))
     if runs == 1:
-        assert interval == paired_bootstrap(ours[0], theirs[0], image_of_text, 60, 7)
+        assert found.interval == paired_bootstrap(ours[0], theirs[0], image_of_text, 60, 7)
 
 
 def test_runs_that_differ_widen_the_interval_and_runs_that_do_not_leave_it() -> None:
@@ -111,14 +118,17 @@ def test_runs_that_differ_widen_the_interval_and_runs_that_do_not_leave_it() -> 
     assert mixed.high - mixed.low > 3 * (one.high - one.low)
 
 
-def test_means_of_few_runs_vary_by_their_standard_error() -> None:
-    """So many photos that drawing them hardly counts beside the spread of five runs."""
-    found = torch.arange(5).unsqueeze(1) <= torch.arange(5).repeat(100)  # (runs, photos)
-    none = Ranks(torch.full((500,), 50), torch.full((500,), 50))
+@pytest.mark.parametrize(("runs", "t"), [(2, 12.71), (3, 4.303), (5, 2.776), (11, 2.228)])
+def test_the_interval_of_few_runs_is_that_of_students_t(runs: int, t: float) -> None:
+    """So many photos that drawing them hardly counts beside the spread of the runs."""
+    found = torch.arange(runs).unsqueeze(1) <= torch.arange(runs).repeat(100)  # (runs, photos)
+    none = Ranks(torch.full((100 * runs,), 50), torch.full((100 * runs,), 50))
     ours = [Ranks(torch.where(each, 50, 0), none.image_to_text) for each in found]
-    drawn = resampled_difference(ours, [none] * 5, torch.arange(500), resamples=4000).drawn
-    of_run = torch.arange(5.0) * 60  # rsum: 300 times the share of texts, run by run
-    assert float(drawn.std()) == pytest.approx(float(of_run.std()) / 5**0.5, rel=0.05)
+    photos = torch.arange(100 * runs)
+    interval = resampled_difference(ours, [none] * runs, photos, resamples=20_000).interval
+    of_run = torch.arange(float(runs)) * 300 / runs  # rsum: 300 times the share of texts
+    half = t * float(of_run.std()) / runs**0.5
+    assert (interval.high - interval.low) / 2 == pytest.approx(half, rel=0.08)
 
 
 def test_runs_are_paired() -> None:
@@ -133,9 +143,62 @@ def normal_differences(truths: list[float], seed: int) -> list[ResampledDifferen
     observed = torch.tensor(truths) + torch.randn(len(truths), generator=generator)
     drawn = observed.unsqueeze(1) + torch.randn(len(truths), 1000, generator=generator)
     return [
-        ResampledDifference(float(each), resamples.double())
+        ResampledDifference(float(each), resamples.double(), torch.zeros(1000).double(), 1, 0.0)
         for each, resamples in zip(observed, drawn, strict=True)
     ]
+
+
+def made_up_experiment(
+    runs: int, spreads: list[float], generator: torch.Generator, unit: float = 1.0
+) -> list[ResampledDifference]:
+    """Recipes that all equal their baseline; photos and runs vary, the mean over photos by 1.
+
+    `spreads` are standard deviations of the difference between runs, of which the baseline, common
+    to all, makes half the variance.
+    """
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64) * unit / 2**0.5
+
+    photos = 30
+    baseline_runs = draw(runs) * statistics.fmean(spreads)
+    baseline_photos = draw(photos) * photos**0.5
+    differences: list[ResampledDifference] = []
+    for spread in spreads:
+        of_runs, of_photos = draw(runs) * spread - baseline_runs, draw(photos) * photos**0.5
+        gains = [(of_photos - baseline_photos + each) / 2 for each in of_runs]
+        pairs = [QueryGains(each, each) for each in gains]
+        differences.append(resample_gains(pairs, torch.arange(photos), resamples=200))
+    return differences
+
+
+@pytest.mark.parametrize(
+    ("runs", "spreads", "least"),
+    [
+        (3, [2.0], 0.93),
+        (3, [2.0] * 8, 0.93),
+        (3, [1.0] * 4 + [4.0] * 4, 0.88),  # pooled variances are wrong for both halves
+        (5, [2.0] * 8, 0.93),
+    ],
+)
+def test_intervals_hold_together_for_few_runs(
+    runs: int, spreads: list[float], least: float
+) -> None:
+    generator, held = torch.Generator().manual_seed(runs), 0
+    for _ in range(100):
+        found = simultaneous_intervals(made_up_experiment(runs, spreads, generator))
+        held += all(each.interval.low <= 0 <= each.interval.high for each in found)
+    assert held / 100 >= least
+
+
+def test_variances_of_seeds_are_pooled_in_each_unit_alone() -> None:
+    generator = torch.Generator().manual_seed(1)
+    small = made_up_experiment(3, [2.0] * 4, generator, unit=0.001)
+    large = made_up_experiment(3, [2.0] * 4, generator)
+    apart = simultaneous_intervals(small + large, ["md"] * 4 + ["rsum"] * 4)
+    mixed = simultaneous_intervals(small + large)
+    widths = [[each.interval.high - each.interval.low for each in of[:4]] for of in (apart, mixed)]
+    assert max(widths[0]) < 0.03 < 1 < min(widths[1])
 
 
 def test_all_intervals_hold_together_in_95_of_100_experiments() -> None:

@@ -4,12 +4,13 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter, NewItems
-from aladin_index.generations.reader import open_index
+from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import Filter, parse_filter
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.searcher import TwoStageSearcher
@@ -124,15 +125,76 @@ def test_a_medium_that_is_mounted_for_reading_is_read_without_a_trace(
 ) -> None:
     with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
         writer.add("images", made_up(["d"]), "error")
-    real = os.statvfs
-
-    def read_only(path: Path) -> SimpleNamespace:
-        return SimpleNamespace(f_flag=real(path).f_flag | os.ST_RDONLY)
-
-    monkeypatch.setattr(os, "statvfs", read_only)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
     with open_index(root, checkpoint=checkpoint) as index:
         assert dict(index.side("images").items.ids()).keys() == set("abcd")
         assert [path.name for path in (root / "changes" / "000001").iterdir()] == ["images.sqlite"]
+
+
+def test_changes_are_noticed_where_nothing_can_be_written(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
+        writer.add("images", made_up(["d"]), "error")
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    with open_index(root, checkpoint=checkpoint) as index:
+        first = index.side("images")
+        assert index.side("images").changes is first.changes
+        for new in ("e", "f"):
+            with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
+                writer.add("images", made_up([new]), "error")
+        writer.delete("images", ["d"])
+        second = index.side("images")
+        assert {item_id for item_id, _ in second.items.ids()} == set("abcef")
+        assert second.items.by_rows([4, 5])[0].id == "e"
+        assert first.items.by_rows([3])[0].id == "d"
+
+
+def count_as_another_user(index: SearchIndex, pipe: Connection) -> None:
+    """Count the photos each time when something is received; for a process of another user."""
+    os.setgid(65534)
+    os.setuid(65534)
+    while pipe.recv():
+        try:
+            pipe.send({item_id for item_id, _ in index.side("images").items.ids()})
+        except IndexCorruptError as error:
+            pipe.send(str(error))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may become another user")
+def test_another_user_who_may_not_write_sees_the_changes(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems
+) -> None:
+    here, there = multiprocessing.Pipe()
+    with tempfile.TemporaryDirectory() as open_to_all:
+        own = Path(shutil.copytree(root, Path(open_to_all) / "index"))
+        Path(open_to_all).chmod(0o755)
+
+        def seen() -> object:
+            here.send(True)
+            assert here.poll(60)
+            return here.recv()
+
+        writers = [ChangesWriter(own, checkpoint.model_id) for _ in range(3)]
+        writers[0].add("images", made_up(["d"]), "error")
+        writers[0].close()
+        with open_index(own, checkpoint=checkpoint) as index:
+            process = multiprocessing.get_context("fork").Process(
+                target=count_as_another_user, args=(index, there)
+            )
+            process.start()
+            there.close()
+        assert seen() == set("abcd")
+        writers[1].add("images", made_up(["e"]), "error")
+        assert seen() == set("abcde")  # the writer is at work
+        writers[1].close()
+        assert seen() == set("abcde")
+        writers[2].add("images", made_up(["f"]), "error")
+        writers[2].close()
+        assert seen() == set("abcdef")
+        here.send(False)
+        process.join()
+    assert process.exitcode == 0
 
 
 def add_in_a_process(root: Path, model_id: str, new: list[NewItems]) -> None:

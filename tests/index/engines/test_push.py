@@ -14,7 +14,13 @@ import pytest
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.engines.client import EngineQuery, FoundItem
 from aladin_index.engines.engine_index import open_engine_index
-from aladin_index.engines.push import PushReport, PushSettings, only_pusher, push_index
+from aladin_index.engines.push import (
+    PushReport,
+    PushSettings,
+    only_pusher,
+    push_index,
+    rollback_engine,
+)
 from aladin_index.engines.push_files import entries_of
 from aladin_index.engines.record import read_generation
 from aladin_index.engines.writer import EngineWriter
@@ -139,6 +145,19 @@ def test_writers_round_tokens_as_the_build_does(
                 stored = server.sides[1, "images"][each.item.id].tokens
                 for array, wanted in zip(stored or (), each.tokens or (), strict=True):
                     np.testing.assert_array_equal(array, wanted)
+
+
+def test_what_was_rejected_is_neither_gone_back_to_nor_kept(
+    push: Push, server: MemoryServer, published: Path
+) -> None:
+    assert [push(published).generation for _ in range(2)] == [1, 2]
+    client = MemoryEngine(server)
+    assert rollback_engine(client) == 1
+    report = push(published, ann_recall=0.5)
+    assert (report.generation, report.dropped) == (3, [2])
+    assert rollback_engine(client) == 1
+    with pytest.raises(InputError, match="no generation before 1"):
+        rollback_engine(client)
 
 
 def test_generations_beyond_those_to_keep_are_removed(

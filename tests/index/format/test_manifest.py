@@ -28,6 +28,7 @@ MANIFEST_JSON = """{
   "default_candidates": 100,
   "fingerprint": "f00d",
   "made_by": "tune",
+  "replaces": 1,
   "model": {
     "id": "abc",
     "files": {
@@ -109,6 +110,7 @@ def example() -> Manifest:
         default_candidates=100,
         fingerprint="f00d",
         made_by="tune",
+        replaces=1,
         model=ModelEntry(id="abc", files={"config.json": FileEntry(bytes=2, sha256="1234")}),
         images=CollectionEntry(
             count=7,
@@ -177,14 +179,15 @@ def rewrite(folder: Path, **changes: object) -> None:
     (folder / DIGEST).write_text(f"{digest}\n")
 
 
-def test_a_manifest_of_before_tells_nothing_of_who_made_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["made_by", "replaces"])
+def test_a_manifest_of_before_tells_nothing_of_its_origin(tmp_path: Path, name: str) -> None:
     write_manifest(tmp_path, example())
     data = json.loads((tmp_path / MANIFEST).read_text())
-    del data["made_by"]
+    del data[name]
     (tmp_path / MANIFEST).write_text(json.dumps(data))
     digest = describe_files(tmp_path, [MANIFEST])[MANIFEST].sha256
     (tmp_path / DIGEST).write_text(f"{digest}\n")
-    assert read_manifest(tmp_path) == replace(example(), made_by=None)
+    assert read_manifest(tmp_path) == replace(example(), **{name: None})
 
 
 def test_another_schema_version_is_refused(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import IndexWriteError, InputError, UnknownItemError
@@ -342,3 +343,18 @@ def test_changes_that_a_build_did_not_take_over_are_counted_when_they_go(
     report = compact_index(root, keep=0)
     assert report.dropped == [1, 2]
     assert report.lost == {1: {"images": (1, 0), "texts": (0, 0)}}
+
+
+def test_too_few_items_for_the_first_stage_are_refused_before_anything_is_written(
+    tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]
+) -> None:
+    root, settings = tmp_path / "clustered", BuildSettings(ann="IVF4,Flat")
+    write_made_up(root, images=made_up(list("abcde")), settings=settings)
+    with closing(ChangesWriter(root, read_manifest(generation_folder(root, 1)).model.id)) as writer:
+        writer.delete("images", ["a", "b", "c"])
+        with pytest.raises(InputError, match=r"needs at least 4 vectors, there are 2.*--ann auto"):
+            compact_index(root)
+        assert live_generation(root) == 1
+        assert pending_changes(root) == {"images": (0, 3)}
+        writer.add("images", made_up(["f", "g"]), "error")
+    assert compact_index(root).counts == {"images": 4}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,13 @@ from aladin_index.format.layout import (
     live_generation,
     published_generations,
 )
-from aladin_index.format.manifest import read_manifest
+from aladin_index.format.manifest import read_manifest, write_manifest
 from aladin_index.generations.compact import compact_index
-from aladin_index.generations.history import with_changes_of
-from aladin_index.generations.published import rollback_index
+from aladin_index.generations.history import rolled_back_changes, with_changes_of
+from aladin_index.generations.published import rollback_index, store_calibration
 from aladin_index.generations.reader import open_index
 from aladin_network.errors import IndexCorruptError, InputError
+from tests.conftest import made_up_calibration
 
 MakeItems = Callable[..., NewItems]
 
@@ -57,6 +59,47 @@ def test_back_and_forth_with_the_changes_of_each(
     assert ids(root) == {"b", "c", "d", "e"}
     rollback_index(root)
     assert ids(root) == {"c", "d"}
+
+
+@pytest.fixture
+def rejected(root: Path, writer: ChangesWriter, made_up: MakeItems) -> Path:
+    """Generation 2 with an addition was rolled back to 1, of which 3 was made."""
+    calibration = made_up_calibration(read_manifest(generation_folder(root, 1)).model.id)
+    store_calibration(root, calibration)
+    writer.add("images", made_up(["rejected"]), "error")
+    rollback_index(root)
+    store_calibration(root, calibration)
+    assert published_generations(root) == [1, 2, 3]
+    return root
+
+
+def test_what_was_rejected_is_not_gone_back_to(rejected: Path) -> None:
+    assert read_manifest(generation_folder(rejected, 3)).replaces == 1
+    assert rollback_index(rejected).generation == 1
+    assert ids(rejected) == {"a", "b", "c"}
+
+
+def test_a_compaction_removes_and_reports_what_was_rejected(
+    rejected: Path, writer: ChangesWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert rolled_back_changes(rejected) == {2: {"images": (1, 0)}}
+    writer.delete("images", ["a"])
+    report = compact_index(rejected)
+    assert "generation 2 was rolled back" in caplog.text
+    assert (report.dropped, report.lost) == ([1, 2], {2: {"images": (1, 0)}})
+    assert rollback_index(rejected).generation == 3
+
+
+def test_a_compaction_without_changes_keeps_what_the_live_generation_is_of(rejected: Path) -> None:
+    report = compact_index(rejected)
+    assert (report.dropped, report.lost) == ([2], {2: {"images": (1, 0)}})
+    assert rollback_index(rejected).generation == 1
+
+
+def test_without_a_record_the_nearest_generation_before_is_gone_back_to(rejected: Path) -> None:
+    folder = generation_folder(rejected, 3)
+    write_manifest(folder, replace(read_manifest(folder), replaces=None))
+    assert rollback_index(rejected).generation == 2
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -6,6 +7,9 @@ import pytest
 from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.encode.source_items import ImageItem, TextItem, stored_form
+from aladin_index.format.layout import generation_folder
+from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.compact import compact_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_network.checkpoint import load_checkpoint
@@ -71,6 +75,23 @@ def test_older_generations_are_read_too(
     (index_copy / "generations" / "000001" / "images" / "tokens.npy").write_bytes(b"")
     with pytest.raises(IndexCorruptError, match=r"000001/images/tokens\.npy"):
         verify_index(index_copy)
+
+
+def test_a_generation_stays_while_it_is_verified(published: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(published, tmp_path / "index"))
+    model_id = read_manifest(generation_folder(root, 1)).model.id
+    with closing(ChangesWriter(root, model_id)) as writer:
+        writer.delete("images", ["photo 3"])
+
+    class Compacting(Bytes):
+        def start(self, total: int | None, unit: str) -> None:
+            super().start(total, unit)
+            assert compact_index(root, keep=0).in_use == [1]
+
+    assert verify_index(root, Compacting()).generations == [1]
+    assert verify_index(root).generations == [1, 2]
+    compact_index(root, keep=0)
+    assert verify_index(root).generations == [2]
 
 
 def test_what_was_added_later_is_read_too(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +34,16 @@ def new_checkpoint(
         matching=MatchingHeadConfig(layers=1, heads=2, dim=24),
     )
     save_checkpoint(folder, model)
+    return folder
+
+
+@pytest.fixture
+def same_weights(new_checkpoint: Path, tmp_path: Path) -> Path:
+    """The new model with another fusion."""
+    folder = Path(shutil.copytree(new_checkpoint, tmp_path / "same weights"))
+    config = json.loads((folder / "config.json").read_text())
+    config["fusion"]["text_to_image"]["weight"] = 0.125
+    (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 

@@ -169,6 +169,16 @@ def test_one_step_leads_back_and_forth(
         rollback_engine(MemoryEngine(server), 3)
 
 
+def test_a_model_of_a_generation_is_not_replaced_by_another_of_the_same_weights(
+    upgrade: Upgrade, server: MemoryServer, same_weights: Path
+) -> None:
+    upgrade()
+    rollback_engine(MemoryEngine(server))
+    with pytest.raises(IndexMismatchError, match=r"generation 2: sha256 of config\.json"):
+        upgrade(checkpoint_folder=same_weights)
+    assert server.live == 1
+
+
 @pytest.mark.parametrize(
     ("method", "at"),
     [

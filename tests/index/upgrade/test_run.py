@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import aladin_index.upgrade.finish as finish_module
+import aladin_index.upgrade.run as run_module
 from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.item_changer import ItemChanger
@@ -35,6 +36,8 @@ from aladin_index.upgrade.run import (
     discard_upgrade,
     upgrade_index,
 )
+from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_network.calibration.fitted_files import UNCORRECTED
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.errors import (
@@ -43,8 +46,10 @@ from aladin_network.errors import (
     InputError,
     UpgradeUnfinishedError,
 )
+from aladin_network.scoring.correction import CORRECTION
 from tests.index.conftest import SMALL
-from tests.index.upgrade.conftest import SETTINGS, Begin
+from tests.index.corrections import correction_of
+from tests.index.upgrade.conftest import SETTINGS, Begin, CutShortError
 
 RESUMED = replace(SETTINGS, resume=True)
 
@@ -300,6 +305,47 @@ def test_a_collection_without_items_is_refused(
         upgrade_index(index_copy, None, RESUMED)
 
 
+def test_a_model_that_an_upgrade_left_is_replaced_by_another_of_the_same_weights(
+    index_copy: Path, new_checkpoint: Path, same_weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object) -> None:
+        raise CutShortError
+
+    with monkeypatch.context() as patch, pytest.raises(CutShortError):
+        patch.setattr(run_module, "write_plan", end)
+        upgrade_index(index_copy, new_checkpoint, SETTINGS)
+    assert len(list((index_copy / MODELS).iterdir())) == 1
+    assert upgrade_index(index_copy, same_weights, SETTINGS).generation == 2
+    with open_index(index_copy) as index:
+        assert index.checkpoint.fusion.text_to_image.weight == 0.125
+    verify_index(index_copy)
+
+
+def test_a_model_of_a_generation_is_not_replaced_by_another_of_the_same_weights(
+    index_copy: Path, new_checkpoint: Path, same_weights: Path
+) -> None:
+    upgrade_index(index_copy, new_checkpoint, SETTINGS)
+    rollback_index(index_copy, 1)
+    with pytest.raises(IndexMismatchError, match=r"generation 2: sha256 of config\.json"):
+        upgrade_index(index_copy, same_weights, SETTINGS)
+    assert not (index_copy / UPGRADE).exists()
+    assert upgrade_index(index_copy, new_checkpoint, SETTINGS).generation == 3
+    verify_index(index_copy)
+
+
+def test_a_model_of_the_first_generation_is_not_replaced_either(
+    index_copy: Path, tiny_checkpoint: Path, new_checkpoint: Path, tmp_path: Path
+) -> None:
+    changed = Path(shutil.copytree(tiny_checkpoint, tmp_path / "changed"))
+    (changed / "config.json").write_text((changed / "config.json").read_text() + "\n")
+    upgrade_index(index_copy, new_checkpoint, SETTINGS)
+    with pytest.raises(IndexMismatchError, match=r"generation 1: sha256 of config\.json"):
+        upgrade_index(index_copy, changed, SETTINGS)
+    assert rollback_index(index_copy).generation == 1
+    with open_index(index_copy) as index:
+        assert index.side("images").count == 23
+
+
 def test_other_commands_wait_for_the_end_of_an_upgrade(
     index_copy: Path, tiny_checkpoint: Path, begin: Begin, images: list[ImageItem]
 ) -> None:
@@ -344,6 +390,37 @@ def test_what_cannot_be_upgraded_is_refused(
     begin(index_copy, 1)
     with pytest.raises(IndexMismatchError, match=r"model of the upgrade to be resumed"):
         upgrade_index(index_copy, tiny_checkpoint, RESUMED)
+
+
+@pytest.mark.parametrize("corrected", [False, True])
+def test_what_is_fitted_to_the_new_model_comes_along(
+    index_copy: Path,
+    new_checkpoint: Path,
+    images: list[ImageItem],
+    texts: list[TextItem],
+    make_calibration: Callable[..., Calibration],
+    tmp_path: Path,
+    corrected: bool,
+) -> None:
+    checkpoint = Path(shutil.copytree(new_checkpoint, tmp_path / "checkpoint"))
+    calibration = make_calibration(read_model_id(checkpoint))
+    name = UNCORRECTED
+    if corrected:
+        correction = correction_of(checkpoint, [item.path for item in images[:6]], 0.8)
+        correction.save(checkpoint / CORRECTION)
+        name = correction.constants.id
+    fitted_on = replace(calibration.fitted_on, correction=name)
+    write_calibration(checkpoint, replace(calibration, fitted_on=fitted_on))
+    upgrade_index(index_copy, checkpoint, SETTINGS)
+    build_index(checkpoint, tmp_path / "rebuilt", images, texts, SMALL)
+    with open_index(index_copy) as index, open_index(tmp_path / "rebuilt") as rebuilt:
+        assert index.manifest.calibration == rebuilt.manifest.calibration
+        assert index.manifest.calibration is not None
+        assert index.manifest.calibration.fitted_on.correction == name
+        assert index.manifest.correction == rebuilt.manifest.correction
+        assert (index.manifest.correction is not None) is corrected
+    for target in ("images", "texts"):
+        assert_same(content(index_copy, target), content(tmp_path / "rebuilt", target))
 
 
 def test_a_finished_upgrade_is_resumed_to_nothing(index_copy: Path, new_checkpoint: Path) -> None:

@@ -92,6 +92,7 @@ def test_a_checkpoint_is_calibrated(checkpoint: Path, data: Path, tmp_path: Path
         "searched": "split",
         "prior": 0.5,
         "text_lengths": asdict(TextLengths.of(np.array(lengths))),
+        "correction": "none",
     }
     ids = [f"{number}.png" for number in range(20)]
     assert stored.fitted_on.photo_sample == sample_photos(ids)

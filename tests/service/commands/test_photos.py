@@ -57,8 +57,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Library, Any]]:
     def open_library(
         library: Library, plan: Any, *, on_address: Callable[[str], None], **_: object
     ) -> None:
-        library.save()
         with library.claimed():
+            library.save()
             seen.append((library, plan))
             if plan.checkpoint is not None:
                 build_index(plan.checkpoint, plan.index, image_items(plan.folders[0], None), None)
@@ -108,7 +108,7 @@ def test_a_library_is_made_once_and_found_without_its_model(
     assert run("--remove", "nothing").exit_code == 2
     removed = run("--remove", library.name)
     assert (removed.exit_code, removed.stdout) == (0, f"{library.name}: removed\n")
-    assert all_libraries(libraries) == [] and len(list(folder.iterdir())) == 2
+    assert all_libraries(libraries) == ([], {}) and len(list(folder.iterdir())) == 2
     assert run("--list").stderr == "no libraries yet: `aladin photos FOLDER` makes one\n"
 
 
@@ -121,7 +121,7 @@ def test_folders_with_libraries_of_several_models_need_one_named(
 ) -> None:
     for model in (clip_folder, tiny_checkpoint):
         assert run(folder, "--model", model, "--no-browser").exit_code == 0
-    assert len(all_libraries(libraries)) == 2
+    assert len(all_libraries(libraries)[0]) == 2
     both = run(folder)
     assert both.exit_code == 2
     assert str(clip_folder) in both.stderr and "choose one with --model" in both.stderr
@@ -171,6 +171,40 @@ def test_a_library_without_an_index_is_listed(libraries: Path, folder: Path) -> 
     assert "  photos  none yet\n" in run("--list").stdout
 
 
+def test_a_damaged_library_leaves_the_others_in_use(
+    libraries: Path, folder: Path, opened: list[tuple[Library, Any]], clip_folder: Path
+) -> None:
+    words = (folder, "--model", clip_folder, "--no-browser")
+    assert run(*words).exit_code == 0
+    for name, content in (("Old-1", "{"), ("New-2", '{"schema_version": 9}')):
+        (libraries / name / "index").mkdir(parents=True)
+        (libraries / name / "library.json").write_text(content, encoding="utf-8")
+
+    assert run(*words).exit_code == 0
+    assert run(folder, "--no-browser").exit_code == 0
+    assert len(opened) == 3
+    listed = run("--list")
+    assert listed.exit_code == 0
+    assert listed.stdout.startswith(opened[0][0].name)
+    newer, damaged = listed.stderr.splitlines()
+    assert newer.startswith("warning: ") and "schema version 9, expected 1" in newer
+    assert "Old-1/library.json: not the description of a library" in damaged
+    assert damaged.endswith("; `aladin photos --remove Old-1` removes it")
+
+    removed = run("--remove", "Old-1")
+    assert (removed.exit_code, removed.stdout) == (0, "Old-1: removed\n")
+    assert "known: Holidays" in run("--remove", "Old-1").stderr
+    assert not (libraries / "Old-1").exists()
+
+    # The description of the folders' own library is not replaced by a new one.
+    file = opened[0][0].place / "library.json"
+    file.write_text('{"schema_version": 9}', encoding="utf-8")
+    refused = run(*words)
+    assert refused.exit_code == 2 and len(opened) == 3
+    assert "schema version 9, expected 1" in refused.stderr
+    assert file.read_text(encoding="utf-8") == '{"schema_version": 9}'
+
+
 def test_passes_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     lines = PhotoLines()
     damaged = SkippedItem("a.jpg", "damaged")
@@ -209,7 +243,7 @@ def test_a_second_start_tells_the_address_of_the_first(
 ) -> None:
     words = (folder, "--model", clip_folder, "--no-browser")
     assert run(*words).exit_code == 0
-    [library] = all_libraries(libraries)
+    [library], _ = all_libraries(libraries)
     with library.claimed() as claim:
         early = run(*words)
         assert early.exit_code == 2

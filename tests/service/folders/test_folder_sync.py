@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -268,6 +269,25 @@ def test_an_empty_or_missing_folder_changes_nothing(index: Path, photos: Path) -
     report = one_pass(index, photos)
     assert len(report.added) == 6
     assert contents(index).keys() == before.keys()
+
+
+def test_a_disconnected_mount_is_no_missing_folder(
+    index: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(index)
+    stat = Path.stat
+
+    def disconnected(path: Path, **options: Any) -> os.stat_result:
+        if path == photos:
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        return stat(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", disconnected)
+        for allow_missing in (False, True):
+            with pytest.raises(MissingPhotosError, match="not connected; nothing was changed"):
+                one_pass(index, photos, allow_missing=allow_missing)
+    assert contents(index) == before
 
 
 def test_a_subfolder_that_cannot_be_read_keeps_its_photos(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -153,6 +154,21 @@ def test_a_failed_pass_is_tried_again(folder: Path, passes: Passes) -> None:
     assert not passes.errors
 
 
+def test_a_disconnected_mount_does_not_end_the_watch(
+    folder: Path, passes: Passes, caplog: pytest.LogCaptureFixture
+) -> None:
+    passes.errors = [OSError(errno.ENOTCONN, "not connected") for _ in range(3)]
+    with watched(folder) as watch:
+        deadline = time.monotonic() + 20
+        while len(passes.seen) < 4 or watch.error is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        (folder / "a.png").touch()
+        passes.wait_for("a.png")
+    [message] = [record.getMessage() for record in caplog.records]
+    assert "not connected; tried again until it works" in message
+
+
 def test_a_folder_that_is_mounted_again_is_followed(folder: Path, passes: Passes) -> None:
     with watched(folder):
         passes.wait_for()
@@ -193,3 +209,20 @@ def test_file_systems_of_a_network_are_known(tmp_path: Path) -> None:
     assert is_remote(tmp_path / "my photos" / "2020", mounts)
     assert not is_remote(tmp_path / "my photos" / "local", mounts)
     assert not is_remote(tmp_path, mounts)
+
+
+def test_mounts_with_names_of_any_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    umlauts, undecodable, rest = tmp_path / "Fotos für später", b"caf\xe9", tmp_path / "rest"
+    place = Path(os.path.realpath(tmp_path))
+    lines = [
+        b"/dev/sda1 / ext4 rw 0 0",
+        b"server:/a " + os.fsencode(place) + "/Fotos\\040für\\040später nfs4 rw 0 0".encode(),
+        b"server:/b " + os.fsencode(place) + b"/" + undecodable + b" cifs rw 0 0",
+        b"tmpfs " + os.fsencode(place) + "/line\u2028end tmpfs rw 0 0".encode(),
+    ]
+    mounts = tmp_path / "mounts"
+    mounts.write_bytes(b"\n".join(lines) + b"\n")
+    monkeypatch.setattr(watching, "_MOUNTS", mounts)
+    assert is_remote(umlauts)
+    assert is_remote(tmp_path / os.fsdecode(undecodable) / "2020")
+    assert not is_remote(rest)

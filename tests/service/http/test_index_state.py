@@ -206,7 +206,7 @@ async def test_evaluations_say_which_generation_they_are_of(service: Service, in
         "generation": 2,
         "is_live": True,
         "measured_at": "2023-11-14T22:13:20Z",
-        "data": "flickr8k/captions.jsonl",
+        "data": "captions.jsonl",  # the folders above stay private
         "split": None,
         "images": 6,
         "texts": 12,

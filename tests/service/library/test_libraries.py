@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import sys
+import threading
 from collections.abc import Callable
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -11,8 +13,13 @@ from pathlib import Path
 import pytest
 from platformdirs import user_data_path
 
-from aladin_network.errors import ConfigError, InputError
-from aladin_service.library.libraries import LibraryInUseError, all_libraries, library_of
+from aladin_network.errors import InputError
+from aladin_service.library.libraries import (
+    LibraryInUseError,
+    LibraryPlace,
+    all_libraries,
+    library_of,
+)
 from aladin_service.library.places import checked_folders, libraries_folder
 
 
@@ -53,17 +60,20 @@ def test_a_library_belongs_to_a_set_of_folders_and_a_model(
 def test_libraries_are_found_again(
     libraries: Path, folder: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    assert all_libraries(libraries) == []
+    assert all_libraries(libraries) == ([], {})
     first = library_of([folder("b")], str(folder("model")), libraries)
     assert first.model == str(tmp_path / "model")
     second = library_of([folder("a")], "org/clip", libraries, tmp_path / "index")
     for library in (first, second):
         library.save()
         library.save()
-    assert all_libraries(libraries) == [second, first]
+    assert all_libraries(libraries) == ([second, first], {})
     (second.place / "library.json").write_text('{"schema_version": 9}')
-    with pytest.raises(ConfigError, match="schema version 9, expected 1"):
-        all_libraries(libraries)
+    found, faults = all_libraries(libraries)
+    assert found == [first]
+    [(place, fault)] = faults.items()
+    assert place == LibraryPlace(place=second.place)
+    assert "schema version 9, expected 1" in str(fault)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +94,7 @@ def test_what_is_no_set_of_folders(names: list[str], message: str, tmp_path: Pat
 
 def serve(place: Path, ready: Event, end: Event) -> None:
     """Serve the only library, as another process would."""
-    [library] = all_libraries(place)
+    [library], _ = all_libraries(place)
     with library.claimed() as claim:
         claim.announce("http://127.0.0.1:8001")
         ready.set()
@@ -121,6 +131,25 @@ def test_one_process_serves_a_library_and_tells_others_its_address(
         library.remove()
 
 
+def test_looking_for_the_process_that_serves_hinders_none(
+    libraries: Path, folder: Callable[[str], Path]
+) -> None:
+    library = library_of([folder("photos")], "org/clip", libraries)
+    library.save()
+    assert library.served_at() is None
+    assert not (library.place / "served").exists()  # nothing is written to look
+    with (library.place / "served").open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # another process looks, too
+        assert library.served_at() is None
+        look = threading.Timer(0.05, fcntl.flock, (file, fcntl.LOCK_UN))
+        look.start()
+        with library.claimed() as claim:
+            claim.announce("http://127.0.0.1:8000")
+            assert library.served_at() == "http://127.0.0.1:8000"
+        look.join()
+    assert library.served_at() is None
+
+
 def test_removing_a_library_keeps_photos_and_an_index_elsewhere(
     libraries: Path, folder: Callable[[str], Path]
 ) -> None:
@@ -128,7 +157,7 @@ def test_removing_a_library_keeps_photos_and_an_index_elsewhere(
     library = library_of([photos], "org/clip", libraries, index)
     library.save()
     library.remove()
-    assert all_libraries(libraries) == [] and list(libraries.iterdir()) == []
+    assert all_libraries(libraries) == ([], {}) and list(libraries.iterdir()) == []
     assert photos.is_dir() and index.is_dir()
 
 

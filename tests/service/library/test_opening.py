@@ -1,4 +1,4 @@
-"""The second process of a library: its end is reported, unless it was asked for."""
+"""Opening a library: refused starts, and the end of the second process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import aladin_service.library.opening as opening
+from aladin_network.errors import ConfigError
 from aladin_service.library.keeper import KeepPlan
+from aladin_service.library.libraries import (
+    Library,
+    LibraryInUseError,
+    all_libraries,
+    library_of,
+)
 
 _PLAN: KeepPlan = None  # type: ignore[assignment]  # not read by what stands in for the process
 
@@ -43,7 +53,7 @@ def run_instead(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., None
     return replace
 
 
-def unused(*_: object) -> None:
+def unused(*_: object) -> Any:
     raise AssertionError
 
 
@@ -75,3 +85,34 @@ def test_a_process_that_dies_is_reported(
     [record] = caplog.records
     assert "does not follow its folders any more" in record.getMessage()
     assert "exit status 3" in record.getMessage()
+
+
+def open_now(library: Library) -> None:
+    """Open a library in a way that must fail before anything is started."""
+    opening.open_library(
+        library,
+        _PLAN,
+        host="127.0.0.1",
+        port=0,
+        show_progress=unused,
+        on_pass=unused,
+        on_address=unused,
+    )
+
+
+def test_a_refused_start_leaves_the_library_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    library = library_of([tmp_path / "photos"], "org/clip", tmp_path / "libraries")
+    library.save()
+    more = replace(library, exclude=("*.jpg",))
+    with library.claimed(), pytest.raises(LibraryInUseError):
+        open_now(more)
+    assert all_libraries(tmp_path / "libraries") == ([library], {})
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "libraries").write_text("a file", encoding="utf-8")
+    library = library_of([tmp_path / "photos"], "org/clip", tmp_path / "libraries")
+    with pytest.raises(ConfigError, match="ALADIN_LIBRARIES_DIR names another folder"):
+        open_now(library)

@@ -118,8 +118,8 @@ def test_probabilities_that_are_not_reliable_are_not_shown() -> None:
     assert found.hits[0].probability is None
     assert (found.match_probability, found.no_match) == (None, None)
     assert found.notes == [
-        "this answer has no probabilities: they were fitted to other photos than those of this"
-        " index",
+        "this answer has no probabilities: the index's calibration was fitted on other data, to"
+        " which most of these photos do not belong",
         "min_probability was not applied: the probabilities are not reliable",
     ]
 
@@ -175,7 +175,11 @@ def test_a_split_is_offered_as_the_arguments_that_make_it() -> None:
     [
         ({"level": 0.9, "size": 2}, "a right item is among these hits in 90% of", None),
         ({"size": 7, "truncated": True}, "the set has 7 items, of which this page lacks some", 2),
-        ({"unreliable_because": "filter"}, "no hit was left out: they were fitted without", 2),
+        (
+            {"unreliable_because": "filter"},
+            "no hit was left out: the index's calibration was fitted",
+            2,
+        ),
     ],
 )
 def test_a_prediction_set_is_described(

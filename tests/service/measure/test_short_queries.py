@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
@@ -109,4 +111,13 @@ def test_captions_without_a_phrase_ask_nothing(checkpoint: Checkpoint) -> None:
     found = encode_short_queries(
         checkpoint.model, [record("c", "they are running")], right_by_captions, NullProgress()
     )
+    assert found is None
+
+
+def test_texts_that_are_right_for_no_photo_ask_nothing(checkpoint: Checkpoint) -> None:
+    def right_answers(texts: Sequence[str], records: Sequence[Record]) -> NDArray[np.bool_]:
+        return np.zeros((len(texts), len(records)), dtype=np.bool_)
+
+    assert draw_short_queries(RECORDS)
+    found = encode_short_queries(checkpoint.model, RECORDS, right_answers, NullProgress())
     assert found is None

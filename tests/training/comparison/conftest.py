@@ -58,6 +58,7 @@ def _finish_run(
     curve: Sequence[float] = (100.0, 150.0),
     logged: Mapping[str, Sequence[float]] = MappingProxyType({}),
     ahead: float = 2.0,
+    queries: str | None = "of four photos",
 ) -> RunEvaluation:
     """Write four photos' worth of results, with two captions each.
 
@@ -72,6 +73,7 @@ def _finish_run(
         logged: more entries of its log by name, after the same steps.
         ahead: by how much the scores of positive pairs are raised; infinite to leave out what
             evaluations of an earlier version lack.
+        queries: digest of the photos and captions.
     """
     write_json(run.folder / "recipe.json", dump_config(run.recipe))
     checkpoint = run.folder / "checkpoint"
@@ -108,6 +110,7 @@ def _finish_run(
             "alignment": score_histogram(scores, image_of_text),
         },
         image_of_text=image_of_text,
+        queries=queries,
     )
     if math.isfinite(ahead):
         evaluation.cross_ranks["matching"] = cross_retrieval_ranks(scores, image_of_text)

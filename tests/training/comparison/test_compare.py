@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import InputError
 from aladin_network.scoring.correction import CORRECTION
 from aladin_network.types import NullProgress
 from aladin_training.comparison.compare import compare, perform_all
+from aladin_training.comparison.evaluate import check_queries
 from aladin_training.comparison.evaluation import is_trained, load_evaluation
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.summary import summarize_plan
@@ -98,6 +100,25 @@ def test_a_second_call_only_writes_the_report(compared: ComparisonPlan) -> None:
     compare(compared)
     assert report.read_text() == before
     assert runs == {file: file.stat().st_mtime_ns for file in (compared.out / "runs").rglob("*.*")}
+
+
+def test_changed_captions_are_refused(compared: ComparisonPlan) -> None:
+    report = compared.out / "report.md"
+    source, before = Path(compared.recipes[0].data.source), report.read_text()
+    texts = source.read_text(encoding="utf-8")
+    changed = texts.replace("black paint", "black ink")
+    assert changed != texts
+    source.write_text(changed, encoding="utf-8")
+    try:
+        with pytest.raises(InputError, match="evaluated on other photos or captions than split 'v"):
+            compare(compared)
+        compare(compared, train=False)  # the runs are reported as they are
+        assert report.read_text() == before
+        source.unlink()
+        check_queries(compared.runs(), compared.split)  # nothing to compare with
+    finally:
+        source.write_text(texts, encoding="utf-8")
+    compare(compared)
 
 
 def test_another_split_is_evaluated_without_training(compared: ComparisonPlan) -> None:

@@ -30,6 +30,7 @@ def test_everything_comes_back(finish_run: Callable[..., RunEvaluation], run: Pl
     loaded = load_evaluation(run.folder, "val")
     assert loaded is not None
     assert loaded.metrics() == saved.metrics()
+    assert loaded.queries == saved.queries == "of four photos"
     assert loaded.mean_difference == saved.mean_difference
     assert loaded.cross_rank == saved.cross_rank
     assert torch.equal(loaded.image_of_text, saved.image_of_text)

@@ -65,7 +65,7 @@ def test_the_observed_difference_is_that_of_the_two_measures(measure: Measure) -
 def test_the_mean_difference_varies_as_if_photos_were_drawn_as_candidates_too() -> None:
     ours, theirs = scores(1, 0.4), scores(2, 0.3)
     of_queries = gains("md", evaluated(ours), "matching", evaluated(theirs), "matching")
-    drawn = resample_gains([of_queries], OWNERS, resamples=300).drawn
+    drawn = resample_gains([of_queries], OWNERS, resamples=300).of_photos
     # The same draws, and the mean difference of the matrix that each of them makes.
     generator = torch.Generator().manual_seed(0)
     exact: list[float] = []

@@ -132,3 +132,25 @@ def test_a_curve_begins_with_the_start_if_that_had_the_score(
     summaries = summarize_plan(plan, {}, {}).summaries
     curves = [summary.runs[0].curve for summary in summaries]
     assert curves == [{0: 300.0, 2: 100.0, 4: 150.0}, {2: 100.0, 4: 150.0}]
+
+
+def test_a_curve_has_points_of_one_split(
+    plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: FinishRun
+) -> None:
+    """The start's result is that of the validation split, the log's that of the selection split."""
+    recipe = variant("going-on", "stage.student.reset=[]", "data.selection=0.4")
+    plan = dataclasses.replace(plan, recipes=(recipe,), baseline="going-on")
+    finish_run(plan.run(recipe, 0), ALL, ALL[:4])
+    (summary,) = summarize_plan(plan, {}, {}).summaries
+    assert summary.runs[0].curve == {2: 100.0, 4: 150.0}
+
+
+@pytest.mark.parametrize(("queries", "paired"), [("of other photos", False), (None, True)])
+def test_runs_of_other_photos_are_not_paired(
+    queries: str | None, paired: bool, plan: ComparisonPlan, finish_run: FinishRun
+) -> None:
+    """As many photos and captions are not the same; evaluations of an earlier version may be."""
+    base, long, _ = plan.recipes
+    finish_run(plan.run(base, 0), ALL, ALL[:4])
+    finish_run(plan.run(long, 0), ALL, ALL[:4], queries=queries)
+    assert (summarize_plan(plan, {}, {}).summaries[1].difference is not None) == paired

@@ -67,6 +67,17 @@ def test_each_score_is_the_network_s(checkpoint: Checkpoint, batch: Batch) -> No
         torch.testing.assert_close(found, value)
 
 
+def test_the_fused_score_keeps_its_scale_at_a_weight_of_1(
+    checkpoint: Checkpoint, batch: Batch
+) -> None:
+    def fused(weight: float) -> torch.Tensor:
+        fusion = dataclasses.replace(FUSION.text_to_image, weight=weight)
+        both = Fusion(text_to_image=fusion, image_to_text=fusion)
+        return Teacher(dataclasses.replace(checkpoint, fusion=both), "fused").scores(batch)
+
+    torch.testing.assert_close(fused(1.0), fused(1 - 1e-6), rtol=1e-4, atol=1e-4)
+
+
 def test_several_teachers_teach_the_mean_of_their_scores(
     checkpoint: Checkpoint, batch: Batch, build_tiny: Callable[..., AladinModel]
 ) -> None:

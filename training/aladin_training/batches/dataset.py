@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,18 @@ READ_A_BATCH = 32
 WHOLE = BatchShare(rank=0, world=1)
 # The next batches are prepared while the network works on one; more would only cost memory.
 BATCHES_AHEAD = 2
+
+
+def records_digest(records: Sequence[Record | DocumentRecord]) -> str:
+    """Return a digest of photos, captions and their order."""
+    ids = [record.id for record in records]
+    captions = [caption for record in records for caption in record.captions]
+    ends = itertools.accumulate(len(record.captions) for record in records)
+    rows = [
+        list(range(end - len(record.captions), end))
+        for record, end in zip(records, ends, strict=True)
+    ]
+    return hashlib.sha256(json.dumps([ids, captions, rows]).encode()).hexdigest()
 
 
 class PairDataset:
@@ -170,9 +183,7 @@ class PairDataset:
     @property
     def digest(self) -> str:
         """Digest of photos, captions and their order; a resumed run must find the same."""
-        ids = [record.id for record in self.records]
-        content = json.dumps([ids, self.captions, self.captions_of_photo])
-        return hashlib.sha256(content.encode()).hexdigest()
+        return records_digest(self.records)
 
     def batch(
         self,

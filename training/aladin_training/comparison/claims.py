@@ -30,7 +30,7 @@ from aladin_training.comparison.summary import (
 )
 from aladin_training.config.shipped import recipes_folder
 
-# Fewer runs say too little of how much runs differ for a verdict.
+# With fewer runs, their variance is too uncertain for a verdict.
 LEAST_SEEDS = 3
 
 _FILE = "_claims.toml"
@@ -165,7 +165,8 @@ def judge(claims: Sequence[Claim], comparison: Comparison) -> list[JudgedClaim]:
             drawn[len(sides)] = found
         seeds = 0 if found is None else len(runs.keys() & their_runs.keys())
         sides.append((claim, theirs, seeds))
-    together = simultaneous_intervals(list(drawn.values())) if drawn else []
+    measures = [sides[number][0].measure for number in drawn]
+    together = simultaneous_intervals(list(drawn.values()), measures) if drawn else []
     intervals = dict(zip(drawn, together, strict=True))
     return [
         JudgedClaim(claim, theirs.recipe.name, seeds, intervals.get(number))

@@ -19,7 +19,7 @@ from aladin_training.comparison.budget import (
     training_sizes,
     with_controls,
 )
-from aladin_training.comparison.evaluate import evaluate_run
+from aladin_training.comparison.evaluate import check_queries, evaluate_run
 from aladin_training.comparison.evaluation import (
     RunEvaluation,
     finished_evaluation,
@@ -90,6 +90,7 @@ def compare(
 
     Raises:
         ConfigError: If corrected scores are requested of blocks of a split.
+        InputError: If a finished run was evaluated on other data than there is now.
     """
     if correct and plan.folds > 1:
         raise ConfigError("corrected scores are not evaluated in blocks: folds with correct")
@@ -113,6 +114,7 @@ def compare(
         plan = plan.with_choices(choices)
         times = _step_times(plan, train and step_times, progress)
     if train:
+        check_queries(plan.runs(), plan.split)
         failures |= perform_all(
             plan.runs(), plan.split, plan.shared_stages, jobs, progress, correct=correct
         )

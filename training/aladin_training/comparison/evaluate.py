@@ -8,8 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from aladin_network.calibration.fitted_files import store_correction
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.scoring.correction import CORRECTION, read_correction
+from aladin_network.errors import DataError, InputError
+from aladin_network.scoring.correction import read_correction
 from aladin_network.scoring.fusion import Fusion
 from aladin_network.scoring.metrics import (
     Ranks,
@@ -19,13 +21,17 @@ from aladin_network.scoring.metrics import (
 from aladin_network.scoring.separation import separation_of_queries, summarize_cross_ranks
 from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import Progress
-from aladin_training.batches.dataset import PairDataset
+from aladin_training.batches.dataset import PairDataset, records_digest
 from aladin_training.batches.items import PLAIN
-from aladin_training.comparison.evaluation import RunEvaluation, score_histogram
+from aladin_training.comparison.evaluation import (
+    RunEvaluation,
+    finished_evaluation,
+    score_histogram,
+)
 from aladin_training.comparison.plan import PlannedRun
 from aladin_training.correction import correction_records, fit_to_records
-from aladin_training.data import Record
-from aladin_training.data.selection import read_split
+from aladin_training.data import Record, read_records
+from aladin_training.data.selection import SELECTION, read_split
 from aladin_training.evaluation import (
     ExhaustiveEvaluation,
     evaluate_encodings,
@@ -85,7 +91,7 @@ def evaluate_run(
             records,
             lambda some: prepared(some, "some", SetMemory()).encode(model),  # each time others
         ).correction
-        correction.save(folder / CORRECTION)
+        store_correction(folder, correction)
     records = known.recall(
         f"evaluated:{split}:{data!r}", lambda: read_split(source, split, recipe, **need)
     )
@@ -95,7 +101,9 @@ def evaluate_run(
     evaluation = evaluate_encodings(
         model, checkpoint.fusion, images, texts, image_of_text, correction
     )
-    condensed = _condense(evaluation, checkpoint.model_id, split, run.folds)
+    condensed = _condense(
+        evaluation, checkpoint.model_id, split, run.folds, records_digest(records)
+    )
     branches = [load_checkpoint(each, device).model for each in _branches(run)]
     if branches:
         others = [score_encodings(each, *dataset.encode(each)) for each in branches]
@@ -112,6 +120,39 @@ def evaluate_run(
     return condensed
 
 
+def check_queries(runs: Sequence[PlannedRun], split: str) -> None:
+    """Refuse to report finished runs beside others if their data set has changed meanwhile.
+
+    Data sets that cannot be read are not compared, nor are evaluations of an earlier version.
+
+    Args:
+        runs: Runs of a comparison, finished or not.
+        split: Split that they are evaluated on.
+
+    Raises:
+        InputError: If a run was evaluated on other photos or captions than its data has now.
+    """
+    present: dict[tuple[str, bool], str | None] = {}
+    for run in runs:
+        evaluation = finished_evaluation(run, split)
+        if split == SELECTION or evaluation is None or evaluation.queries is None:
+            continue
+        source, require_photos = run.recipe.data.source, run.recipe.data.regions is None
+        key = source, require_photos
+        if key not in present:
+            try:
+                path = Path(source).expanduser()
+                records = read_records(path, split, require_photos=require_photos)
+                present[key] = records_digest(records)
+            except DataError:
+                present[key] = None
+        if present[key] not in (None, evaluation.queries):
+            raise InputError(
+                f"{run.folder}: was evaluated on other photos or captions than split {split!r} of "
+                f"{source} has now; compare in another --out, or restore the data"
+            )
+
+
 def _branches(run: PlannedRun) -> list[Path]:
     """Return the checkpoints of a run's other branches: its offline or its online anchors."""
     stage, stages = run.recipe.final_stage, run.folder / "stages"
@@ -124,7 +165,7 @@ def _branches(run: PlannedRun) -> list[Path]:
 
 
 def _condense(
-    evaluation: ExhaustiveEvaluation, model_id: str, split: str, folds: int
+    evaluation: ExhaustiveEvaluation, model_id: str, split: str, folds: int, queries: str
 ) -> RunEvaluation:
     image_of_text = evaluation.image_of_text.cpu()
     scores, rows = evaluation.scores, evaluation.image_of_text
@@ -159,6 +200,7 @@ def _condense(
             name: separation_of_queries(scores.cpu(), image_of_text)
             for name, scores in evaluation.scores.items()
         },
+        queries=queries,
     )
 
 

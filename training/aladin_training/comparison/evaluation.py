@@ -107,6 +107,8 @@ class RunEvaluation:
         cross_ranks: AOQ's cross-retrieval rank of each positive pair, (texts,) int64, by score
             name; empty in evaluations of an earlier version.
         separation: Scores of each query's matches and of all others, by score name; likewise.
+        queries: Digest of the split's photos and captions; None in evaluations of an earlier
+            version.
     """
 
     model_id: str
@@ -119,6 +121,7 @@ class RunEvaluation:
     folds: int = 1
     cross_ranks: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     separation: dict[str, Separation] = field(default_factory=dict[str, Separation])
+    queries: str | None = None
 
     def metrics(self) -> dict[str, RetrievalMetrics]:
         """Summarise the ranks by score name."""
@@ -156,6 +159,7 @@ def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
         "model_id": evaluation.model_id,
         "split": evaluation.split,
         "folds": evaluation.folds,
+        "queries": evaluation.queries,
         "metrics": {
             name: {direction: getattr(each, direction)._asdict() for direction in _DIRECTIONS}
             | {"rsum": each.rsum}
@@ -223,6 +227,7 @@ def load_evaluation(folder: Path, split: str, folds: int = 1) -> RunEvaluation |
             if (ranks := arrays.get(f"cross_ranks.{name}")) is not None
         },
         separation=_separation(arrays, numbers["mean_difference"]),
+        queries=numbers.get("queries"),
     )
 
 

@@ -65,6 +65,6 @@ def _apart(measure: Measure, evaluation: RunEvaluation, score: str) -> tuple[Ten
     texts, images = evaluation.separation[score]
     if measure == "margin":
         return (texts.positive - texts.hardest) / 2, (images.positive - images.hardest) / 2
-    # The mean over all pairs that do not match is that over texts. A photo is drawn as a candidate
-    # as well, and how far its row is from the mean row is what that changes (to first order).
+    # The mean over all pairs that do not match is that over texts. Resampling photos also changes
+    # the candidates: to first order, by the mean over all rows minus that of the photo's row.
     return texts.positive - texts.negative, images.negative.mean() - images.negative

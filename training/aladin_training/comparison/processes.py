@@ -1,7 +1,7 @@
 """Several jobs at a time, in worker processes that report their progress.
 
 A worker does one job after the other, so that it imports and reads once what all of them need. A
-failed job ends its worker, since what it has left there is not known. If the operating system kills
+failed job ends its worker, whose state may be corrupt. If the operating system kills
 a worker for its memory, the others go on.
 """
 

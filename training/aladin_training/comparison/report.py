@@ -60,12 +60,14 @@ _DIFFERENCES_NOTE = (
     "Difference: as above, with the interval of this comparison alone. Simultaneous: intervals "
     "that all hold together in 95 % of experiments (largest deviation over all recipes); only one "
     "that leaves out 0 shows a difference. Smallest effect: a true difference of this size would "
-    "be shown in 80 % of experiments; no smaller one can be excluded by this design."
+    "be shown in 80 % of experiments; no smaller one can be excluded by this design. Seeds: where "
+    "the runs of a recipe happen to vary less than those of the others on average, this average "
+    "counts; few seeds widen intervals by Student's t."
 )
 _CLAIMS_NOTE = (
     "Difference of what the paper claims it of, with intervals that hold for all claims of this "
-    "table together in 95 % of experiments. R@1: mean of both directions. MD: as above. Margin: "
-    "mean score of a query's matches minus that of its hardest negative, mean of both directions. "
+    "table together in 95 % of experiments; seeds and MD: as above. R@1: mean of both directions. "
+    "Margin: mean score of a query's matches minus that of its hardest negative, likewise. "
     "Confirmed: the whole interval is above 0. Refuted: it is below 0. Not shown: it holds 0, and "
     "a true difference of the smallest effect would be shown in 80 % of experiments. "
     f"Open: fewer than {LEAST_SEEDS} seeds are finished on both sides (by MD and margin: evaluated "
@@ -97,17 +99,18 @@ _COST_NOTE = (
     "trained once, but counts in the chain of each."
 )
 _CURVES_NOTE = (
-    "Validation rsum of each recipe's own score while its final stage trains: mean over the seeds, "
-    "with a band of one standard deviation on each side. Step 0 is the start, if the starting "
-    "stage trained the same score."
+    "rsum of each recipe's own score while its final stage trains, on the split that chooses its "
+    "weights (the selection split, if the recipe has one): mean over the seeds, with a band of one "
+    "standard deviation on each side. Step 0 is the start, if the starting stage trained the same "
+    "score and was evaluated on the same split."
 )
 _RECALLS_NOTE = (
     "Training loss of the final stage (left scale, each recipe's own) and R@1 of its own score on "
-    "the validation split (right scale, the same for all): mean over the seeds, with a band of one "
-    "standard deviation on each side."
+    "the split that chooses its weights (right scale, the same for all): mean over the seeds, with "
+    "a band of one standard deviation on each side."
 )
 _SEPARATION_NOTE = (
-    "MD of each recipe's own score on the validation split while its final stage trains, as above."
+    "MD of each recipe's own score while its final stage trains, on the split of the curves above."
 )
 _SHARES_TABLE_NOTE = (
     "Shares of a stage's tasks in the gradient, in percent, mean over the seeds: at the first and "

@@ -318,6 +318,8 @@ def _correction_gain(runs: dict[int, FinishedRun]) -> Interval | None:
 
 
 def _same_queries(ours: RunEvaluation, theirs: RunEvaluation) -> bool:
+    if None not in (ours.queries, theirs.queries) and ours.queries != theirs.queries:
+        return False
     return torch.equal(ours.image_of_text, theirs.image_of_text)
 
 
@@ -336,7 +338,12 @@ def _finished_runs(plan: ComparisonPlan, recipe: Recipe) -> dict[int, FinishedRu
 
 
 def _at_start(recipe: Recipe, stages: dict[str, StageFacts]) -> dict[int, float]:
-    """Return the curve's point before the first step, if the starting stage trained the score."""
+    """Return the curve's point before the first step, if the starting stage trained the score.
+
+    With a selection split, the later points are of that split and the start's result is not.
+    """
+    if recipe.data.selection:
+        return {}
     start = next((stage for stage in recipe.stage if stage.name == _start_stage(recipe)), None)
     if start is None or recipe.final_stage.reset or recipe.own_score not in start.trained_scores:
         return {}

@@ -53,7 +53,9 @@ class Teacher:
         """Return the (images, texts) scores of a batch."""
         scores = self._network(batch, encode)
         if self._score == "fused":
-            return self._fusion.combine(scores.of("alignment"), scores.of("matching"))
+            # In standard deviations even with a weight of 1, for which searches use the plain
+            # alignment score: a teacher's scale must not depend on the fitted weight.
+            return self._fusion.standardized(scores.of("alignment"), scores.of("matching"))
         return scores.of(self._score)
 
 

@@ -149,8 +149,8 @@ class QuintupletTask(ScoreTask):
 class ExchangedTask(ScoreTask):
     """Each photo should be nearer to its caption than to the same caption with one word exchanged.
 
-    Not in the papers: it trains what the scores of a batch's captions hardly ask for, that every
-    word counts. A photo without such a caption takes no part.
+    Not in the papers: it trains sensitivity to single words, which ordinary negatives hardly
+    require. A photo without such a caption takes no part.
     """
 
     def forward(self, scores: BatchScores) -> Tensor:

@@ -97,8 +97,8 @@ def upgrade(
 
     Running services answer all the time. First a sample of the items is encoded; from then on both
     models answer, each for the items that it has encoded, with scores on one scale, and answers say
-    so. Items that the new model has not encoded yet are asked by its own queries over a linear
-    bridge if that finds more than the old model does, as measured on the sample.
+    so. Items not yet encoded by the new model are searched with the new model's queries, mapped to
+    the old encodings by a linear bridge, if that finds more on the sample than the old model.
 
     The command can be killed at any moment and run again with --resume. Items that cannot be
     encoded again are named on stderr, and the command ends with exit code 2 before the switch: run

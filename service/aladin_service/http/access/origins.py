@@ -124,7 +124,11 @@ def foreign_origin(headers: Headers, allowed: Collection[str]) -> str | None:
     if origin is None:
         return None
     host = headers.get("host")  # HTTP/1.0 need not have one, and the origin "null" names none
-    return None if host and urlsplit(origin).netloc == host else origin
+    try:
+        is_own = bool(host) and urlsplit(origin).netloc == host
+    except ValueError:  # a malformed address, such as http://[
+        is_own = False
+    return None if is_own else origin
 
 
 def check_origins(origins: Collection[str]) -> None:

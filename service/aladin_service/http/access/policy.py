@@ -36,13 +36,13 @@ _CHECK_EVERY_S = 1.0
 # Programs that replace a file by deleting the old one leave a short gap without a file.
 _MISSING_S = 5.0
 
-# Limit per client: a mistyped key is tried by hand, or by a program at its start.
 # What each scope permits, in the log.
 _MAY: dict[Scope, str] = {
     "read": "search",
     "write": "add and delete items",
     "metrics": "read the metrics",
 }
+# Limit of rejected keys per client: enough for a mistyped key.
 _WRONG_KEYS_PER_S = 1.0
 _WRONG_KEYS_BURST = 20
 
@@ -173,8 +173,8 @@ def make_policy(
 ) -> AccessPolicy:
     """Make the access rules from the settings.
 
-    Without keys everybody on this machine may do everything. Where others can reach the service
-    too, somebody has to have said that they may, and then they read and no more.
+    Without keys everybody on this machine may do everything. On an address that other machines can
+    reach, requests without a key must be allowed explicitly, and may then only read.
 
     Args:
         settings: Settings of the service.

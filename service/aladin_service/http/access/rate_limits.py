@@ -215,9 +215,9 @@ async def charge(request: Request, count: int) -> None:
 class RedisRates:
     """Takes tokens from buckets in Redis, or from local buckets while Redis does not answer.
 
-    Whoever was let in by all services together is noted in the bucket of the one that let it in, so
-    that a Redis which goes away gives nobody a full bucket. Alone, each of N services gives a
-    client its rate: N times as much in all, never less than it may have.
+    A request that Redis admits is also counted in this service's own bucket, so that no client has
+    a full bucket when Redis fails. Without Redis each of N services applies the whole rate, so a
+    client may get up to N times its rate.
     """
 
     def __init__(self, url: str, metrics: Metrics, clock: Clock = time.monotonic) -> None:

@@ -5,7 +5,6 @@ Its queries enter the queues beside those of single requests.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from aladin_service.http.shared_state import Service, ServiceState, until_discon
 from aladin_service.http.turns import NOT_TAKEN, Turns
 from aladin_service.observe.logs import CURRENT_REQUEST
 from aladin_service.search.job import Answered
+from aladin_service.search.task_group import task_group
 
 _LOG = logging.getLogger(__name__)
 
@@ -87,12 +87,9 @@ class BatchFeed:
         """
         feeders = min(len(self._entries), self._service.settings.max_batch)
         with self._service.batch_room.request():
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(feeders):
-                        group.create_task(self._feed())
-            except ExceptionGroup as refusals:
-                raise refusals.exceptions[0] from None
+            async with task_group() as group:
+                for _ in range(feeders):
+                    group.create_task(self._feed())
         return self._bodies
 
     async def _feed(self) -> None:
@@ -192,8 +189,8 @@ _SCHEMA: dict[str, Any] = {
 async def search_batch(request: Request, entries: Batch, service: Service) -> Response:
     """Answer many searches, each with the answer or the error of a separate request.
 
-    A batch takes places in the waiting line as they come free, so it may be larger than the line.
-    It is refused as a whole (429) only when not even its first search finds a place.
+    Queries of a batch enter the queues as places become free, so a batch may be longer than a
+    queue. It is refused as a whole (429) only if its first query finds no place.
     """
     started = time.perf_counter()
     feed = BatchFeed(service, entries, request.state.request_id)

@@ -256,7 +256,7 @@ def _known_versions(if_none_match: str | None) -> frozenset[str]:
 def _answer_version(version: str, picture: PhotoBytes | None) -> Response:
     """Answer with a picture that may be replaced or deleted at any time.
 
-    So whoever has it asks before it is shown again.
+    Clients must revalidate it each time (ETag).
 
     Args:
         version: 64 hexadecimal digits.

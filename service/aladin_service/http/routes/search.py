@@ -68,8 +68,9 @@ REGIONS_DESCRIPTION = (
     " `image_size`) and perhaps `labels` and `detector`."
 )
 
-# A shorter body contains no photo, so it is a text or the id of an item, which wait for the same
-# slots. A longer one is read first: it may belong to a lane with free slots.
+# A shorter body is taken for a text or the id of an item, which wait for the same slots: it has no
+# room for a photo, but may name the URL of one. A longer one is read first: it may belong to a
+# queue with free places.
 _TEXT_BYTES = 2048
 
 
@@ -272,18 +273,21 @@ class SearchGate:
     Searches pass neither the framework's own layers nor its look-up of routes and dependencies,
     which take as long as all else that a text query has to pass before it waits for a worker.
     They are rejected before they are read: if rejecting cost as much as reading a search, at twice
-    the service's capacity rejections would occupy the processors.
+    the service's capacity rejections would occupy the processors. Where photos may be given by
+    URL, a short body may be one, which waits in the queue of photos: there, all are read.
     """
 
-    def __init__(self, app: ASGIApp, workers: Workers) -> None:
+    def __init__(self, app: ASGIApp, workers: Workers, *, takes_urls: bool = False) -> None:
         """Wrap an application.
 
         Args:
             app: Application that answers all other requests.
             workers: Workers, which know the number of waiting queries.
+            takes_urls: Whether photos may be given by URL.
         """
         self._app = app
         self._workers = workers
+        self._takes_urls = takes_urls
         # Access control lets no other method pass.
         self._routes = {route.path: route for route in router.routes if isinstance(route, APIRoute)}
 
@@ -295,7 +299,7 @@ class SearchGate:
             return
         scope["route"] = route
         length = declared_length(scope)
-        is_text = length is not None and length <= _TEXT_BYTES
+        is_text = not self._takes_urls and length is not None and length <= _TEXT_BYTES
         refusal = self._workers.refusal("text") if is_text else None
         if refusal is not None:
             response = error_response(refusal, scope["state"]["request_id"])

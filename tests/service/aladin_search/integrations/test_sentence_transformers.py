@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 import torch
 from PIL import Image
 
+from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_network.calibration.fitted_files import read_fitted
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.checkpoint_files import read_model_id
 from aladin_network.config import (
@@ -21,8 +25,10 @@ from aladin_network.config import (
     TrunkConfig,
 )
 from aladin_network.model import AladinModel
+from aladin_network.scoring.correction import CORRECTION
 from aladin_network.scoring.scores import alignment_scores, matching_scores
 from aladin_service.export.sentence_transformers import Kind, export_sentence_transformers
+from tests.index.corrections import correction_of
 from tests.tensors import encode_photos, encode_texts
 
 pytestmark = [
@@ -220,6 +226,34 @@ def test_an_alignment_that_the_library_trained_is_saved_as_trained(
         model[0].network.alignment.projections["text"].bias += 1
     model.save_pretrained(str(saved))
     assert load_checkpoint(saved).alignment_trained is True
+
+
+def test_what_is_fitted_to_the_weights_is_saved_with_them(
+    tiny_checkpoint: Path, make_calibration: Callable[..., Calibration], tmp_path: Path
+) -> None:
+    from aladin_search.integrations.sentence_transformers import multi_vector_encoder
+
+    source, saved = Path(shutil.copytree(tiny_checkpoint, tmp_path / "source")), tmp_path / "saved"
+    model_id = read_model_id(source)
+    for number, photo in enumerate(photos()):
+        photo.save(tmp_path / f"{number}.png")
+    correction = correction_of(source, sorted(tmp_path.glob("*.png")), 0.8)
+    correction.save(source / CORRECTION)
+    calibration = make_calibration(model_id)
+    fitted_on = replace(calibration.fitted_on, correction=correction.constants.id)
+    write_calibration(source, replace(calibration, fitted_on=fitted_on))
+    model = multi_vector_encoder(source)
+    for folder in (saved, source):
+        model.save_pretrained(str(folder))
+        fitted = read_fitted(folder, model_id)
+        assert fitted.calibration is not None
+        assert fitted.correction is not None
+        assert fitted.correction.constants == correction.constants
+    # Other weights: what was fitted to these is dropped.
+    with torch.no_grad():
+        model[0].network.alignment.projections["text"].bias += 1
+    model.save_pretrained(str(saved))
+    assert read_fitted(saved, read_model_id(saved)) == (None, None)
 
 
 def test_vectors_are_those_of_an_index(tiny_checkpoint: Path, tmp_path: Path) -> None:

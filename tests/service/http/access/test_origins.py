@@ -91,6 +91,7 @@ def test_pages_that_may_send_requests(headers: dict[str, str]) -> None:
         {"origin": "http://127.0.0.1:3000"},
         {"origin": "http://127.0.0.1"},
         {"origin": "null"},
+        {"origin": "http://["},
         {"origin": ""},
         {"origin": "http://friend.example"},
         {"origin": "http://127.0.0.1:8000@evil.example"},

@@ -1,0 +1,51 @@
+"""What the codes in `unreliable_because` of an answer, or of its prediction set, mean to people."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class _Reason(NamedTuple):
+    """Why probabilities are unreliable, and the remedy of whoever keeps the index, if any."""
+
+    why: str
+    remedy: str = ""
+
+
+_FIT = "aladin calibrate CHECKPOINT DATA --index INDEX fits one to the index"
+_REASONS = {
+    "other_photos": _Reason(
+        "the index's calibration was fitted on other data, to which most of these photos do not "
+        "belong",
+        _FIT,
+    ),
+    "weak_calibration": _Reason(
+        "the index's calibration hardly tells queries that have a match from those that have none"
+    ),
+    "unknown_text_lengths": _Reason(
+        "the index's calibration does not record the lengths of the texts that it was fitted on",
+        "aladin calibrate fits it anew",
+    ),
+    "text_length": _Reason(
+        "the text is shorter or longer than those that the index's calibration was fitted on"
+    ),
+    "several_parts": _Reason("the index's calibration was fitted to queries of one part"),
+    "upgrade": _Reason("two models answered, as the index is being upgraded from one to the other"),
+    "box": _Reason("the index's calibration was fitted to whole photos"),
+    "filter": _Reason("the index's calibration was fitted without a filter"),
+    "more_items": _Reason("the index has more items than its calibration was fitted to", _FIT),
+    "no_sets": _Reason("the answer has no probabilities that a set could be cut by"),
+}
+
+
+def unreliable_reason(code: str | None, *, remedy: bool = False) -> str:
+    """Return the explanation for the `unreliable_because` of an answer.
+
+    Args:
+        code: Code of the reason; an unknown code, from a newer service, is returned unchanged.
+        remedy: Whether to name the command that helps.
+    """
+    reason = _REASONS.get(code or "")
+    if reason is None:
+        return code or "the index's calibration may not judge this query"
+    return f"{reason.why}; {reason.remedy}" if remedy and reason.remedy else reason.why
