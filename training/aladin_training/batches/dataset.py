@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import itertools
-import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -30,7 +27,7 @@ from aladin_training.batches.network_inputs import NetworkInputs
 from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
 from aladin_training.batches.short_texts import ShortTexts
 from aladin_training.data import Record
-from aladin_training.data.records import DocumentRecord
+from aladin_training.data.records import DocumentRecord, records_digest
 from aladin_training.data.regions import RegionStore
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.parallel.distributed import BatchShare
@@ -44,18 +41,6 @@ READ_A_BATCH = 32
 WHOLE = BatchShare(rank=0, world=1)
 # The next batches are prepared while the network works on one; more would only cost memory.
 BATCHES_AHEAD = 2
-
-
-def records_digest(records: Sequence[Record | DocumentRecord]) -> str:
-    """Return a digest of photos, captions and their order."""
-    ids = [record.id for record in records]
-    captions = [caption for record in records for caption in record.captions]
-    ends = itertools.accumulate(len(record.captions) for record in records)
-    rows = [
-        list(range(end - len(record.captions), end))
-        for record, end in zip(records, ends, strict=True)
-    ]
-    return hashlib.sha256(json.dumps([ids, captions, rows]).encode()).hexdigest()
 
 
 class PairDataset:

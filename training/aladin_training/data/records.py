@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -125,6 +128,18 @@ class DocumentRecord:
     id: str
     document: str
     captions: tuple[str, ...]
+
+
+def records_digest(records: Sequence[Record | DocumentRecord]) -> str:
+    """Return a digest of photos, captions and their order."""
+    ids = [record.id for record in records]
+    captions = [caption for record in records for caption in record.captions]
+    ends = itertools.accumulate(len(record.captions) for record in records)
+    rows = [
+        list(range(end - len(record.captions), end))
+        for record, end in zip(records, ends, strict=True)
+    ]
+    return hashlib.sha256(json.dumps([ids, captions, rows]).encode()).hexdigest()
 
 
 class LocatedRecord(NamedTuple):
