@@ -37,8 +37,8 @@ from aladin_network.files import write_json
 from aladin_network.types import Direction
 
 # Least held-out AUROC of "is there a match at all" at which answers are judged, for the kind of
-# queries without a match that is detected best. At 0.75, of four pairs of a query with a match and one
-# without, one is ordered wrongly.
+# queries without a match that is detected best. At 0.75, of four pairs of a query with a match and
+# one without, one is ordered wrongly.
 LEAST_AUROC = 0.75
 
 # Reasons not to rely on the probabilities of an answer: the calibration is of other data than most
