@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from aladin_index.encode.source_items import (
     ImageItem,
     SourceItem,
     check_item,
+    file_state,
     item_from_json,
     item_json,
     stored_form,
@@ -40,6 +42,7 @@ from aladin_network.types import Progress, Target, TokenDtype
 _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
 _BATCH = 1000
 _CACHE_KIB = 65536
+_MISSING = "missing"  # as part of a fingerprint, in place of a state
 # `path` is the file that contains a photo, as in `item`; its state is part of a fingerprint. What
 # the source skipped precedes the item of `row`, in the order of `number`.
 _SCHEMA = """
@@ -49,6 +52,7 @@ CREATE TABLE items (
 CREATE TABLE left_out (
     number INTEGER PRIMARY KEY, row INTEGER NOT NULL, id TEXT NOT NULL, reason TEXT NOT NULL
 );
+CREATE TABLE file_states (row INTEGER PRIMARY KEY, state TEXT NOT NULL);
 """
 
 
@@ -63,14 +67,25 @@ class Catalogue:
             target: Whether the database holds images or texts.
         """
         self._target: Target = target
-        self._connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+        self._connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)
+        self._connection.execute("PRAGMA journal_mode = OFF")
+        self._connection.execute("PRAGMA synchronous = OFF")
         self.count = int(self._connection.execute("SELECT COUNT(*) FROM items").fetchone()[0])
 
     def items(self, rows: range) -> list[SourceItem]:
-        """Read some consecutive items."""
-        statement = "SELECT item FROM items WHERE row >= ? AND row < ? ORDER BY row"
-        lines = self._connection.execute(statement, (rows.start, rows.stop))
-        return [item_from_json(line, self._target) for (line,) in lines]
+        """Read some consecutive items, photos with the states that `fingerprint` has found."""
+        lines = self._connection.execute(
+            "SELECT item, state FROM items LEFT JOIN file_states USING (row) "
+            "WHERE row >= ? AND row < ? ORDER BY row",
+            (rows.start, rows.stop),
+        )
+        items = [(item_from_json(line, self._target), state) for line, state in lines]
+        return [
+            replace(item, file_state=state)
+            if state is not None and isinstance(item, ImageItem) and item.has_own_file
+            else item
+            for item, state in items
+        ]
 
     def left_out(self, rows: range) -> list[SkippedItem]:
         """Read what the source skipped among some consecutive items, or after the last one."""
@@ -83,15 +98,23 @@ class Catalogue:
     def fingerprint(self, rows: range) -> str:
         """Hash the data of some consecutive items, and the state of their files.
 
-        A file's state is its length and the time of its last change.
+        A file's state is its length and the time of its last change. It is kept for `items`, since
+        the photos are read later: one that is changed meanwhile has another state by then.
         """
         digest = hashlib.sha256(f"{self._target} {rows.start} {rows.stop}\n".encode())
-        statement = "SELECT item, path FROM items WHERE row >= ? AND row < ? ORDER BY row"
+        statement = "SELECT row, item, path FROM items WHERE row >= ? AND row < ? ORDER BY row"
         last_path, state = "", ""
-        for line, path in self._connection.execute(statement, (rows.start, rows.stop)):
-            if path is not None and path != last_path:  # neighbours may lie in one tar
-                last_path, state = path, _file_state(Path(path))
-            digest.update(f"{line} {state}\n".encode())
+        for start in range(rows.start, rows.stop, _BATCH):
+            part = (start, min(start + _BATCH, rows.stop))
+            found: list[tuple[int, str]] = []
+            for row, line, path in self._connection.execute(statement, part):
+                if path is not None and path != last_path:  # neighbours may lie in one tar
+                    last_path, state = path, file_state(Path(path)) or _MISSING
+                if path is not None and state != _MISSING:
+                    found.append((row, state))
+                digest.update(f"{line} {state}\n".encode())
+            insert = "INSERT OR REPLACE INTO file_states VALUES (?, ?)"
+            self._connection.executemany(insert, found)
         for item_id, reason in self.left_out(rows):
             digest.update(f"left out {item_id} {reason}\n".encode())
         return digest.hexdigest()
@@ -230,14 +253,6 @@ def _repetition(connection: sqlite3.Connection, lines: list[_Line], target: Targ
                 f"{target}: id {item_id!r} repeats, item {row + 1} after item {found[0] + 1}"
             )
     raise AssertionError("the database rejected lines without a repeated id")
-
-
-def _file_state(path: Path) -> str:
-    try:
-        state = path.stat()
-    except OSError:
-        return "missing"
-    return f"{state.st_size} {state.st_mtime_ns}"
 
 
 def collection_source(

@@ -158,7 +158,7 @@ class ShardWorker:
 def remove_left_behind(build: str) -> None:
     """Remove the temporary folders of a build's stopped workers on this node.
 
-    Whoever is ended from outside leaves its folder, and may be writing to it for a moment yet.
+    A killed worker leaves its folder and may still be writing to it briefly.
     """
     pattern = f"{_folder_prefix(build)}*"
     for _ in range(_REMOVALS):

@@ -35,8 +35,8 @@ class OwnerFailedError(RuntimeError):
 class OwnerThread:
     """Runs tasks one after the other in a thread of its own.
 
-    An error ends it: what failed once on a card fails from then on, or worse, answers wrongly. All
-    who wait then get the error, and all who come later too; nobody waits for ever.
+    The first error stops the thread, since a failed GPU may return wrong results. All pending and
+    later tasks raise `OwnerFailedError`.
     """
 
     def __init__(self, name: str) -> None:

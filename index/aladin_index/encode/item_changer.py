@@ -21,9 +21,15 @@ from aladin_index.encode.item_encoders import (
     item_encoder,
 )
 from aladin_index.encode.kept_regions import KeptRegions, PhotoRegions, kept_by
-from aladin_index.encode.read_ahead import NumberedItem, StageSeconds, encoded_batches
+from aladin_index.encode.read_ahead import NumberedItem, StageSeconds, batched, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
-from aladin_index.encode.source_items import ImageItem, SourceItem, check_item, stored_form
+from aladin_index.encode.source_items import (
+    ImageItem,
+    SourceItem,
+    check_item,
+    stored_form,
+    with_file_state,
+)
 from aladin_index.format.records import SkippedItem
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
 from aladin_network.errors import DuplicateItemError, InputError, TextTooLongError
@@ -208,7 +214,7 @@ def check_new(
         InputError: If there is an item that no index could hold, or whose metadata exceeds a limit.
     """
     seen: set[str] = set()
-    for batch in _batches((item for item in items if not isinstance(item, SkippedItem)), 1000):
+    for batch in batched((item for item in items if not isinstance(item, SkippedItem)), 1000):
         for item in batch:
             check_item(item, target, metadata)
             if item.id in seen:
@@ -314,7 +320,7 @@ def _numbered(
 ) -> Iterator[list[NumberedItem]]:
     """Number the items, and skip those that need not be encoded."""
     number = 0
-    for batch in _batches(_usable(items, counts, progress), settings.batch_size):
+    for batch in batched(_usable(items, counts, progress), settings.batch_size):
         for item in batch:
             check_item(item, target, settings.metadata)
         if settings.on_duplicate != "replace":
@@ -324,7 +330,7 @@ def _numbered(
             counts.skipped += sum(item.id in known for item in batch)
             progress.advance(sum(item.id in known for item in batch))
             batch = [item for item in batch if item.id not in known]
-        numbered = list(enumerate(batch, start=number))
+        numbered = list(enumerate(map(with_file_state, batch), start=number))
         number += len(batch)
         sources.update(numbered)
         if numbered:
@@ -341,9 +347,3 @@ def _usable(
             progress.advance()
         else:
             yield item
-
-
-def _batches(items: Iterable[SourceItem], size: int) -> Iterator[list[SourceItem]]:
-    rest = iter(items)
-    while batch := list(islice(rest, size)):
-        yield batch

@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from aladin_index.encode.item_encoders import ItemEncoder, Prepared
 from aladin_index.encode.source_items import ImageItem, SourceItem
@@ -25,6 +26,16 @@ from aladin_network.types import Progress
 # Batches that threads are at work on while one is being written. With one of them the threads would
 # have nothing to do while the last photo of a batch, a large one maybe, is decoded.
 BATCHES_AHEAD = 2
+
+
+T = TypeVar("T")
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield items in lists of `size`; the last one may be shorter."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 class StageSeconds:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -21,8 +21,9 @@ from aladin_network.errors import InputError
 from aladin_network.photos.files import CONTROL_CHARACTER, ListedPhotos, PhotoFile, PhotosRoot
 from aladin_network.types import Target
 
-# Contents of uploads, which are in no list of a build's items, and the path, written by itself.
-_NOT_LISTED = frozenset({"path", "upload", "region_file"})
+# Contents of uploads and states of files, which are in no list of a build's items, and the path,
+# written by itself.
+_NOT_LISTED = frozenset({"path", "upload", "region_file", "file_state"})
 
 _EXAMPLES = 3
 OUTSIDE = "the photo's file lies outside of the folder of --photos-root"
@@ -44,6 +45,8 @@ class ImageItem:
             no photo.
         upload: Bytes of an uploaded photo, which the index keeps, or None.
         region_file: Uploaded npz file of the photo's regions, untrusted, or None.
+        file_state: Result of `file_state` for the photo's own file before it was read, or None if
+            it is not recorded.
     """
 
     id: str
@@ -56,11 +59,17 @@ class ImageItem:
     regions_key: str | None = None
     upload: UploadedPhoto | None = None
     region_file: bytes | None = None
+    file_state: str | None = None
 
     @property
     def photo(self) -> PhotoFile:
         """Location of the photo's bytes."""
         return PhotoFile(self.path, self.offset, self.length)
+
+    @property
+    def has_own_file(self) -> bool:
+        """Whether the photo is a file of its own on this machine."""
+        return self.length is None and self.upload is None and self.region_file is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +90,26 @@ class TextItem:
 
 
 SourceItem = ImageItem | TextItem
+
+
+def file_state(path: Path) -> str | None:
+    """Return the length of a file in bytes and the time of its last change in nanoseconds.
+
+    Returns:
+        Both numbers with a space between them, or None if there is no file that can be looked at.
+    """
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return f"{state.st_size} {state.st_mtime_ns}"
+
+
+def with_file_state(item: SourceItem) -> SourceItem:
+    """Return a photo with the state that its file has now; any other item as it is."""
+    if not isinstance(item, ImageItem) or not item.has_own_file:
+        return item
+    return replace(item, file_state=file_state(item.path))
 
 
 def check_item(
@@ -162,6 +191,7 @@ def stored_form(
         offset=photo.offset if photo else 0,
         length=photo.length if photo else None,
         boxes=None if boxes is None else pack_boxes(boxes),
+        file_state=photo.file_state if photo else None,
     )
 
 

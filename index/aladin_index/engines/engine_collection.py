@@ -11,6 +11,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from aladin_index.engines.client import EngineClient, EngineItem, EngineQuery, FoundItem
+from aladin_index.engines.record import is_unicode
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
@@ -207,7 +208,7 @@ class EngineCollection:
 
         All of it comes at once, and so of one moment: such an item mostly becomes a query.
         """
-        wanted = filter(_may_be_stored, [item_id])
+        wanted = filter(is_unicode, [item_id])
         found = list(self._fetch(wanted, with_embeddings=True, with_tokens=True))
         return self.stored_item(self._remember(found[0])) if found else None
 
@@ -216,7 +217,7 @@ class EngineCollection:
 
         Of these come neither embeddings nor tokens: they may be many.
         """
-        found = {entry.item.id: entry for entry in self._fetch(filter(_may_be_stored, ids))}
+        found = {entry.item.id: entry for entry in self._fetch(filter(is_unicode, ids))}
         return [
             self.stored_item(self._remember(found[item_id])) if item_id in found else None
             for item_id in ids
@@ -333,15 +334,6 @@ class EngineCollectionItems:
     def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
         """Return the items with some ids, in the given order; None for a missing one."""
         return self._side.fetch_items(ids)
-
-
-def _may_be_stored(item_id: str) -> bool:
-    """Whether an id can be stored: no stored id contains a lone surrogate."""
-    try:
-        item_id.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _best_first(found: FoundItem) -> tuple[float, int, str]:

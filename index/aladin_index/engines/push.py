@@ -242,7 +242,9 @@ class _Push:
         if generations:
             newest = generations[-1]
             pieces = self._client.read_record(newest) or {}
-            if newest != live and pieces.get(SOURCE) == self.identity:
+            # One with changes was complete, and live until a rollback.
+            is_started = newest != live and CHANGED not in pieces
+            if is_started and pieces.get(SOURCE) == self.identity:
                 self.generation = newest
                 self._done = json.loads(pieces.get(_PROGRESS, b"{}"))
                 return

@@ -180,6 +180,15 @@ def pieces_of_texts(texts: Mapping[str, str]) -> dict[str, bytes]:
     return {name: base64.b64decode(text) for name, text in texts.items()}
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text can be stored: no stored text contains a lone surrogate."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def item_text(item: StoredItem) -> str:
     """Return an item as JSON without spaces; fields that are None are omitted.
 

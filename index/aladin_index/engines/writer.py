@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 
 from aladin_index.changes.writer import AddReport, DeleteReport, NewItems, check_shapes
 from aladin_index.engines.client import EngineClient, EngineItem
-from aladin_index.engines.record import GenerationRecord, item_text, read_generation, require_live
+from aladin_index.engines.record import (
+    GenerationRecord,
+    is_unicode,
+    item_text,
+    read_generation,
+    require_live,
+)
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem
 from aladin_network.errors import (
@@ -150,15 +156,16 @@ class EngineWriter:
         return self._record
 
     def _known(self, record: GenerationRecord, target: Target, ids: Sequence[str]) -> set[str]:
-        asked = [item_id for item_id in dict.fromkeys(ids) if _is_unicode(item_id)]
+        asked = [item_id for item_id in dict.fromkeys(ids) if is_unicode(item_id)]
         found = self._client.fetch(record.manifest.generation, target, asked) if asked else []
         return {entry.item.id for entry in found}
 
     def _mark_changed(self, record: GenerationRecord) -> GenerationRecord:
         """Mark the generation as different from what was pushed, before changing it."""
         if not record.changed:
-            record = self._record = record.with_changes()
+            record = record.with_changes()
             self._client.write_record(record.manifest.generation, record.pieces())
+            self._record = record  # only now: a mark that failed is made by the next change
         return record
 
     def _entries(
@@ -201,13 +208,5 @@ def _as_float32(embedding: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _check_unicode(item: StoredItem) -> None:
-    if not _is_unicode(item_text(item)):
+    if not is_unicode(item_text(item)):
         raise InputError(f"item {item.id!r}: its id, text or metadata are not valid Unicode")
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -46,16 +46,13 @@ from aladin_index.generations.writer import describe_model, install_model, write
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_index.tokens.store import QUERY_SAMPLE, TOKEN_SAMPLE
 from aladin_network.calibration.fitted_files import read_fitted
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import DataError, IndexMismatchError
 from aladin_network.files import FileEntry
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress, Progress, Target, TokenDtype
-
-# As in `aladin_index.tokens.store`: enough for a codebook of full size, and for a sample of
-# queries.
-_TOKEN_SAMPLE, _QUERY_SAMPLE = 2**16, 2**13
 
 
 class Dims(NamedTuple):
@@ -156,8 +153,8 @@ class EncodedCollection:
         asking = None if other is None else other._tokens
         return TokenCodec.train(
             dtype,
-            self._tokens.sample(_TOKEN_SAMPLE),
-            queries=None if asking is None else asking.sample(_QUERY_SAMPLE),
+            self._tokens.sample(TOKEN_SAMPLE),
+            queries=None if asking is None else asking.sample(QUERY_SAMPLE),
         )
 
     def _parts(self, codec: TokenCodec) -> Iterator[EncodedPart]:

@@ -26,7 +26,8 @@ from aladin_network.types import Target
 
 # Columns of an export, with the names of their Arrow types. The first two are those of
 # clip-retrieval; `file` is the location of a photo's bytes, with `offset` and `length` if it lies
-# in a larger file; `boxes` are those of its regions, in the form of `aladin_index.items.tables`.
+# in a larger file; `boxes` are those of its regions, in the form of `aladin_index.items.tables`;
+# `file_state` is the state of the file when it was encoded.
 COLUMNS: dict[Target, dict[str, str]] = {
     "images": {
         "image_path": "string",
@@ -38,6 +39,7 @@ COLUMNS: dict[Target, dict[str, str]] = {
         "width_px": "int32",
         "height_px": "int32",
         "boxes": "binary",
+        "file_state": "string",
         "metadata": "string",
     },
     "texts": {
@@ -66,6 +68,7 @@ def exported_row(item: StoredItem) -> dict[str, Any]:
         "width_px": item.width_px,
         "height_px": item.height_px,
         "boxes": item.boxes,
+        "file_state": item.file_state,
         "metadata": json.dumps(item.metadata, ensure_ascii=False),
     }
 
@@ -85,6 +88,7 @@ def imported_item(row: Mapping[str, Any]) -> StoredItem:
         offset=row.get("offset", 0),
         length=row.get("length"),
         boxes=row.get("boxes"),
+        file_state=row.get("file_state"),
     )
 
 
@@ -93,8 +97,8 @@ def foreign_item(row: Mapping[str, Any], number: int, target: Target) -> StoredI
 
     Its id is the column ``id``, else the photo's path as written (``image_path``), else ``key``,
     else its number. A text whose row names a photo is a caption of it, with the photo's id and
-    ``#0``. Columns without a meaning of their own are metadata. A photo is shown where its path
-    is absolute: from which folder another is to be counted, is not known.
+    ``#0``. Columns without a meaning of their own are metadata. Photos with relative paths are not
+    shown, because their base folder is unknown.
 
     Args:
         row: Values by column.

@@ -119,7 +119,8 @@ class CollectionLayout:
         parts.sort(key=int)
         for part, following in pairwise(parts):
             if int(part) == int(following):
-                raise DataError(folder, None, f"has the parts {part} and {following}, one number")
+                message = f"parts {part} and {following} have the same number"
+                raise DataError(folder, None, message)
         return parts
 
     def files(self, part: str, codec: TokenCodec | None) -> list[Path]:

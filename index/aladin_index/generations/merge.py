@@ -123,8 +123,8 @@ def merge_indexes(
     Nothing is encoded again, and tokens keep their stored form to the last bit. What was added to
     a part or removed from it counts. The parts stay as they are; a merge that was cut short
     leaves nothing, and is begun again. A calibration that all parts have in common stays, and so
-    does a hubness correction; where they differ there is none, for it can speak for one of them
-    only.
+    does a hubness correction; if they differ, the merged index has none, since each is valid only
+    for its own part.
 
     Args:
         parts: Folders of indexes that were built with the same model and the same token format.
@@ -246,8 +246,8 @@ def _common_correction(indexes: Sequence[SearchIndex]) -> HubCorrection | None:
 
 
 def _common_calibration(indexes: Sequence[SearchIndex]) -> Calibration | None:
-    # Whether its photos are others is a mark of each part, and found anew for the whole.
-    # Probabilities are those of scores with a correction, or without.
+    # `other_photos` is ignored here; it is computed again for the merged index. Probabilities are
+    # those of scores with a correction, or without.
     if len({index.manifest.correction for index in indexes}) > 1:
         return None
     first, *others = [

@@ -216,7 +216,7 @@ def probe_index(index: SearchIndex) -> None:
                 fault = probe(rows)
             except AladinError:
                 raise
-            except Exception as error:  # what is broken breaks in ways that nobody foresaw
+            except Exception as error:  # damaged data can raise any exception
                 fault = f"cannot be used ({type(error).__name__}: {error})"
             if fault is not None:
                 raise IndexCorruptError(path, fault)
@@ -239,7 +239,7 @@ def _probe_items(side: StoredCollection, rows: list[int]) -> str | None:
 def _probe_embeddings(side: StoredCollection, rows: list[int]) -> str | None:
     norms = np.linalg.norm(side.embeddings[rows, : side.entry.embedding_dim], axis=1)
     for row, norm in zip(rows, norms, strict=True):
-        if not abs(norm - 1) < _NORM_TOLERANCE:  # what is no number is not near 1 either
+        if not abs(norm - 1) < _NORM_TOLERANCE:  # also rejects NaN
             return f"row {row}: expected a length of 1, got {norm:g}"
     return None
 

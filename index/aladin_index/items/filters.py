@@ -19,8 +19,9 @@ What the tests mean:
   Text is ordered by its code points.
 
 Operators may be written with a dollar, as in ``$and`` and ``$gte``. A field may be called "and" or
-"or", for a list of filters is no value of a field. Of "not" that is not so: where it is followed by
-comparisons alone it is refused, and ``$not`` is the operator, ``{"not": {"$gte": 3}}`` the field.
+"or", since the value of a field is never a list of filters. A field named "not" is different:
+``{"not": {"gte": 3}}`` is ambiguous and refused. Write ``{"$not": {...}}`` for the operator and
+``{"not": {"$gte": 3}}`` for the field.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -47,7 +48,7 @@ _decode = json.JSONDecoder().raw_decode
 class ThreadConnections:
     """Connections to a database of items for reading, one per thread; thread-safe.
 
-    A scan by one thread does not delay the others.
+    A scan by one thread does not delay the others. When a thread ends, its connection is closed.
     """
 
     def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
@@ -61,21 +62,20 @@ class ThreadConnections:
         self._connect = connect
         self._lock = threading.Lock()
         self._local = threading.local()
-        self._opened: list[sqlite3.Connection] = []
+        self._opened: set[sqlite3.Connection] = set()
 
     def open(self) -> sqlite3.Connection:
         """Open a connection, which `close` closes."""
         with self._lock:
             connection = self._connect()
-            self._opened.append(connection)
+            self._opened.add(connection)
             return connection
 
     def close(self) -> None:
         """Close the connections of all threads."""
         with self._lock:
-            for connection in self._opened:
-                connection.close()
-            self._opened.clear()
+            for connection in list(self._opened):
+                _close(connection, self._opened)
             self._local = threading.local()
 
     def run(self, read: Callable[[sqlite3.Connection], T]) -> T:
@@ -105,10 +105,25 @@ class ThreadConnections:
         return IndexCorruptError(self._path, f"cannot be read ({error})")
 
     def _connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = self.open()
-        return connection
+        own: _OwnConnection | None = getattr(self._local, "own", None)
+        if own is None:
+            own = self._local.own = _OwnConnection(self.open())
+            # Programs search from new threads again and again; each connection is an open file.
+            weakref.finalize(own, _close, own.connection, self._opened)
+        return own.connection
+
+
+class _OwnConnection:
+    """Connection of one thread, held by that thread alone."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+
+def _close(connection: sqlite3.Connection, opened: set[sqlite3.Connection]) -> None:
+    # Without the lock, which the thread that drops a connection may hold.
+    opened.discard(connection)
+    connection.close()
 
 
 class ItemStore:

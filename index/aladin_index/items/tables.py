@@ -93,7 +93,8 @@ class StoredItem(NamedTuple):
         boxes: Boxes of an image's regions, as `pack_boxes` stores them, or None if they are not
             known, or the network reads photos, whose regions follow from the size.
         file_state: State of the image's file when it was encoded, as the text of
-            `aladin_index.sync.file_state`, or None if it is not recorded.
+            `aladin_index.sync.file_state`, or its size and time, see
+            `aladin_index.encode.source_items.file_state`, or None if it is not recorded.
     """
 
     row: int

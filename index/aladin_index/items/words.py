@@ -10,6 +10,7 @@ import re
 import threading
 import unicodedata
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -114,10 +115,18 @@ class WordIndex:
         self._rows: dict[str, array[int]] = {}
         self._lock = threading.Lock()
 
-    def find(self, words: Sequence[str], end: int) -> list[array[int]]:
+    def find(self, words: Sequence[str], end: int, most: float) -> list[array[int] | None]:
         """Return for each word the rows below `end` that have it, ascending.
 
         The first call reads all items, a later one those that have been added.
+
+        Args:
+            words: The words, as of `words_of`.
+            end: Row after the last one of a snapshot; another one may have read further.
+            most: Number of rows beyond which a word is too frequent to be of use.
+
+        Returns:
+            Copies of the rows, which later calls do not change; None for a word of more rows.
 
         Raises:
             IndexCorruptError: If the items cannot be read.
@@ -132,8 +141,8 @@ class WordIndex:
                         self._rows.setdefault(word, array("q")).append(item.row)
                 self._end = stop
             found = [self._rows.get(word, array("q")) for word in words]
-            # Of a snapshot's rows only: another one may have read further.
+            counts = [bisect_left(rows, end) for rows in found]
             return [
-                rows if not rows or rows[-1] < end else array("q", (r for r in rows if r < end))
-                for rows in found
+                rows[:count] if count <= most else None
+                for rows, count in zip(found, counts, strict=True)
             ]

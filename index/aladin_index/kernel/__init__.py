@@ -41,11 +41,11 @@ INTERFACE = 6
 LIBRARY_STEM = "_maxsim"
 
 _PROBLEMS = {
-    1: "a row is not there",
+    1: "row out of range",
     2: "the offsets of an item are not in order",
-    3: "a token names a centroid that is not there",
+    3: "a token refers to a centroid that does not exist",
     4: "out of memory",
-    5: "this processor has no such path",
+    5: "this processor does not support the code path",
     6: "the width of short tokens is no multiple of 4",
     7: "a value of a short query is larger than this path multiplies",
 }

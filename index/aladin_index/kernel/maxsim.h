@@ -71,7 +71,7 @@ typedef enum {
 
 MAXSIM_API int32_t maxsim_interface(void);
 
-/* Name of a way of doing it that this processor can take; 0 is the fastest; NULL past the last. */
+/* Name of a code path that this processor supports; 0 is the fastest; NULL past the last. */
 MAXSIM_API const char *maxsim_path(int32_t path);
 
 /* The largest absolute value of a short query that a path multiplies; 0 past the last path. */

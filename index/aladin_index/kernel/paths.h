@@ -1,4 +1,4 @@
-/* The ways of doing it: the same code (path_body.h) compiled for several instruction sets. */
+/* The code paths: the same code (path_body.h) compiled for several instruction sets. */
 #ifndef MAXSIM_PATHS_H
 #define MAXSIM_PATHS_H
 

@@ -16,13 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
+from pyroaring import BitMap
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
 from aladin_index.ann.first_stage import exact_search, largest, retrieve
 from aladin_index.changes.reader import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry, LearnedEntry
 from aladin_index.format.npy import map_npy, read_rows_ahead
-from aladin_index.items.selection import Selection
+from aladin_index.items.selection import Selection, bitmap_of
 from aladin_index.learned.files import (
     LEARNED_ANN,
     LEARNED_FIT,
@@ -132,12 +133,8 @@ class LearnedFirstStage:
         head, match = head[by_match], match[by_match]
         if search.wanted <= len(head) or len(head) < count:
             return head[: search.wanted], match[: search.wanted]
-        total = len(embeddings) if changes is None else changes.rows
-        every = np.arange(total, dtype=np.int64) if selection is None else selection.rows
-        others = np.setdiff1d(every, head, assume_unique=True)
-        cosines = _cosines(search.query, embeddings, changes, others)
-        best = largest(cosines, search.wanted - len(head))
-        return np.concatenate([head, others[best]]), np.concatenate([match, cosines[best]])
+        others, cosines = _others(search, embeddings, changes, head)
+        return np.concatenate([head, others]), np.concatenate([match, cosines])
 
     def added(self, changes: CollectionChanges) -> NDArray[np.float32]:
         """Return the vectors of all items ever added, (added, both); new ones are fitted first."""
@@ -190,6 +187,28 @@ def _cosines(
     if changes is not None:
         cosines[~built] = changes.embeddings_of(rows[~built]) @ query
     return cosines
+
+
+def _others(
+    search: LearnedSearch,
+    embeddings: NDArray[np.float32],
+    changes: CollectionChanges | None,
+    head: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Order the photos that are wanted after the candidates; return their rows and cosines."""
+    total = len(embeddings) if changes is None else changes.rows
+    every = BitMap(range(total)) if search.selection is None else search.selection.bitmap
+    allowed = Selection(every - bitmap_of(head), total)
+    count = search.wanted - len(head)
+    if changes is None:
+        return exact_search(embeddings, search.query, count, allowed)
+    of_base, of_added = allowed.split(len(embeddings))
+    rows, cosines = exact_search(embeddings, search.query, count, of_base)
+    added, of_new = exact_search(changes.embeddings, search.query, count, of_added)
+    rows = np.concatenate([rows, added + changes.base_count])
+    cosines = np.concatenate([cosines, of_new])
+    best = largest(cosines, count)
+    return rows[best], cosines[best]
 
 
 class _AddedVectors:

@@ -137,7 +137,10 @@ def _sufficient(
     most: int,
     progress: Progress,
 ) -> Iterator[TimedSearch]:
-    """Yield the settings that keep enough, without those that need no fewer candidates for more."""
+    """Yield the settings that reach the fidelity.
+
+    Slower ones that do not reduce the number of candidates are skipped.
+    """
     widths = side.ann.widths or [None]
     oversamples = (1.0,) if side.ann.keeps_vectors else _OVERSAMPLES
     least = min(fewest_candidates(tops, fidelity), most)

@@ -50,8 +50,8 @@ def check_boxed(
         raise InputError(f"box: expected a photo to take a part of, got {name}")
     if not is_aligned:
         raise InputError(
-            "box: the alignment of this index's model was not trained, so its regions say nothing; "
-            "`aladin train finetune-clip` trains one"
+            "box: the alignment of this index's model was not trained, so its regions cannot be "
+            "compared; `aladin train finetune-clip` trains one"
         )
     if not collection.has_tokens:
         raise InputError(f"box: the {collection.target} of this index have no tokens to compare")

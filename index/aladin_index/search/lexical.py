@@ -47,13 +47,14 @@ def find_words(collection: Collection, text: str) -> FoundWords | None:
     indexes: list[tuple[WordIndex, int]] = [(base.items.words, base.entry.count)]
     if changes is not None:
         indexes.append((changes.added.words, changes.rows))
-    each = [index.find(words, end) for index, end in indexes]
     count = max(collection.count, 1)
+    most = max(_RARE_SHARE * count, _RARE_ITEMS)
+    each = [index.find(words, end, most) for index, end in indexes]
     rare: list[str] = []
     sums: dict[int, float] = {}
     for word, *lists in zip(words, *each, strict=True):
-        rows = [row for of_index in lists for row in of_index]
-        if not 0 < len(rows) <= max(_RARE_SHARE * count, _RARE_ITEMS):
+        rows = [row for of_index in lists for row in of_index or ()]
+        if None in lists or not 0 < len(rows) <= most:
             continue
         rare.append(word)
         # The fourth power tells a name from words that are merely uncommon, such as "photo".

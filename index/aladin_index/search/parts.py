@@ -2,7 +2,8 @@
 
 The first stage takes the candidates of one embedding, the weighted sum of those of the parts that
 hits have or are like, less those of the items that they are unlike (Rocchio's relevance feedback).
-A part that hits do not have chooses no candidates: what is far from it is not nearer to the rest.
+A part that hits do not have does not affect retrieval: being far from an unwanted part does not
+make an item relevant.
 
 The second stage adds up the parts' scores. That of a part which can be aligned is the fusion of
 both stages; of another, such as a photo where photos are searched, the cosine, standardised over

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,7 @@ from aladin_index.changes.writer import ChangesWriter, NewItems, Revision
 from aladin_index.encode.item_changer import AddSettings, new_items
 from aladin_index.encode.item_encoders import ItemEncoder, Prepared, item_encoder
 from aladin_index.encode.kept_regions import KeptRegions, kept_by
-from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, encoded_batches
+from aladin_index.encode.read_ahead import EncodedItems, StageSeconds, batched, encoded_batches
 from aladin_index.encode.region_sources import RegionSource
 from aladin_index.encode.source_items import ImageItem, check_item
 from aladin_index.format.records import SkippedItem
@@ -126,12 +126,12 @@ def apply_plan(
     if plan.recorded:
         states = {row: state.text for row, state in plan.recorded.items()}
         writer.revise("images", Revision(generation=generation, file_states=states))
-    for gone in _batches(plan.removed, _REMOVED_AT_A_TIME):
+    for gone in batched(plan.removed, _REMOVED_AT_A_TIME):
         rows = [photo.row for photo in gone]
         writer.revise("images", Revision(generation=generation, removed=rows))
         report.deleted += [photo.id for photo in gone]
     copied = [change for change in storable if change.source is not None]
-    for changes in _batches(copied, _COPIED_AT_A_TIME):
+    for changes in batched(copied, _COPIED_AT_A_TIME):
         if is_stopped():
             return
         revision = _copies(generation, live, changes, exif=settings.exif)
@@ -149,7 +149,7 @@ def apply_plan(
         numbered = enumerate(change.item for change in encoded)
         # Nothing is encoded ahead that this pass leaves.
         most_batches = None if most_encoded is None else math.ceil(most_encoded / size)
-        ahead = islice(_batches(numbered, size), most_batches)
+        ahead = islice(batched(numbered, size), most_batches)
         rest = iter(encoded)
         for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
             changes = list(islice(rest, len(batch.items)))
@@ -276,9 +276,3 @@ class _Digesting:
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode photos."""
         return self._encoder.encode(batch)
-
-
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    rest = iter(items)
-    while batch := list(islice(rest, size)):
-        yield batch

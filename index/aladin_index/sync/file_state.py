@@ -1,4 +1,7 @@
-"""Recorded state of a photo's file, by which a later pass over its folder sees what has changed."""
+"""Recorded state of a photo's file, by which a later pass over its folder sees what has changed.
+
+A build and an addition record size and time alone, see `aladin_index.encode.source_items`.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +41,15 @@ class FileState(NamedTuple):
             return cls(int(size), int(mtime_ns), sha256, details)
         except ValueError:
             return None
+
+
+def size_and_time(text: str | None) -> tuple[int, int] | None:
+    """Return the state that a build or an addition has recorded, or None if the text is not one."""
+    try:
+        size, mtime_ns = map(int, (text or "").split(" "))
+    except ValueError:
+        return None
+    return size, mtime_ns
 
 
 def sha256_of(data: bytes) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from aladin_index.encode.source_items import ImageItem
+from aladin_index.format.layout import generation_folder, published_generations
+from aladin_index.format.manifest import MANIFEST
 from aladin_index.format.records import SkippedItem
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.sync.file_state import FileState
+from aladin_index.sync.file_state import FileState, size_and_time
 
 _ROWS_AT_A_TIME = 4096
 
@@ -78,8 +81,10 @@ class IndexedPhoto(NamedTuple):
         id: Its id.
         uri: Its name in its source.
         path: Absolute path of its file, or None if it is not a file of its own outside the index.
-        state: State of the file when it was encoded, or None if it is not recorded.
+        state: State of the file when it was encoded, or None if no pass has recorded it.
         is_live: False if it was removed; its encoding can still be read.
+        as_built: Size in bytes and time in nanoseconds of the file before a build or an addition
+            read it, or None if they are not recorded.
     """
 
     row: int
@@ -88,6 +93,7 @@ class IndexedPhoto(NamedTuple):
     path: str | None
     state: FileState | None
     is_live: bool
+    as_built: tuple[int, int] | None = None
 
 
 def indexed_photos(live: LiveCollection) -> Iterator[IndexedPhoto]:
@@ -102,11 +108,22 @@ def indexed_photos(live: LiveCollection) -> Iterator[IndexedPhoto]:
     for start in range(0, rows, _ROWS_AT_A_TIME):
         for item in live.items.by_rows(range(start, min(start + _ROWS_AT_A_TIME, rows))):
             is_file = item.length is None and item.path is not None and item.path.startswith("/")
+            state = later.get(item.row, item.file_state)
             yield IndexedPhoto(
                 row=item.row,
                 id=item.id,
                 uri=item.uri or item.id,
                 path=item.path if is_file else None,
-                state=FileState.parse(later.get(item.row, item.file_state)),
+                state=FileState.parse(state),
                 is_live=changes is None or changes.is_live(item.row),
+                as_built=size_and_time(state),
             )
+
+
+def first_built_ns(root: Path) -> int:
+    """Return when the oldest generation of an index was made, in nanoseconds since 1970."""
+    times: list[int] = []
+    for generation in published_generations(root):
+        with suppress(FileNotFoundError):  # removed by another process
+            times.append((generation_folder(root, generation) / MANIFEST).stat().st_mtime_ns)
+    return min(times)

@@ -81,13 +81,14 @@ def plan_sync(
 ) -> SyncPlan:
     """Compare folders with the images of an index.
 
-    A photo without a recorded state, of an index that was built before states were recorded, is
-    taken to be unchanged if its file is not younger than the generation.
+    A photo that no pass has recorded is unchanged if its file has the size and the time of the
+    build or the addition. Where they are not recorded either, by earlier versions, it is taken to
+    be unchanged if its file is not younger than `built_ns`.
 
     Args:
         listings: The folders, none inside another.
         indexed: All images of the index, removed ones included.
-        built_ns: Time when the generation was made, in nanoseconds since 1970.
+        built_ns: Time when the oldest generation was made, in nanoseconds since 1970.
         max_bytes: Maximum size of a photo's file.
         allow_missing: Whether all photos of a folder may be gone.
         progress: Progress, started and advanced by the files that have to be read.
@@ -173,7 +174,7 @@ class _Planner:
         elif not photo.is_settled:
             self.plan.waiting += 1
             return
-        elif known is not None or photo.mtime_ns <= self._built_ns:
+        elif known is not None or self._is_as_built(item, photo):
             try:
                 state = state._replace(sha256=self._digest(photo))
             except ImageTooLargeError:
@@ -251,6 +252,12 @@ class _Planner:
                 return replace(photo.item, id=item_id)
         self.plan.left_out.append(SkippedItem(photo.item.id, _REASON_ID_TAKEN.format(*wanted)))
         return None
+
+    def _is_as_built(self, item: IndexedPhoto, photo: ListedPhoto) -> bool:
+        """Whether the file of an item that no pass has recorded is the one that was encoded."""
+        if item.as_built is None:
+            return photo.mtime_ns <= self._built_ns
+        return item.as_built == (photo.size, photo.mtime_ns)
 
     def _digest(self, photo: ListedPhoto) -> str:
         if self._files_read == 0:

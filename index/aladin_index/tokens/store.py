@@ -34,8 +34,10 @@ CENTROID_IDS, CENTROIDS = "centroid_ids.npy", "centroids.npy"
 # The file of each array of `PackedTokens`.
 FILE_OF = {"values": TOKENS, "scales": SCALES, "centroid_ids": CENTROID_IDS}
 
-# Enough for a codebook of full size; 32 MiB for 128 float32 values per token.
-_SAMPLE = 2**16
+# Number of tokens that suffices for a codebook of full size; 32 MiB for 128 float32 values each.
+TOKEN_SAMPLE = 2**16
+# Number of tokens of queries; some hundred suffice to estimate their statistics.
+QUERY_SAMPLE = 2**13
 
 
 def token_files(dtype: TokenDtype) -> list[str]:
@@ -242,8 +244,8 @@ def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.floa
         raise IndexCorruptError(path, str(error)) from error
 
 
-# Some hundred query tokens suffice to estimate their statistics.
-_QUERY_SAMPLE, _QUERY_ITEMS = 2**13, 512
+# Number of items whose tokens are read as those of queries.
+_QUERY_ITEMS = 512
 
 
 def codec_for(
@@ -261,8 +263,8 @@ def codec_for(
     Raises:
         ConfigError: If a codebook has to be made without tokens.
     """
-    queries = _sample(query_arrays, _QUERY_SAMPLE) if query_arrays else None
-    return TokenCodec.train(dtype, _sample(arrays, _SAMPLE), queries=queries)
+    queries = _sample(query_arrays, QUERY_SAMPLE) if query_arrays else None
+    return TokenCodec.train(dtype, _sample(arrays, TOKEN_SAMPLE), queries=queries)
 
 
 def feedback_from(store: TokenStore) -> ErrorFeedback | None:

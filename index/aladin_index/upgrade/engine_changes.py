@@ -95,8 +95,12 @@ class EngineChanges:
         for start in range(0, len(changed), _ITEMS_AT_A_TIME):
             some = changed[start : start + _ITEMS_AT_A_TIME]
             items = [entry.item for entry in client.fetch(self._generation, target, some)]
+            # Deleted since they were listed: the next pass deletes what was carried over before.
             for item_id in set(some) - {item.id for item in items}:
-                del now[item_id]  # deleted since it was listed: the next pass finds out
+                if item_id in known:
+                    now[item_id] = known[item_id]
+                else:
+                    del now[item_id]
             for entries in self._encoded(generation, target, items):
                 client.upsert(generation, target, entries)
         # Of what was replaced by something that cannot be encoded, nothing stays either.

@@ -26,8 +26,8 @@ from aladin_index.encode.region_sources import RegionSource
 from aladin_index.engines.client import EngineClient
 from aladin_index.engines.pull import Rows, pull_generation, rows_of
 from aladin_index.engines.push import PushSettings, push_opened
-from aladin_index.engines.push_files import only_pusher
-from aladin_index.engines.record import is_whole, read_generation, require_live
+from aladin_index.engines.push_files import PushSource, only_pusher
+from aladin_index.engines.record import SOURCE, is_whole, read_generation, require_live
 from aladin_index.format.disk import remove_folder
 from aladin_index.format.layout import CURRENT, PHOTOS, UPGRADE, EngineLocation
 from aladin_index.format.models import copy_upgrade_model, model_folder
@@ -272,12 +272,24 @@ class _EngineUpgrade:
         """Push the upgraded copy, carry over what was changed meanwhile, and make it live."""
         settings = PushSettings(discard_changes=True)
         with open_index(self._copy) as opened:
+            self._drop_complete(PushSource(opened).identity(location, settings.ann_recall))
             report = push_opened(
                 opened, self._folder, location, self._client, settings, self._progress, self._carry
             )
         switched = _read(self._folder, _SWITCHED, _Switched)
         assert switched is not None and switched.generation == report.generation
         return switched
+
+    def _drop_complete(self, identity: bytes) -> None:
+        """Remove a generation of this upgrade that was complete when a process was killed.
+
+        What was carried over is in it, so that a push cannot continue it.
+        """
+        for generation in self._client.generations():
+            if generation > self._begun.generation:
+                pieces = self._client.read_record(generation) or {}
+                if is_whole(pieces) and pieces[SOURCE] == identity:
+                    self._client.drop_generation(generation)
 
     def settle(self, switched: _Switched) -> None:
         """Carry over the changes that reached the old generation while the new one went live."""

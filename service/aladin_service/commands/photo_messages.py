@@ -9,35 +9,23 @@ from typing import TYPE_CHECKING
 import typer
 
 from aladin_network.types import NullProgress, Progress
+from aladin_service.commands.pass_lines import PassLines
 from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
-    from aladin_index.format.records import SkippedItem
     from aladin_index.sync.apply import SyncReport
 
 _ENCODED = "photos"  # the unit of the work that takes long
 _FEWEST = 64  # photos for which progress is shown
 
 
-class PhotoLines:
-    """Prints the passes that changed something, and each file that cannot be used once."""
+def photo_lines() -> PassLines:
+    """Return what prints passes; can be sent to another process."""
+    return PassLines(_print_pass, "cannot be used:")
 
-    def __init__(self) -> None:
-        """Start before the first pass."""
-        self._is_first = True
-        self._left_out: set[SkippedItem] = set()
 
-    def __call__(self, report: SyncReport) -> None:
-        """Print a pass."""
-        for skipped in report.left_out:
-            if skipped not in self._left_out:
-                typer.echo(f"cannot be used: {skipped.id}: {skipped.reason}", err=True)
-        new = set(report.left_out) - self._left_out
-        self._left_out = set(report.left_out)
-        if not report.has_changes and (not self._is_first or report.waiting) and not new:
-            return
-        self._is_first = False
-        typer.echo(_summary(report), err=True)
+def _print_pass(report: SyncReport) -> None:
+    typer.echo(_summary(report), err=True)
 
 
 def _summary(report: SyncReport) -> str:

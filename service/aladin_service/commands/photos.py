@@ -22,7 +22,7 @@ from aladin_service.commands.index.build_options import (
     image_limits,
 )
 from aladin_service.commands.options import set_log_format
-from aladin_service.commands.photo_messages import PhotoLines, photo_progress
+from aladin_service.commands.photo_messages import photo_lines, photo_progress
 from aladin_service.commands.serve import HostOption
 from aladin_service.library.places import checked_folders, libraries_folder, model_folder
 
@@ -185,7 +185,7 @@ def _serve(library: Library, plan: KeepPlan, host: str, port: int | None, *, bro
             host=host,
             port=port,
             show_progress=photo_progress,
-            on_pass=PhotoLines(),
+            on_pass=photo_lines(),
             on_address=show_own,
         )
     except LibraryInUseError as error:

@@ -14,15 +14,13 @@ from aladin_index.changes.writer import ChangesWriter, OtherGenerationError
 from aladin_index.encode.item_changer import AddSettings
 from aladin_index.encode.region_sources import check_regions
 from aladin_index.encode.source_items import ImageItem, PhotoPlaces
-from aladin_index.format.layout import generation_folder
-from aladin_index.format.manifest import MANIFEST
 from aladin_index.format.models import live_model_folder
 from aladin_index.format.records import SkippedItem
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.history import pending_changes
 from aladin_index.generations.reader import open_index
 from aladin_index.sync.apply import SyncReport, apply_plan
-from aladin_index.sync.listing import FolderListing, ListedPhoto, indexed_photos
+from aladin_index.sync.listing import FolderListing, ListedPhoto, first_built_ns, indexed_photos
 from aladin_index.sync.plan import MissingPhotosError, plan_sync
 from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.detectors.base import Detector
@@ -178,11 +176,10 @@ class FolderSync:
         listings = [self._list(folder) for folder in settings.folders]
         with open_index(self._index, checkpoint=checkpoint) as index:
             live = index.side("images")
-            manifest = generation_folder(self._index, index.generation) / MANIFEST
             plan = plan_sync(
                 listings,
                 list(indexed_photos(live)),
-                built_ns=manifest.stat().st_mtime_ns,
+                built_ns=first_built_ns(self._index),
                 max_bytes=settings.add.limits.max_bytes,
                 allow_missing=settings.allow_missing,
                 progress=progress,

@@ -352,3 +352,19 @@ def test_one_push_at_a_time_and_not_over_an_index_of_files(
 def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"expected .* 1, got 0"):
         PushSettings(**settings)
+
+
+def test_a_generation_that_was_changed_is_not_filled_again(
+    push: Push, server: MemoryServer, published: Path, search_index: SearchIndex, tmp_path: Path
+) -> None:
+    """After a rollback the newest generation is complete, and may have changes."""
+    push(published)
+    push(published)
+    model = model_id(search_index.manifest)
+    writer = EngineWriter(tmp_path / "remote", MemoryEngine(server), model)
+    writer.delete("images", ["photo 3"])
+    assert rollback_engine(MemoryEngine(server)) == 1
+    report = push(published)
+    assert (report.generation, report.resumed) == (3, {"images": 0, "texts": 0})
+    assert report.dropped == [2]  # the live one does not come from it
+    assert_all_there(server, 3, search_index)

@@ -236,3 +236,16 @@ def test_rows_grow_however_the_clock_is_set(
         writer.add("images", made_up([item_id]), "error")
     rows = [server.sides[1, "images"][item_id].item.row for item_id in "wxyz"]
     assert rows == sorted(set(rows))
+
+
+def test_a_failed_note_of_the_first_change_is_made_up_for(
+    writer: EngineWriter, server: MemoryServer
+) -> None:
+    server.down = {"write_record"}
+    with pytest.raises(EngineUnavailableError):
+        writer.delete("images", ["a"])
+    assert ids_of(server) == IDS
+    server.down = set()
+    writer.delete("images", ["a"])
+    assert ids_of(server) == IDS[1:]
+    assert read_generation(MemoryEngine(server), 1).changed

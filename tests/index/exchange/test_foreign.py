@@ -227,7 +227,7 @@ def test_each_fault_is_one_clear_error(
             {emb: good, "img_emb/img_emb_00.npy": good},
             {},
             DataError,
-            "has the parts 00? and 00?, one number",
+            "parts 00? and 00? have the same number",
         ),
         (
             {emb: good, values: tokens, lengths: counts[:3]},

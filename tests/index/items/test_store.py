@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 import sqlite3
 import threading
@@ -169,6 +170,37 @@ def test_threads_read_side_by_side(store: ItemStore) -> None:
     for thread in threads:
         thread.join()
     assert faults == []
+
+
+def test_the_connection_of_a_thread_is_closed_when_the_thread_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_items(tmp_path / "items.sqlite", [stored(row) for row in range(3)])
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def counted(*args: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **options))
+        return opened[-1]
+
+    def open_ones() -> int:
+        count = 0
+        for connection in opened:
+            with contextlib.suppress(sqlite3.ProgrammingError):  # of a closed one
+                connection.execute("SELECT 1")
+                count += 1
+        return count
+
+    monkeypatch.setattr(sqlite3, "connect", counted)
+    store = ItemStore(tmp_path / "items.sqlite")
+    for _ in range(4):
+        thread = threading.Thread(target=lambda: store.by_rows([1]))
+        thread.start()
+        thread.join()
+    assert (len(opened), open_ones()) == (5, 1)  # of this thread
+    assert store.by_rows([2])[0].id == "id 2"
+    store.close()
+    assert open_ones() == 0
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

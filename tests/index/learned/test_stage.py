@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -15,6 +16,7 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import verify_index
+from aladin_index.learned.stage import LearnedFirstStage, LearnedSearch
 from aladin_index.learned.weights import Weights
 from aladin_index.measure.fit_first_stage import fit_first_stage
 from aladin_index.measure.tune import tune_index
@@ -134,6 +136,28 @@ def test_a_longer_order_begins_with_a_shorter_one_and_has_every_photo_once(
             if step == 0:
                 writer.add("images", made_up(["a", "b", "c", "d"], n=[1, 2, 3, 4]), "error")
                 writer.delete("images", ["photo 0", "a"])
+
+
+def test_what_follows_the_candidates_is_found_without_a_copy_of_the_embeddings(
+    fitted: Path, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embeddings = np.random.default_rng(0).standard_normal((100_000, 32)).astype(np.float32)
+    asked, head = embeddings[7], np.arange(0, 50, 5)
+    monkeypatch.setattr(LearnedFirstStage, "candidates", lambda *_: (head, np.ones(10)))
+    with open_index(fitted, checkpoint=checkpoint) as index:
+        stage = index.side("images").base.learned
+        assert stage is not None
+        search = LearnedSearch(asked, asked, wanted=60, candidates=10, selection=None)
+        tracemalloc.start()
+        rows, cosines = stage.order(search, embeddings, None)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    every = embeddings @ asked
+    others = np.setdiff1d(np.arange(len(embeddings)), head)
+    expected = others[np.argsort(-every[others], kind="stable")][:50]
+    np.testing.assert_array_equal(rows[10:], expected)
+    np.testing.assert_allclose(cosines, every[rows], rtol=1e-5)
+    assert peak < embeddings.nbytes / 2
 
 
 def test_added_photos_are_fitted_and_a_compaction_keeps_the_fit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from aladin_index.build.builder import build_index
 from aladin_index.encode.item_changer import ItemChanger
 from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.engines.client import EngineItem
 from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.push import PushSettings, push_index, rollback_engine
 from aladin_index.engines.record import read_generation
@@ -254,6 +255,24 @@ def test_changes_at_any_time_are_carried_over(
     )
 
 
+def test_an_upgrade_that_died_with_all_changes_carried_over_is_resumed(
+    upgrade: Upgrade, server: MemoryServer, changer: ItemChanger
+) -> None:
+    def change() -> None:
+        changer.add("texts", [TextItem(id="new", text="a yellow bird")], "error")
+
+    class Dying(Meanwhile):
+        def make_live(self, generation: int) -> None:
+            del generation
+            die()
+
+    with pytest.raises(DiedError):
+        upgrade(Dying(server, "upsert", 1, change))
+    report = upgrade(settings=RESUMED)
+    assert (report.generation, report.counts["texts"]) == (2, 17)
+    assert sorted(server.records) == [1, 2]
+
+
 def test_what_is_changed_in_the_new_generation_is_newer(
     upgrade: Upgrade, server: MemoryServer, texts: list[TextItem]
 ) -> None:
@@ -332,3 +351,25 @@ def test_a_push_of_an_index_by_the_old_model_is_refused(
     assert read_generation(MemoryEngine(server), 2).changed
     with pytest.raises(InputError, match="--discard-changes"):
         push_index(published, folder, LOCATION, MemoryEngine(server), PushSettings())
+
+
+def test_an_item_replaced_and_deleted_meanwhile_is_gone(
+    upgrade: Upgrade, server: MemoryServer, changer: ItemChanger, texts: list[TextItem]
+) -> None:
+    """The deletion comes after the listing of the changes and before they are looked up."""
+    replaced = replace(texts[0], text="a blue boat by the sea")
+
+    class Deleting(Meanwhile):
+        def fetch(
+            self, generation: int, target: Target, ids: Sequence[str], **options: bool
+        ) -> list[EngineItem]:
+            if generation == 1 and [*ids] == [replaced.id]:
+                changer.delete("texts", replaced.id)
+            return super().fetch(generation, target, ids, **options)
+
+    def change() -> None:
+        changer.add("texts", [replaced], "replace")
+
+    report = upgrade(Deleting(server, "upsert", 1, change))
+    assert report.counts == {"images": 23, "texts": 15}
+    assert replaced.id not in server.sides[2, "texts"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,7 @@ from aladin_index.sync.apply import SyncReport
 from aladin_network.conversion.named_models import DEFAULT_MODEL
 from aladin_network.errors import ConfigError
 from aladin_service.cli import app
-from aladin_service.commands.photo_messages import PhotoLines, photo_progress
+from aladin_service.commands.photo_messages import photo_lines, photo_progress
 from aladin_service.http.server import check_address
 from aladin_service.item_sources import image_items
 from aladin_service.library.libraries import Library, all_libraries, library_of
@@ -206,7 +207,7 @@ def test_a_damaged_library_leaves_the_others_in_use(
 
 
 def test_passes_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = PhotoLines()
+    lines = photo_lines()
     damaged = SkippedItem("a.jpg", "damaged")
 
     def said(**fields: Any) -> list[str]:
@@ -224,7 +225,10 @@ def test_passes_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         "1,151 photos: 1 changed, 2 moved, 1 removed"
     ]
     assert said(unchanged=1, waiting=1) == []
-    assert PhotoLines()(SyncReport(unchanged=1)) is None
+    again = SkippedItem("b.jpg", "damaged")
+    assert said(unchanged=1151, left_out=[again]) == ["cannot be used: b.jpg: damaged"]
+    sent = pickle.loads(pickle.dumps(photo_lines()))  # a process of its own prints them
+    sent(SyncReport(unchanged=1))
     assert capsys.readouterr().err == "1 photo: nothing has changed\n"
 
 

@@ -19,9 +19,10 @@ from aladin_index.build import builder
 from aladin_index.build.builder import build_index
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.item_changer import AddSettings
+from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.item_encoders import PhotoEncoder, Prepared
 from aladin_index.encode.source_items import TextItem
+from aladin_index.format.layout import generation_folder
 from aladin_index.generations import reader
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import open_index
@@ -492,15 +493,62 @@ def test_a_pass_that_ends_anywhere_is_continued(
     assert same_as_built()
 
 
+def add_photos(index: Path, photos: Path, network: Checkpoint, *names: str) -> None:
+    """Add photos of a folder as `aladin index add` does."""
+    items = (item for item in image_items(photos, None) if item.id in names)
+    with closing(ChangesWriter(index, network.model_id)) as writer:
+        add_items(writer, network.model, "images", items, AddSettings(readers=1))
+
+
+@pytest.mark.parametrize("is_added", [False, True])
+def test_a_photo_that_was_edited_before_the_next_generation_is_encoded_again(
+    index: Path,
+    photos: Path,
+    network: Checkpoint,
+    same_as_built: Callable[[], bool],
+    is_added: bool,
+) -> None:
+    """It was built or added without a pass over the folder, and the generation is younger."""
+    paint(photos / "g.png", 10)
+    add_photos(index, photos, network, "g.png")
+    name = "g.png" if is_added else "b.png"
+    paint(photos / name, 20)
+    compact_index(index, keep=1)
+    report = one_pass(index, photos)
+    assert (report.unchanged, report.changed, report.encoded) == (6, [name], 1)
+    assert same_as_built()
+    assert one_pass(index, photos).unchanged == 7
+
+
+def test_a_photo_that_is_edited_while_an_index_is_built_is_encoded_again(
+    tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "photos"
+    for seed, name in enumerate(["a.png", "b.png"]):
+        paint(folder / name, seed)
+    encode = PhotoEncoder.encode
+
+    def encoded(self: PhotoEncoder, batch: Sequence[Prepared]) -> Encoding:
+        paint(folder / "a.png", 20)  # which has been read
+        return encode(self, batch)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PhotoEncoder, "encode", encoded)
+        index = build(tiny_checkpoint, folder, tmp_path / "index")
+    report = one_pass(index, folder)
+    assert (report.unchanged, report.changed) == (1, ["a.png"])
+
+
 def test_an_index_of_an_earlier_version_is_followed(
-    index: Path, photos: Path, same_as_built: Callable[[], bool]
+    index: Path, photos: Path, network: Checkpoint, same_as_built: Callable[[], bool]
 ) -> None:
     """Its tables have no column for the states of files."""
     paint(photos / "g.png", 10)
-    one_pass(index, photos)
-    with closing(sqlite3.connect(changes_database(index, 1, "images"))) as connection:
-        connection.execute("ALTER TABLE items DROP COLUMN file_state")
-        connection.execute("DROP TABLE file_states")
+    add_photos(index, photos, network, "g.png")
+    generation = generation_folder(index, 1)
+    for database in (changes_database(index, 1, "images"), generation / "images" / "items.sqlite"):
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("ALTER TABLE items DROP COLUMN file_state")
     report = one_pass(index, photos)
     assert (report.unchanged, report.changed) == (6, ["g.png"])  # younger than the generation
     (photos / "b.png").rename(photos / "z.png")

@@ -30,10 +30,10 @@ from aladin_service.commands.options import (
     metadata_limits,
     network_device,
 )
+from aladin_service.commands.pass_lines import PassLines
 from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
-    from aladin_index.format.records import SkippedItem
     from aladin_index.sync.apply import SyncReport
     from aladin_service.folders.watching import FolderWatch
 
@@ -137,7 +137,7 @@ def sync(
             WatchSettings(poll_s=poll),
             checkpoint=checkpoint,
             detector=finder,
-            on_pass=PassLines(str(index), as_json=as_json),
+            on_pass=_pass_lines(str(index), as_json=as_json),
             show_progress=stderr_progress,
         )
         _watch(folder_watch)
@@ -147,40 +147,19 @@ def sync(
         report = folder_sync.run(progress, dry_run=dry_run)
     for warning in folder_sync.warnings:
         typer.echo(warning, err=True)
-    PassLines(str(index), " (dry run)" if dry_run else "", as_json=as_json)(report)
+    _pass_lines(str(index), " (dry run)" if dry_run else "", as_json=as_json)(report)
 
 
-class PassLines:
-    """Prints passes: the first complete one, those with changes, and files newly skipped."""
+def _pass_lines(name: str, note: str = "", *, as_json: bool) -> PassLines:
+    """Return what prints passes over the folders of an index, each with `note` at its end."""
 
-    def __init__(self, name: str, note: str = "", *, as_json: bool = False) -> None:
-        """Start before the first pass.
-
-        Args:
-            name: Name of the index in each line.
-            note: End of each line.
-            as_json: Whether to print JSON.
-        """
-        self._name = name
-        self._note = note
-        self._as_json = as_json
-        self._is_first = True
-        self._left_out: set[SkippedItem] = set()
-
-    def __call__(self, report: SyncReport) -> None:
-        """Print a pass; a file that is skipped is named once."""
-        for item_id, reason in report.left_out:
-            if (item_id, reason) not in self._left_out:
-                typer.echo(f"skipped {item_id}: {reason}", err=True)
-        self._left_out = set(report.left_out)
-        if not report.has_changes and (not self._is_first or report.waiting):
-            return
-        self._is_first = False
-        if self._as_json:
+    def print_pass(report: SyncReport) -> None:
+        if as_json:
             typer.echo(json.dumps(_facts(report), ensure_ascii=False))
         else:
-            line = f"{self._name}: images: {_summary(report)}{self._note}"
-            typer.echo(line)
+            typer.echo(f"{name}: images: {_summary(report)}{note}")
+
+    return PassLines(print_pass, "skipped")
 
 
 def _watch(folder_watch: FolderWatch) -> None:
