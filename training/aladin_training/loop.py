@@ -225,7 +225,7 @@ class StageTrainer:
         begun = time.monotonic()
         # Different numbers in every process, so that shares do not have the same dropout masks.
         seed_torch(f"{self._recipe.seed}:{self._stage.name}:{self.step}:{rank()}", self._device)
-        set_lr(self._optimizer, self._lr())
+        set_lr(self._optimizer, self._lr(self.step))
         self._optimizer.zero_grad(set_to_none=True)
         report = compute_gradients(
             self.task,
@@ -250,9 +250,9 @@ class StageTrainer:
         self.clock.step_s += time.monotonic() - begun
         return report
 
-    def _lr(self) -> float:
+    def _lr(self, step: int) -> float:
         per_epoch = self._batches.batches_per_epoch
-        return self._stage.lr * lr_factor(self.step, self.steps, per_epoch, self._stage.schedule)
+        return self._stage.lr * lr_factor(step, self.steps, per_epoch, self._stage.schedule)
 
     def _report(self, report: LossReport, log: StageLog) -> None:
         self._progress.advance()
@@ -260,7 +260,8 @@ class StageTrainer:
             loss = report.total.item()
             terms = {f"{name}_loss": term.item() for name, term in report.terms.items()}
             shares = {f"{name}_gradient_share": share for name, share in report.shares.items()}
-            log.write(self.step, {"loss": loss, **terms, **shares, "lr": self._lr()})
+            lr = self._lr(self.step - 1)  # of the step that was taken
+            log.write(self.step, {"loss": loss, **terms, **shares, "lr": lr})
             self._progress.note(loss=loss, **self.clock.shares())
 
     def _end_epoch(self, epoch: int, log: StageLog) -> None:

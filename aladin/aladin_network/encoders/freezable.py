@@ -44,19 +44,19 @@ class Freezable(nn.Module):
     def weights_digest(self) -> str:
         """Return the sha256 of all weights and buffers, by name.
 
-        It is computed anew only if a tensor has been replaced or changed in place, since training
-        asks for it at every stage and for every data set.
+        It is computed anew only if a tensor has been replaced or raised its version, since training
+        asks for it at every stage and for every data set. Fused optimizers and changes of `data`
+        change a tensor and not its version: call `forget_digest` before and after training.
         """
-        weights = sorted(self.state_dict().items())
-        # Every change in place raises a tensor's version.
-        present = [(each.data_ptr(), each._version) for _, each in weights]  # pyright: ignore[reportPrivateUsage]
+        weights = self.state_dict()
+        present = [(each.data_ptr(), each._version) for each in weights.values()]  # pyright: ignore[reportPrivateUsage]
         if self._digested is None or self._digested[0] != present:
-            digest = hashlib.sha256()
-            for name, tensor in weights:
-                digest.update(f"{name}:{tuple(tensor.shape)}:{tensor.dtype};".encode())
-                digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-            self._digested = present, digest.hexdigest()
+            self._digested = present, digest_of(weights)
         return self._digested[1]
+
+    def forget_digest(self) -> None:
+        """Compute the next digest anew, whether or not a change of the weights can be seen."""
+        self._digested = None
 
 
 def digest_of(tensors: Mapping[str, Tensor]) -> str:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 _ALIGNMENT = "alignment"
+# The head reads the tokens of the trunks: one with new weights leaves it untrained, too.
+_RESET = {_ALIGNMENT, "image_trunk", "text_trunk"}
 
 UNALIGNED = (
     "the alignment of this index's model was not trained: hits are ordered by their embeddings,"
@@ -31,7 +33,7 @@ def trains_alignment(recipe: Mapping[str, Any], stage: str, *, before: bool) -> 
 
     Returns:
         True if the stage, or one that it continues, has a task of the alignment score, unless a
-        later one of them reset the head.
+        later one of them reset the head, or a trunk whose tokens it reads.
     """
     stages = cast(list[dict[str, Any]], recipe.get("stage") or [])
     names = [each.get("name") for each in stages]
@@ -41,7 +43,7 @@ def trains_alignment(recipe: Mapping[str, Any], stage: str, *, before: bool) -> 
     own = stages[number]
     if any(name.startswith(_ALIGNMENT) for name in own.get("tasks") or ()):
         return True
-    if _ALIGNMENT in (own.get("reset") or ()):
+    if _RESET.intersection(own.get("reset") or ()):
         return False
     start = own.get("start") or (names[number - 1] if number else None)
     return before if start is None else trains_alignment(recipe, str(start), before=before)

@@ -25,6 +25,8 @@ RECIPE: dict[str, Any] = {
         {"name": "student", "tasks": {"distillation": {}}},
         {"name": "aside", "tasks": {"matching": {}}, "start": "warm"},
         {"name": "again", "tasks": {"matching": {}}, "start": "teacher", "reset": ["alignment"]},
+        {"name": "anew", "tasks": {"matching": {}}, "start": "teacher", "reset": ["text_trunk"]},
+        {"name": "after", "tasks": {"matching": {}}, "start": "anew"},
     ]
 }
 
@@ -39,6 +41,8 @@ RECIPE: dict[str, Any] = {
         ("aside", False, False),
         ("aside", True, True),
         ("again", True, False),
+        ("anew", True, False),
+        ("after", True, False),
         ("unknown", False, False),
     ],
 )

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from aladin_network.config import TowerConfig, TrunkConfig
+from aladin_network.encoders.freezable import digest_of
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_training.adapters.parts import (
@@ -249,3 +250,24 @@ def test_states_are_kept_for_image_encoders_that_can_be_divided(
         check_fine_tuning(model, {"image_encoder": TuneConfig(mode="last", layers=2, cached=True)})
     with pytest.raises(ConfigError, match='cached requires mode "last"'):
         TuneConfig(cached=True)
+
+
+@pytest.mark.parametrize("ask_between", [False, True])
+def test_a_digest_is_that_of_the_tuned_weights(
+    build_frozen: Callable[..., AladinModel], ask_between: bool
+) -> None:
+    """An optimizer may change weights in place without raising their version."""
+    model = build_frozen()
+    tune: dict[EncoderPart, TuneConfig] = {"text_encoder": TuneConfig()}
+    encoder = model.text.encoder
+    before = encoder.weights_digest()
+    start_fine_tuning(model, tune)
+    if ask_between:
+        assert encoder.weights_digest() == before
+    parameters = list(encoder.parameters())
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    torch.optim.AdamW(parameters, lr=0.1, fused=True).step()
+    merge_fine_tuned(model, tune)
+    end_fine_tuning(model, tune)
+    assert encoder.weights_digest() == digest_of(encoder.state_dict()) != before

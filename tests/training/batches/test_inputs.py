@@ -16,12 +16,7 @@ import torch
 from PIL import Image, ImageOps
 
 import aladin_training.batches.items
-from aladin_network.config import (
-    ImageEncoderConfig,
-    ImagePreprocessing,
-    TowerConfig,
-    TrunkConfig,
-)
+from aladin_network.config import TowerConfig, TrunkConfig
 from aladin_network.encoders.base import Features, LayerStates
 from aladin_network.errors import ImageError
 from aladin_network.model import AladinModel
@@ -29,7 +24,7 @@ from aladin_network.photos.decoding import read_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress
 from aladin_training.batches.feature_cache import FeatureCache
-from aladin_training.batches.inputs import InputStore, image_digest
+from aladin_training.batches.inputs import InputStore
 from aladin_training.batches.items import PhotoItems, usable_photos
 from aladin_training.batches.network_inputs import (
     CachedPhotos,
@@ -65,34 +60,6 @@ def store_of(photos: list[PhotoFile], model: AladinModel, cache: Path) -> InputS
     items, usable = usable_photos(photos, VIEWS, None, NullProgress())
     assert usable == list(range(len(photos)))
     return InputStore(items, TEXTS, model, cache, "float32", NullProgress())
-
-
-def test_the_key_of_a_cache_is_of_what_shapes_an_output(frozen_model: AladinModel) -> None:
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Later(ImageEncoderConfig):
-        """The configuration of a later version."""
-
-        later: str = "as before"
-
-    encoder = frozen_model.image.encoder
-    config, key = encoder.config, image_digest(encoder)
-
-    def key_of(config: ImageEncoderConfig) -> str:
-        encoder.config = config
-        return image_digest(encoder)
-
-    assert key_of(dataclasses.replace(config, source="elsewhere", frozen=False)) == key
-    assert key_of(Later(**vars(config))) == key
-    darker = ImagePreprocessing(height_px=32, width_px=32, mean=(0.1, 0.1, 0.1))
-    others = {
-        key_of(Later(**vars(config), later="otherwise")),
-        key_of(dataclasses.replace(config, pyramid=(1,))),
-        key_of(dataclasses.replace(config, preprocessing=darker)),
-    }
-    encoder.config = config
-    with torch.no_grad():
-        next(encoder.parameters()).add_(1)
-    assert len(others | {key, image_digest(encoder)}) == 5
 
 
 def test_cached_photos_equal_the_encoder_on_photo_and_mirror_image(

@@ -61,6 +61,27 @@ def test_run_leaves_complete_checkpoints(unbroken: Path) -> None:
     assert -2 <= last["matching_mean_difference"] <= 2
 
 
+def test_the_log_has_the_rate_of_its_step(
+    recipe_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two steps of warming up, then a fall by half in every epoch of two steps."""
+    monkeypatch.setattr(aladin_training.loop, "LOG_EVERY_STEPS", 1)
+    schedule = '{"shape": "step", "warmup_steps": 2, "step_epochs": 1, "gamma": 0.5}'
+    settings = ["final=joint", "stage.joint.lr=0.01", f"stage.joint.schedule={schedule}"]
+    used: list[float] = []
+    set_lr = aladin_training.loop.set_lr
+
+    def record(optimizer: torch.optim.Optimizer, rate: float) -> None:
+        used.append(rate)
+        set_lr(optimizer, rate)
+
+    monkeypatch.setattr(aladin_training.loop, "set_lr", record)
+    run_recipe(load_recipe(recipe_path, settings), tmp_path / "run")
+    rates = read_curves(tmp_path / "run" / "stages" / "joint")["lr"]
+    assert rates == dict(enumerate(used, start=1))
+    assert len(set(used)) > 2
+
+
 def test_stage_trains_only_its_parts(unbroken: Path) -> None:
     before, after = weights(unbroken, "joint"), weights(unbroken, "student")
     changed = {name.split(".")[0] for name in after if not torch.equal(before[name], after[name])}

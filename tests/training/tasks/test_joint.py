@@ -15,6 +15,7 @@ from aladin_training.adapters.parts import part_of
 from aladin_training.batches.batch import Batch
 from aladin_training.config.stage import StageConfig, TaskConfig
 from aladin_training.losses.negatives import negative_mask
+from aladin_training.losses.triplet import TripletMarginLoss
 from aladin_training.tasks.joint import JointTask, build_loss, build_tasks
 
 CAPTIONS = ["two dogs", "a red circle", "a man rides a motorcycle", "green grass"]
@@ -187,6 +188,30 @@ def test_captions_of_one_photo_are_drawn_together(build_tiny: Callable[..., Alad
     )
     assert float(task(batch).terms["captions"]) == pytest.approx(expected, rel=1e-4)
     assert "image_trunk" not in touched_after(task, batch, model)
+
+
+def test_no_caption_is_pushed_away_from_one_of_a_photo_that_it_holds_for(
+    build_tiny: Callable[..., AladinModel],
+) -> None:
+    model = build_tiny().eval()
+    images = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    captions = ["two dogs run", "dogs in a field", "a man rides", "a field", "dogs", "grass"]
+    texts: TextBatch = model.text.encoder.preprocess(captions)
+    photos = torch.arange(3)
+    negatives = negative_mask(photos, photos.repeat_interleave(2))
+    negatives[0, 3] = False  # "a field", the second text of photo 1, holds for photo 0
+    negatives[0, 4] = False  # "dogs", the first text of photo 2, holds for photo 0
+    # Rows are the first texts of the photos, columns the second ones.
+    expected_negatives = torch.tensor(
+        [[False, False, True], [True, False, True], [False, True, False]]
+    )
+    task = JointTask(model, stage({"captions": ALIGNMENT})).eval()
+    with torch.no_grad():
+        embedding = model.encode_texts(texts).embedding
+        scores = embedding[0::2] @ embedding[1::2].T
+        expected = TripletMarginLoss()(scores, expected_negatives)
+        found = task(Batch(images, texts, negatives)).total
+    torch.testing.assert_close(found, expected)
 
 
 def touched_after(task: JointTask, batch: Batch, model: AladinModel) -> set[str | None]:

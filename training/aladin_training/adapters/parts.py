@@ -90,6 +90,7 @@ def start_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]
             )
         if config.mode == "lora":
             add_adapters(encoder, config)
+    _forget_digests(model)
 
 
 def merge_fine_tuned(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
@@ -102,6 +103,7 @@ def merge_fine_tuned(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig])
     for part, config in tune.items():
         if config.mode == "lora":
             merge_adapters(encoder_of(model, part))
+    _forget_digests(model)
 
 
 def end_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
@@ -122,6 +124,13 @@ def end_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) 
         encoder.requires_grad_(True)
     for part in tune:  # after all are restored: one encoder may share the weights of the other
         encoder_of(model, part).freeze()
+    _forget_digests(model)
+
+
+def _forget_digests(model: AladinModel) -> None:
+    """Forget the digests of both encoders, of which one may share the weights of the other."""
+    for encoder in (model.image.encoder, model.text.encoder):
+        encoder.forget_digest()
 
 
 def _divide(encoder: nn.Module, last_layers: int | None) -> None:

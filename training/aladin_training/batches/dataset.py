@@ -16,8 +16,7 @@ from aladin_network.scoring.scores import EncodedBatch, concatenate
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch, OfflineBatch
 from aladin_training.batches.exchanged_texts import ExchangedTexts
-from aladin_training.batches.feature_cache import FeatureCache
-from aladin_training.batches.inputs import InputStore, image_digest
+from aladin_training.batches.inputs import InputStore, image_digest, open_features
 from aladin_training.batches.items import (
     DocumentItems,
     check_regions,
@@ -130,7 +129,10 @@ class PairDataset:
         elif regions is not None:
             items, kept = region_items(photos, encoder, regions), list(records)
         else:
-            cache = FeatureCache(cache_root, image_digest(encoder)) if encoder.frozen else None
+            cache = None
+            if encoder.frozen:
+                digest = image_digest(encoder)
+                cache = open_features(cache_root, encoder, digest, precision, last_layers)
             items, usable = usable_photos([each.photo for each in photos], views, cache, progress)
             if not usable:
                 raise DataError(photos[0].photo.path.parent, None, "no photo can be decoded")

@@ -2,7 +2,8 @@
 
 The output of a frozen encoder comes from a cache, which is filled when a network first needs it;
 a trained encoder reads the photos and captions themselves. Encoders share features only if their
-weights are equal: a digest of the weights is a part of the cache's key.
+weights are equal and they compute alike: a digest of the weights, and the number format, are parts
+of the cache's key.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from aladin_training.batches.network_inputs import (
     preprocess,
 )
 from aladin_training.batches.resident_features import fastest_source
-from aladin_training.parallel.numerics import Precision, mixed_precision
+from aladin_training.parallel.numerics import Precision, chosen_dtype, mixed_precision
 
 PHOTOS_A_PART = 64
 TEXTS_A_PART = 512
@@ -73,7 +74,7 @@ class InputStore:
             captions: Captions, and the shorter texts of a training split, by row.
             model: Network that defines how photos and captions are preprocessed.
             cache_root: Folder of all caches.
-            precision: Precision of frozen encoders; the cache holds float16 in any case.
+            precision: Precision of frozen encoders; the caches hold float16 in any case.
             progress: Receives the photos and captions that are encoded.
             last_layers: Number of the image encoder's last layers that some network is trained
                 from, on cached states; frozen encoders are then computed from these states, too.
@@ -124,7 +125,9 @@ class InputStore:
     def _cached_photos(self, encoder: ImageEncoder) -> CachedPhotos:
         key = image_digest(encoder)
         if key not in self._photos:
-            cache = FeatureCache(self._cache_root, key)
+            cache = open_features(
+                self._cache_root, encoder, key, self._precision, self._last_layers
+            )
             if not all(each in cache for each in self._keys):
                 if self._last_layers is None:
                     self._fill_photos(cache, encoder)
@@ -138,7 +141,7 @@ class InputStore:
         """Return the states that enter the last layers of a divided encoder."""
         key = cast(DividedEncoder, encoder).states_digest()
         if key not in self._states:
-            cache = FeatureCache(self._cache_root, key)
+            cache = open_features(self._cache_root, encoder, key, self._precision)
             self._fill_photos(cache, encoder, states=True)
             features = fastest_source(cache, self._keys, _device(encoder))
             self._states[key] = CachedStates(features, self._items)
@@ -153,7 +156,7 @@ class InputStore:
     def _cached_texts(self, encoder: TokenizedTextEncoder) -> CachedTexts:
         key = text_digest(encoder)
         if key not in self._texts:
-            cache = FeatureCache(self._cache_root, key)
+            cache = open_features(self._cache_root, encoder, key, self._precision)
             keys = [content_digest(text.encode()) for text in self._captions]
             self._fill_texts(encoder, cache, keys)
             features = fastest_source(cache, keys, _device(encoder))
@@ -226,6 +229,35 @@ class InputStore:
                 features = encoder(to_device(batch, device))
             cache.add([key for key, _ in part], features)
             self._progress.advance(len(part))
+
+
+def open_features(
+    root: Path,
+    encoder: ImageEncoder | TokenizedTextEncoder,
+    digest: str,
+    precision: Precision,
+    last_layers: int | None = None,
+) -> FeatureCache:
+    """Open the cache of what an encoder computes in one way, which is a part of the cache's key.
+
+    Features in half precision, and those computed from cached states, which are rounded to float16,
+    differ from others.
+
+    Args:
+        root: Folder of all caches.
+        encoder: Encoder, on the device that computes.
+        digest: Digest of everything else that determines its output.
+        precision: Precision of the computation.
+        last_layers: Number of layers that are computed from cached states, or None if all are
+            computed at once.
+    """
+    dtype = chosen_dtype(precision, _device(encoder))
+    # Nothing is added for the plain way: caches had no other key in earlier versions.
+    if dtype != torch.float32:
+        digest += f":{dtype}"
+    if last_layers is not None:
+        digest += f":last {last_layers} layers from states"
+    return FeatureCache(root, digest)
 
 
 def image_digest(encoder: ImageEncoder) -> str:

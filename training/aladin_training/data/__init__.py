@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from aladin_network.errors import DataError
+from aladin_training.data.beir import is_beir
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.formats import KNOWN_FORMATS, read_entries
 from aladin_training.data.records import (
@@ -19,7 +21,7 @@ from aladin_training.data.records import (
     select,
 )
 
-__all__ = ["KNOWN_FORMATS", "Record", "iter_records", "read_records"]
+__all__ = ["KNOWN_FORMATS", "Record", "iter_records", "read_pairs", "read_records"]
 
 
 def iter_records(
@@ -90,3 +92,34 @@ def read_records(
     entries = read_entries(source, images, skipped, split=split)
     chosen = select(entries, source, split, require_captions=require_captions, skipped=skipped)
     return collect(chosen, require_photos=require_photos)
+
+
+def read_pairs(
+    source: Path,
+    split: str | None = None,
+    *,
+    require_photos: bool = True,
+    with_competitors: bool = False,
+) -> list[Record]:
+    """Read the photos of a split that a network is trained or validated on, with their captions.
+
+    A photo without captions is refused, except in a BEIR folder, whose corpus holds the photos of
+    all splits.
+
+    Args:
+        source: See `read_records`, as for the next two arguments.
+        split: Split to read, or None for all photos.
+        require_photos: Refuse a photo whose file is missing.
+        with_competitors: Whether to return the photos of a BEIR folder that no text of the split
+            asks for: they compete in validation, and there is nothing to train on.
+
+    Raises:
+        DataError: If `read_records` raises it, or no photo has a caption.
+    """
+    records = read_records(
+        source, split, require_captions=not is_beir(source), require_photos=require_photos
+    )
+    captioned = [record for record in records if record.captions]
+    if not captioned:
+        raise DataError(source, None, f"no photo of split {split or 'all'!r} has a caption")
+    return records if with_competitors else captioned

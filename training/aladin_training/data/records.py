@@ -130,6 +130,18 @@ class DocumentRecord:
     captions: tuple[str, ...]
 
 
+def records_digest(records: Sequence[Record | DocumentRecord]) -> str:
+    """Return a digest of photos, captions and their order."""
+    ids = [record.id for record in records]
+    captions = [caption for record in records for caption in record.captions]
+    ends = itertools.accumulate(len(record.captions) for record in records)
+    rows = [
+        list(range(end - len(record.captions), end))
+        for record, end in zip(records, ends, strict=True)
+    ]
+    return hashlib.sha256(json.dumps([ids, captions, rows]).encode()).hexdigest()
+
+
 class LocatedRecord(NamedTuple):
     """A record with the place that it was read from.
 

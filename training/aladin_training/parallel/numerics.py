@@ -24,19 +24,29 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
 
 
+def chosen_dtype(precision: Precision, device: torch.device) -> torch.dtype:
+    """Return the number format of a forward pass.
+
+    Args:
+        precision: "auto" selects bfloat16 if the processor has instructions for it.
+        device: Device that computes.
+    """
+    if precision == "auto":
+        return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
+    dtype: torch.dtype = getattr(torch, precision)
+    return dtype
+
+
 def mixed_precision(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
     """Return the context of a forward pass: autocast to half precision, or no change.
 
     Args:
-        precision: "auto" selects bfloat16 if the processor has instructions for it. Gradients of
-            a float16 pass need a scaled loss, see `loss_scaler`.
+        precision: See `chosen_dtype`. Gradients of a float16 pass need a scaled loss, see
+            `loss_scaler`.
         device: Device that computes.
     """
-    if precision == "float16":
-        return torch.autocast(device.type, dtype=torch.float16)
-    if precision == "bfloat16" or (precision == "auto" and has_fast_bfloat16(device)):
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
+    dtype = chosen_dtype(precision, device)
+    return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
 
 
 def loss_scaler(precision: Precision, device: torch.device) -> torch.amp.GradScaler:

@@ -29,7 +29,7 @@ from aladin_training.batches.items import (
 )
 from aladin_training.config.recipe import Recipe, StartConfig
 from aladin_training.config.stage import StageConfig
-from aladin_training.data import Record, read_records
+from aladin_training.data import Record, read_pairs
 from aladin_training.data.beir import read_text_pairs
 from aladin_training.data.records import DocumentRecord
 from aladin_training.data.regions import RegionStore, open_regions
@@ -231,7 +231,9 @@ def _read_records(recipe: Recipe, progress: Progress, text_only: bool) -> _Recor
     data = recipe.data
     train = open_training_data(recipe, progress, text_only)
     source = data.validation_source or data.source
-    validation = _read_split(recipe, source, data.validation_split, text_only)
+    validation = _read_split(
+        recipe, source, data.validation_split, text_only, with_competitors=True
+    )
     if not data.selection:
         return _Records(train, [], validation)
     assert not isinstance(train, TarStream)  # refused by `DataConfig`
@@ -252,12 +254,17 @@ def _keep_apart(
 
 
 def _read_split(
-    recipe: Recipe, source: str, split: str | None, text_only: bool
+    recipe: Recipe,
+    source: str,
+    split: str | None,
+    text_only: bool,
+    with_competitors: bool = False,
 ) -> Sequence[Record | DocumentRecord]:
     path = Path(source).expanduser()
     if text_only:
         return read_text_pairs(path, split)
-    return read_records(path, split, require_photos=recipe.data.regions is None)
+    require_photos = recipe.data.regions is None
+    return read_pairs(path, split, require_photos=require_photos, with_competitors=with_competitors)
 
 
 def _build_network(

@@ -201,8 +201,8 @@ def _write_checkpoint(
 ) -> None:
     """Write the trained network, with a fusion fitted on the selection split, and its metrics."""
     model, _, selection_set, validation_set = prepared
-    # The weights were chosen in the precision of training; the metrics are those of serving, in
-    # float32.
+    # The weights were chosen in the precision of training; here the heads compute in float32, as
+    # when they serve. The features of frozen encoders keep the precision of their cache.
     scores, truth = _scores_of(model, selection_set)
     fusion = fit_fusion(scores["alignment"], scores["matching"], truth)
     if validation_set is not selection_set:

@@ -218,4 +218,6 @@ class CaptionTask(PairTask):
         per_photo = negatives.shape[1] // negatives.shape[0]
         if per_photo < 2:
             raise ConfigError("task captions needs captions_per_photo of at least 2")
-        return self.loss(scores.captions()[0::per_photo, 1::per_photo], negatives[:, 0::per_photo])
+        # A short text holds for other photos, too, and is no negative of their captions.
+        firsts, seconds = negatives[:, 0::per_photo], negatives[:, 1::per_photo]
+        return self.loss(scores.captions()[0::per_photo, 1::per_photo], seconds & firsts.T)

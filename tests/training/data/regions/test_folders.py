@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,39 @@ def test_an_array_of_another_shape(tmp_path: Path, shape: tuple[int, ...]) -> No
     np.save(tmp_path / "1.npy", np.zeros(shape, np.float32))
     with pytest.raises(DataError, match=r"1\.npy: expected vectors of shape \(regions, "):
         open_regions(tmp_path).read("1")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_regions_that_were_extracted_anew_have_another_fingerprint(
+    tmp_path: Path, suffix: str
+) -> None:
+    """Other vectors of as many bytes."""
+
+    def write(seed: int) -> None:
+        for number in range(3):
+            file = tmp_path / f"{number}{suffix}"
+            content = vectors(2, seed=seed + number)
+            if suffix == ".npy":
+                np.save(file, content)
+            else:
+                write_region_npz(file, RegionSet(content, None, (), None, None))
+            os.utime(file, (seed, seed))
+
+    write(10)
+    first = open_regions(tmp_path).fingerprint
+    sizes = [file.stat().st_size for file in sorted(tmp_path.iterdir())]
+    assert open_regions(tmp_path).fingerprint == first
+    write(20)
+    assert [file.stat().st_size for file in sorted(tmp_path.iterdir())] == sizes
+    assert open_regions(tmp_path).fingerprint != first
+
+
+def test_a_copy_with_its_times_has_the_same_fingerprint(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    np.save(tmp_path / "here" / "1.npy", vectors(2))
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    here, there = (open_regions(tmp_path / name).fingerprint for name in ("here", "there"))
+    assert here == there
 
 
 def test_two_files_of_one_photo(tmp_path: Path) -> None:

@@ -45,15 +45,15 @@ class FolderRegions:
         """
         self.path = path
         vectors = _subfolder(path, _VECTORS)
-        self._files, sizes = _list(vectors or path)
+        self._files, states = _list(vectors or path)
         self._boxes: dict[str, Path] | None = None
         if vectors is not None:
             boxes = vectors.with_name(vectors.name.removesuffix(_VECTORS) + _BOXES)
-            self._boxes, sizes_of_boxes = _list(boxes)
-            sizes += sizes_of_boxes
+            self._boxes, states_of_boxes = _list(boxes)
+            states += states_of_boxes
         if not self._files:
             raise DataError(vectors or path, None, f"holds no {_NPZ} and no {_NPY}")
-        self.fingerprint = joint_fingerprint(*sizes)
+        self.fingerprint = joint_fingerprint(*states)
 
     def keys(self) -> Iterator[str]:
         """Return the names of the files, without their suffix; %2F stands for a slash."""
@@ -94,9 +94,13 @@ def _subfolder(path: Path, suffix: str) -> Path | None:
 
 
 def _list(folder: Path) -> tuple[dict[str, Path], list[str]]:
-    """Return the files by photo, and names and sizes that distinguish one listing from another."""
+    """Return the files by photo, and what distinguishes one listing from another.
+
+    That is each file's name, size and time: regions of equal number take equal space, and reading
+    every file would take too long.
+    """
     files: dict[str, Path] = {}
-    sizes: list[str] = []
+    states: list[str] = []
     try:
         with os.scandir(folder) as listing:
             for entry in sorted(listing, key=lambda entry: entry.name):
@@ -108,10 +112,11 @@ def _list(folder: Path) -> tuple[dict[str, Path], list[str]]:
                 if key in files:
                     raise DataError(file, None, f"there is {files[key].name}, too")
                 files[key] = file
-                sizes.append(f"{entry.name}:{entry.stat().st_size}")
+                state = entry.stat()
+                states.append(f"{entry.name}:{state.st_size}:{state.st_mtime_ns}")
     except OSError as error:
         raise DataError(folder, None, error.strerror or "cannot be read") from error
-    return files, sizes
+    return files, states
 
 
 def _array(file: Path) -> FloatArray:

@@ -40,7 +40,8 @@ class RegionStore(Protocol):
 
     Attributes:
         path: Source of the regions, named in errors.
-        fingerprint: Digest that changes with the content, but not with the location of the files.
+        fingerprint: Digest that changes with the content, but not with the location of the files;
+            of a folder with one file for each photo, it changes with the times of these files, too.
     """
 
     path: Path
