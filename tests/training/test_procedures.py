@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 import aladin_training.loop
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
+from aladin_network.config import dump_config
 from aladin_network.errors import ConfigError, StaleNegativesError
 from aladin_network.types import NullProgress
-from aladin_training.batches.offline_negatives import OfflineNegatives
+from aladin_training.batches.offline_negatives import MinedFrom, OfflineNegatives, save_negatives
 from aladin_training.batches.plan import BatchRows
 from aladin_training.comparison.evaluate import evaluate_run
 from aladin_training.comparison.plan import PlannedRun
@@ -25,9 +26,10 @@ from aladin_training.config.stage import OfflineNegativesConfig
 from aladin_training.data import read_records
 from aladin_training.evaluation import evaluate_checkpoint
 from aladin_training.stage_files import branch_checkpoints
-from aladin_training.stages.preparation import prepare_run
+from aladin_training.stages.preparation import prepare_run, with_recorded_ids
 from aladin_training.stages.run import is_run_of, run_recipe
 from aladin_training.stages.setup import set_up_stage
+from aladin_training.stages.sources import StageStore, stage_history
 from aladin_training.tasks.joint import OnlineBranches
 
 STAGES = {
@@ -297,3 +299,39 @@ def test_only_the_diagonal_is_excluded_on_demand(recipe_path: Path) -> None:
     diagonal = train_set.batch(rows, "diagonal").negatives
     assert by_image.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
     assert diagonal.tolist() == (~torch.eye(3, dtype=torch.bool)).tolist()
+
+
+def test_other_lists_in_the_same_file_make_another_run(recipe_path: Path, tmp_path: Path) -> None:
+    mined = recipe_with(recipe_path, tmp_path, "quintuplet")
+    file = tmp_path / "lists.safetensors"
+    settings = ["stage.last.offline.stage=null", f"stage.last.offline.file={file}"]
+    recipe = load_recipe(tmp_path / "quintuplet.toml", settings)
+
+    def write(first: int) -> Recipe:
+        rows = torch.arange(first, first + 2, dtype=torch.int32).unsqueeze(1)
+        save_negatives(
+            file,
+            OfflineNegatives(
+                rows,
+                rows.clone(),
+                MinedFrom(
+                    data="data", model_id="model", score="alignment", num_texts=5, num_images=3
+                ),
+            ),
+        )
+        return with_recorded_ids(recipe)
+
+    known = write(1)
+    (tmp_path / "recipe.json").write_text(json.dumps(dump_config(known)))
+    assert with_recorded_ids(known) == known == write(1)
+    assert is_run_of(tmp_path, recipe)
+    other = write(2)
+    assert not is_run_of(tmp_path, recipe)
+    stores = [StageStore(tmp_path, each, "data") for each in (known, other)]
+    assert stores[0].identity(2) != stores[1].identity(2)
+    assert stores[0].identity(1) == stores[1].identity(1)
+    with pytest.raises(ConfigError, match=r"holds the lists [0-9a-f]{12}, expected [0-9a-f]{12}"):
+        with_recorded_ids(known)
+    # Runs without such a file keep the identity that they have had.
+    assert with_recorded_ids(mined) == mined
+    assert "content" not in repr(mined) + stage_history(mined, 2)

@@ -16,7 +16,7 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.types import NullProgress
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.shipped import recipes_folder
-from aladin_training.stages.preparation import prepare_run, with_model_id
+from aladin_training.stages.preparation import prepare_run, with_recorded_ids
 from aladin_training.stages.run import is_run_of, run_recipe
 
 
@@ -80,14 +80,14 @@ def test_a_run_is_not_resumed_from_another_checkpoint_in_the_same_place(
     recipe = load_recipe(start_recipe)
     assert recipe.start is not None
     model_id = read_model_id(tiny_checkpoint)
-    known = with_model_id(recipe)
+    known = with_recorded_ids(recipe)
     assert known.start == dataclasses.replace(recipe.start, model_id=model_id)
-    assert with_model_id(known) == known
+    assert with_recorded_ids(known) == known
     (tmp_path / "recipe.json").write_text(json.dumps(dataclasses.asdict(known)))
     assert is_run_of(tmp_path, recipe)
     other = dataclasses.replace(recipe.start, model_id="0" * 64)
     with pytest.raises(ConfigError, match=f"holds the model {model_id[:12]}, expected 0000"):
-        with_model_id(dataclasses.replace(recipe, start=other))
+        with_recorded_ids(dataclasses.replace(recipe, start=other))
 
 
 @pytest.mark.parametrize(

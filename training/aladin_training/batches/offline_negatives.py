@@ -239,6 +239,16 @@ def load_negatives(path: Path, expected: MinedFrom) -> OfflineNegatives:
     return OfflineNegatives(tensors["texts"], tensors["images"], found)
 
 
+def lists_digest(path: Path) -> str:
+    """Return the digest of the lists in a file.
+
+    Raises:
+        DataError: If there is no such file, or it is damaged.
+    """
+    header, _ = _read(path)
+    return header.content
+
+
 def _read(path: Path) -> tuple[_Header, dict[str, Tensor]]:
     """Read a file and check that its content is what was written."""
     try:

@@ -117,6 +117,8 @@ class OfflineNegativesConfig:
         num_images: Photos listed for each caption.
         coupled: Draw both negatives of a pair at one common rank and never again, as the
             official code does (Q-1).
+        content: Required digest of the file's lists, or None for any; it is recorded when the run
+            begins.
     """
 
     stage: str | None = None
@@ -126,12 +128,15 @@ class OfflineNegativesConfig:
     num_texts: int = NUM_TEXTS
     num_images: int = NUM_IMAGES
     coupled: bool = False
+    # Not shown: the saved state of a stage is identified by what is, and older ones stay valid.
+    content: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: If there is not exactly one source, or a list is empty.
+            ConfigError: If there is not exactly one source, a setting belongs to a file and there
+                is none, or a list is empty.
         """
         if (self.stage is None) == (self.file is None):
             raise ConfigError("offline: give either a stage or a file")
@@ -139,6 +144,8 @@ class OfflineNegativesConfig:
             raise ConfigError(
                 "offline: a miner requires a file; a stage mines with its own network"
             )
+        if self.content is not None and self.file is None:
+            raise ConfigError("offline: content is that of a file's lists: it requires a file")
         if self.num_texts < 1 or self.num_images < 1:
             raise ConfigError("offline: num_texts and num_images must be at least 1")
 

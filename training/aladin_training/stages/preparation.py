@@ -27,6 +27,7 @@ from aladin_training.batches.items import (
     view_names,
     with_detector,
 )
+from aladin_training.batches.offline_negatives import lists_digest
 from aladin_training.config.recipe import Recipe, StartConfig
 from aladin_training.config.stage import StageConfig
 from aladin_training.data import Record, read_pairs
@@ -128,22 +129,26 @@ def prepare_run(
     return PreparedRun(model, train_set, selection_set, validation_set)
 
 
-def with_model_id(recipe: Recipe) -> Recipe:
-    """Add the ids of the models that a recipe starts from and that are its anchors.
+def with_recorded_ids(recipe: Recipe) -> Recipe:
+    """Add what identifies a recipe's inputs of other runs: start, anchors and mined negatives.
 
     Args:
-        recipe: Recipe with or without a start.
+        recipe: Recipe with or without such inputs.
+
+    Returns:
+        The recipe with the ids of models, and the digests of the lists in files.
 
     Raises:
         CheckpointError: If a checkpoint cannot be read.
-        ConfigError: If the recipe names another model id.
+        DataError: If a file of mined negatives cannot be read.
+        ConfigError: If the recipe names another id or digest.
     """
     start = recipe.start
     if start is not None:
         model_id = read_model_id(Path(start.checkpoint).expanduser())
         check_model_id("start", start.checkpoint, start.model_id, model_id)
         start = dataclasses.replace(start, model_id=model_id)
-    stages = tuple(_with_anchor_ids(stage) for stage in recipe.stage)
+    stages = tuple(_with_content(_with_anchor_ids(stage)) for stage in recipe.stage)
     return dataclasses.replace(recipe, start=start, stage=stages)
 
 
@@ -155,6 +160,18 @@ def _with_anchor_ids(stage: StageConfig) -> StageConfig:
     for folder, expected, found in zip(anchors.checkpoints, anchors.model_ids, ids, strict=False):
         check_model_id("anchors", folder, expected, found)
     return dataclasses.replace(stage, anchors=dataclasses.replace(anchors, model_ids=tuple(ids)))
+
+
+def _with_content(stage: StageConfig) -> StageConfig:
+    offline = stage.offline
+    if offline is None or offline.file is None:
+        return stage
+    found = lists_digest(Path(offline.file).expanduser())
+    if offline.content not in (None, found):
+        raise ConfigError(
+            f"offline: {offline.file} holds the lists {found[:12]}, expected {offline.content[:12]}"
+        )
+    return dataclasses.replace(stage, offline=dataclasses.replace(offline, content=found))
 
 
 def load_start(start: StartConfig) -> AladinModel:

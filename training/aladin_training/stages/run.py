@@ -48,7 +48,7 @@ from aladin_training.stage_files import (
     read_validation,
     write_results,
 )
-from aladin_training.stages.preparation import PreparedRun, prepare_run, with_model_id
+from aladin_training.stages.preparation import PreparedRun, prepare_run, with_recorded_ids
 from aladin_training.stages.set_memory import SetMemory
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.stages.sources import RunSources, StageStore, link_tree
@@ -99,7 +99,7 @@ def run_recipe(
         NonFiniteLossError: If training diverges.
     """
     progress = progress or NullProgress()
-    recipe = with_model_id(recipe)
+    recipe = with_recorded_ids(recipe)
     for stage in recipe.stage:
         check_even_shares(stage.batch_size)
     # Everything is checked before the first stage is trained, and the folder is written only
@@ -135,7 +135,7 @@ def is_run_of(out: Path, recipe: Recipe) -> bool:
         return False
     # Both are parsed, so that tuples compare equal to lists, and keys that are newer than the run
     # have their defaults.
-    return known == parse_config(Recipe, dump_config(with_model_id(recipe)), _RECIPE)
+    return known == parse_config(Recipe, dump_config(with_recorded_ids(recipe)), _RECIPE)
 
 
 def _claim(out: Path, recipe: Recipe, resume: bool) -> None:
