@@ -219,15 +219,3 @@ def collect(entries: Iterable[LocatedRecord], *, require_photos: bool = True) ->
         first[record.id] = place
         records.append(record)
     return records
-
-
-def records_digest(records: Sequence[Record | DocumentRecord]) -> str:
-    """Return a digest of photos, captions and their order."""
-    ids = [record.id for record in records]
-    captions = [caption for record in records for caption in record.captions]
-    ends = itertools.accumulate(len(record.captions) for record in records)
-    rows = [
-        list(range(end - len(record.captions), end))
-        for record, end in zip(records, ends, strict=True)
-    ]
-    return hashlib.sha256(json.dumps([ids, captions, rows]).encode()).hexdigest()
