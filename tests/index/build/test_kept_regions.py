@@ -19,6 +19,7 @@ from aladin_index.encode.kept_regions import KeptRegions, PhotoRegions, most_nee
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import generation_folder
 from aladin_index.generations.compact import compact_index
+from aladin_index.generations.merge import merge_indexes
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import verify_index
 from aladin_index.search.live_collection import StoredCollection
@@ -222,3 +223,31 @@ def test_regions_are_chosen_by_texts(
         build_index(tiny_checkpoint, tmp_path / "index", images, None, SETTINGS)
     with pytest.raises(ConfigError, match="keep_regions: expected at least 1, got 0"):
         BuildSettings(keep_regions=0)
+
+
+@pytest.mark.parametrize(("counts", "merged"), [((KEPT, KEPT), KEPT), ((KEPT, None), None)])
+def test_photos_added_to_merged_indexes_are_stored_as_in_the_parts(
+    counts: tuple[int | None, int | None],
+    merged: int | None,
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    texts: list[TextItem],
+) -> None:
+    parts = [tmp_path / "first", tmp_path / "second"]
+    for number, (part, count) in enumerate(zip(parts, counts, strict=True)):
+        settings = replace(SETTINGS, keep_regions=count)
+        build_index(tiny_checkpoint, part, images[number:10:2], texts[number::2], settings)
+    merge_indexes(parts, tmp_path / "whole")
+    with (
+        open_index(tmp_path / "whole") as index,
+        closing(ChangesWriter(index.path, index.checkpoint.model_id)) as to,
+    ):
+        assert side_of(index).entry.keep_regions == merged
+        model = index.checkpoint.model
+        add_items(to, model, "images", images[10:12], AddSettings(batch_size=3))
+    with open_index(tmp_path / "whole") as index:
+        live = index.side("images")
+        found = live.items.by_id(images[10].id)
+        assert found is not None
+        assert (len(live.tokens(found.row)) == KEPT) == (merged is not None)
