@@ -227,9 +227,9 @@ def identity_of(descriptor: int) -> FileIdentity:
 def changes_lock(root: Path) -> Generator[None]:
     """Lock the index against additions, deletions and changes of the live generation.
 
-    Waits for its turn; held for a moment, for no work is done inside that could be done before.
-    Not to be entered twice. The kernel lets go when the process dies. Where the folder is replaced
-    while this waits, it is the lock of the new folder that is held.
+    Blocks until the lock is free. Do all preparation before entering; not re-entrant. The kernel
+    releases the lock if the process dies. If the folder is replaced while this waits, the lock of
+    the new folder is held.
 
     Args:
         root: Folder of an existing index.
