@@ -177,6 +177,8 @@ class AddedItems:
     Attributes:
         path: The database.
         identity: Identity of the open file, or None if none was opened yet.
+        fixed: State of a file that this process may not write to when it was opened, of which
+            SQLite does not notice changes; None if it does.
         words: Words of the added items' own texts.
     """
 
@@ -190,7 +192,7 @@ class AddedItems:
         """
         self.path = path
         self.identity: FileIdentity | None = None
-        self._fixed: tuple[int, int] | None = None
+        self.fixed: tuple[int, int] | None = None
         self._base_count = base_count
         self._codec = codec
         self._database = ThreadConnections(path, self._connect)
@@ -207,17 +209,17 @@ class AddedItems:
         """
         return self._database.open()
 
-    def reopen_if_fixed(self) -> bool:
-        """Have later calls read what SQLite cannot follow and was changed since it was opened.
+    def reopen_changed(self) -> bool:
+        """Have later calls read a `fixed` file anew if it was changed since it was opened.
 
         Returns:
             Whether it was changed; the caller has to connect anew.
         """
-        if self._fixed is None or self._fixed == _fixed_state(self.path):
+        if self.fixed == _fixed_state(self.path):
             return False
         # Other threads may be using the old connections, which are closed when they are dropped.
         self._database = ThreadConnections(self.path, self._connect)
-        self._fixed = _fixed_state(self.path)
+        self.fixed = _fixed_state(self.path)
         return True
 
     def close(self) -> None:
@@ -319,7 +321,7 @@ class AddedItems:
     def _connect(self) -> sqlite3.Connection:
         if self.identity is None:
             self.identity = identity_at(self.path)
-            self._fixed = _fixed_state(self.path)
+            self.fixed = _fixed_state(self.path)
         connection = open_to_read(self.path)
         if self.identity is not None and self.identity != identity_at(self.path):
             connection.close()

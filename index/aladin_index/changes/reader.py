@@ -206,7 +206,7 @@ class ChangesReader:
             successor = self._successor
             if successor is None:
                 try:
-                    if self._added.reopen_if_fixed():
+                    if self._added.fixed is not None and self._added.reopen_changed():
                         self._follower, self._data_version = None, -1
                     if self._follower is None:
                         # Before the first change this look at the disk is all there is to do.

@@ -201,7 +201,7 @@ def test_more_folds_than_photos(tiny_checkpoint: Path, data_file: Path) -> None:
     words = [str(tiny_checkpoint), str(data_file), "--split", "all", "--folds", "7"]
     result = CliRunner().invoke(app, ["evaluate", *words])
     assert result.exit_code == 2
-    assert "folds: expected at most one a photo, 6, found 7" in result.stderr
+    assert "folds: expected at most 6, the number of photos, got 7" in result.stderr
 
 
 def test_a_photo_without_captions_competes_but_does_not_ask(

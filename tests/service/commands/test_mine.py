@@ -155,7 +155,7 @@ def test_the_options_default_to_the_librarys_values() -> None:
     assert options["images"] == library["num_images"]
     assert options["score"] == library["score"]
     assert options["memory_mb"] * 2**20 == MEMORY_BUDGET_BYTES == library["memory_budget_bytes"]
-    assert options["cache"] == Path(DataConfig(source="").cache)
+    assert options["cache"] == Path(DataConfig(source="captions.jsonl").cache)
 
 
 def test_help_says_what_goes_in_and_comes_out() -> None:
