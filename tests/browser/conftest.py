@@ -156,6 +156,10 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         for page in pages:
             page.page.evaluate("null")  # what was said before this has come by then
             assert page.complaints.unexpected() == []
+            for _ in range(_PATIENCE_MS // 100):  # answers to the page's last requests
+                if not page.complaints.missing():
+                    break
+                page.page.wait_for_timeout(100)
             assert page.complaints.missing() == []
             assert page.complaints.hosts <= {urlsplit(page.url).netloc}
     finally:
