@@ -133,7 +133,10 @@ def _fixed_state(path: Path) -> tuple[int, int] | None:
     ahead = path.with_name(f"{path.name}-wal")
     if os.access(path.parent, os.W_OK) or ahead.exists():
         return None
-    state = path.stat()
+    try:
+        state = path.stat()
+    except FileNotFoundError:  # SQLite reports it
+        return None
     return state.st_size, state.st_mtime_ns
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.changes.database import changes_database
+from aladin_index.changes.database import changes_database, open_to_read
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import Filter, parse_filter
@@ -310,3 +310,11 @@ def test_a_database_that_was_replaced_is_read_from_the_start(
         # What began before goes on with what it began with.
         assert dict(before.items.ids()) == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
         assert before.count == 5
+
+
+def test_a_missing_database_is_reported_by_sqlite_where_nothing_may_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    with pytest.raises(sqlite3.OperationalError, match="unable to open database file"):
+        open_to_read(tmp_path / "images.sqlite")

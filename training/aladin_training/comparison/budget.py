@@ -76,8 +76,8 @@ def with_controls(plan: ComparisonPlan, sizes: Mapping[str, TrainingSize]) -> Co
     A recipe that is better than a baseline of fewer steps may owe it to the steps. A control is the
     baseline with a longer final stage; it takes at least as many steps beyond the start as the
     recipe that it controls for, and less than an epoch more. It has the baseline's grid. A recipe
-    with another network or other data has no control, since a
-    longer run of this baseline would not be comparable with it.
+    with another network or other data has no control, since a longer run of this baseline would not
+    be comparable with it.
 
     Args:
         plan: Comparison.

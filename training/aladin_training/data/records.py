@@ -134,6 +134,7 @@ def records_digest(records: Sequence[Record | DocumentRecord]) -> str:
     """Return a digest of photos, captions and their order."""
     ids = [record.id for record in records]
     captions = [caption for record in records for caption in record.captions]
+    # Interrupted runs of earlier versions recorded the rows of each photo's captions, too.
     ends = itertools.accumulate(len(record.captions) for record in records)
     rows = [
         list(range(end - len(record.captions), end))
