@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 from pydantic import BaseModel, ConfigDict, Field
 
 from aladin_index.format.manifest import Manifest
-from aladin_index.generations.history import GenerationRecord
+from aladin_index.generations.history import GenerationRecord, earlier_generations
 from aladin_network.calibration.measures import CalibrationFigures, DirectionFigures
 from aladin_network.types import Target
 from aladin_service.http.error_responses import without_paths
@@ -132,7 +132,7 @@ class GenerationState(_Part):
     made_by: str | None = Field(description="Command that wrote it; null if not recorded.")
     standing: Standing = Field(
         description="live: answers searches; refused: the newest, but invalid; earlier: replaced,"
-        " available for rollback; rolled back: newer than the live one."
+        " available for rollback; rolled back: none of those that led to the live one."
     )
     bytes: int | None = Field(
         description="Size of its files, including those shared with other generations; null for an"
@@ -237,7 +237,8 @@ def build_state(report: IndexReport) -> IndexStateAnswer:
             for part, size in sorted(report.disk.items(), key=lambda item: -item[1])
         ],
         generations=[
-            _generation(record, live.generation, history.current) for record in history.generations
+            _generation(record, _standing(record.manifest.generation, report))
+            for record in history.generations
         ],
         calibration=_calibration(live),
         evaluations=[
@@ -282,13 +283,13 @@ def _side(report: IndexReport, target: Target) -> SideState | None:
     )
 
 
-def _generation(record: GenerationRecord, live: int, current: int) -> GenerationState:
+def _generation(record: GenerationRecord, standing: Standing) -> GenerationState:
     manifest = record.manifest
     return GenerationState(
         generation=manifest.generation,
         published_at=_moment(record.published_at_s),
         made_by=manifest.made_by,
-        standing=_standing(manifest.generation, live, current),
+        standing=standing,
         bytes=sum(entry.bytes for entry in manifest.files.values()) if manifest.files else None,
         images=_generation_side(record, "images"),
         texts=_generation_side(record, "texts"),
@@ -296,12 +297,16 @@ def _generation(record: GenerationRecord, live: int, current: int) -> Generation
     )
 
 
-def _standing(generation: int, live: int, current: int) -> Standing:
-    if generation == live:
+def _standing(generation: int, report: IndexReport) -> Standing:
+    live, history = report.manifest, report.history
+    if generation == live.generation:
         return "live"
-    if generation == current:
+    if generation == history.current:
         return "refused"
-    return "earlier" if generation < live else "rolled back"
+    manifests = {record.manifest.generation: record.manifest for record in history.generations}
+    manifests[live.generation] = live
+    led_to_it = earlier_generations(live.generation, manifests, manifests.__getitem__)
+    return "earlier" if generation in led_to_it else "rolled back"
 
 
 def _generation_side(record: GenerationRecord, target: Target) -> GenerationSide | None:

@@ -233,6 +233,19 @@ async def test_a_rollback_is_seen(service: Service, index: Path) -> None:
     assert standings == {2: "rolled back", 1: "live"}
 
 
+async def test_a_generation_stays_rolled_back_when_a_newer_one_is_published(
+    service: Service, index: Path
+) -> None:
+    rollback_index(index)
+    first = read_manifest(generation_folder(index, 1))
+    assert first.texts is not None
+    publish_entries(index, first, {"texts": replace(first.texts, tuning=TUNING)}, "tune")
+    async with service(index=index) as client:
+        state = await state_of(client)
+    standings = {each["generation"]: each["standing"] for each in state["generations"]}
+    assert standings == {3: "live", 2: "rolled back", 1: "earlier"}
+
+
 async def test_a_generation_that_was_refused_is_seen(service: Service, index: Path) -> None:
     async with service(index=index) as client:
         await client.delete("/v1/items/images/plain")
