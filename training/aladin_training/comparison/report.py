@@ -232,10 +232,13 @@ def _unfinished(comparison: Comparison) -> list[str]:
     """List the runs that failed, with the reason, and those that are missing."""
     lines: list[str] = []
     for summary in comparison.summaries:
+        seeds_of: dict[str | None, list[str]] = {}
         for seed in summary.missing:
-            reason = summary.failures.get(seed)
+            seeds_of.setdefault(summary.failures.get(seed), []).append(str(seed))
+        for reason, seeds in seeds_of.items():
             state = "not trained and evaluated yet" if reason is None else f"failed: {reason}"
-            lines.append(f"{summary.recipe.name} seed {seed}: {state}")
+            runs = f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
+            lines.append(f"{summary.recipe.name} {runs}: {state}")
     return lines
 
 
