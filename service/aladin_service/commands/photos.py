@@ -166,7 +166,7 @@ def _check_photos(folders: Sequence[Path], exclude: Sequence[str]) -> None:
 
 def _serve(library: Library, plan: KeepPlan, host: str, port: int | None, *, browser: bool) -> None:
     """Serve a library until SIGINT or SIGTERM, or print the address where it is served."""
-    from aladin_service.library.libraries import LibraryInUseError
+    from aladin_service.library.libraries import LibraryInUseError, all_libraries
     from aladin_service.library.opening import open_library
 
     def show(address: str) -> None:
@@ -192,6 +192,11 @@ def _serve(library: Library, plan: KeepPlan, host: str, port: int | None, *, bro
         if error.address is None:
             raise
         typer.echo("another process serves these photos already", err=True)
+        libraries, _ = all_libraries(libraries_folder())
+        served = next(each for each in libraries if each.place == library.place)
+        if library.exclude != served.exclude:
+            excluded = ", ".join(served.exclude) or "nothing"
+            typer.echo(f"it excludes {excluded}; stop it and start again to change that", err=True)
         show(error.address)
 
 

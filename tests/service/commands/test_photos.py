@@ -256,6 +256,10 @@ def test_a_second_start_tells_the_address_of_the_first(
         second = run(*words)
         assert (second.exit_code, second.stdout) == (0, "http://127.0.0.1:8003\n")
         assert "another process serves these photos already" in second.stderr
+        assert "excludes" not in second.stderr
+        third = run(*words, "--exclude", "*.png")
+        assert (third.exit_code, third.stdout) == (0, "http://127.0.0.1:8003\n")
+        assert "it excludes nothing; stop it and start again to change that" in third.stderr
         assert "  page    http://127.0.0.1:8003" in run("--list").stdout
     assert len(opened) == 1
 

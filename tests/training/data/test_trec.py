@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_network.errors import InputError
+from aladin_network.errors import DataError, InputError
 from aladin_training.data.trec import (
     RankedQuery,
     falling_scores,
@@ -23,6 +23,16 @@ def test_qrels_are_read_as_written(tmp_path: Path) -> None:
 
     assert [(each.query, each.document) for each in read_qrels(tmp_path / "qrels")] == pairs
     assert (tmp_path / "qrels").read_text().splitlines()[0] == "a%20b 0 50%25 1"
+
+
+def test_a_grade_is_any_finite_number(tmp_path: Path) -> None:
+    file = tmp_path / "qrels"
+    file.write_text("query-id\tcorpus-id\tscore\nq\ta\t1.0\nq\tb\t0\nq\tc\t0.5\n")
+    assert [each.relevance for each in read_qrels(file)] == [1.0, 0.0, 0.5]
+    for grade in ("nan", "inf", "yes"):
+        file.write_text(f"q\ta\t{grade}\n")
+        with pytest.raises(DataError, match=f"qrels:1: .*expected a number, got '{grade}'"):
+            list(read_qrels(file))
 
 
 def test_a_run_has_six_columns(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ document and relevance, after a header.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ class Qrel(NamedTuple):
     place: Place
     query: str
     document: str
-    relevance: int
+    relevance: float
 
 
 class RankedQuery(NamedTuple):
@@ -78,9 +79,12 @@ def read_qrels(file: Path) -> Iterator[Qrel]:
         if columns == 4:
             query, document = unquote(query), unquote(document)
         try:
-            yield Qrel(place, query, document, int(relevance))
+            grade = float(relevance)
         except ValueError:
-            raise place.error(f"relevance: expected a number, got {relevance!r}") from None
+            grade = math.nan
+        if not math.isfinite(grade):
+            raise place.error(f"relevance: expected a number, got {relevance!r}")
+        yield Qrel(place, query, document, grade)
 
 
 def write_qrels(file: Path, pairs: Iterable[tuple[str, str]]) -> None:
