@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aladin_network.errors import ConfigError
 from aladin_network.types import NullProgress
 from aladin_training.comparison.budget import (
     TrainingSize,
@@ -19,7 +20,7 @@ from aladin_training.comparison.budget import (
 )
 from aladin_training.comparison.compare import compare
 from aladin_training.comparison.grid import recipe_grid
-from aladin_training.comparison.plan import ComparisonPlan
+from aladin_training.comparison.plan import CONTROLS, ComparisonPlan
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.stage_files import read_facts
 
@@ -104,6 +105,23 @@ def test_a_control_has_the_baseline_s_grid(plan: ComparisonPlan, recipe_path: Pa
     assert [each.final_stage.lr for each in candidates.values()] == [1, 2]
     assert {each.final_stage.epochs for each in candidates.values()} == {5}
     assert len({each.name for each in (*candidates.values(), *grid.candidates.values())}) == 4
+    assert controls.followers == {}
+
+
+def test_controls_take_over_a_choice(plan: ComparisonPlan, recipe_path: Path) -> None:
+    base = dataclasses.replace(load_recipe(recipe_path), name="base")
+    grid = recipe_grid(recipe_path, base, [], {"final.lr": ("1", "2")})
+    grids = (grid, *(dataclasses.replace(grid, recipe=name) for name in ("long", "third")))
+    followers = {"third": "long", CONTROLS: "base"}
+    following = dataclasses.replace(plan, grids=grids, select="test", followers=followers)
+    controls = with_controls(following, SIZES)
+    assert controls.followers == {"third": "long", "base-15-steps": "base"}
+    assert len(controls.candidate_runs()) == 4  # two each of base and long
+    assert with_controls(following, {}).followers == {"third": "long"}
+    with pytest.raises(ConfigError, match="controls=...: there are none without --controls"):
+        compare(following, train=False, step_times=False)
+    with pytest.raises(ConfigError, match="settings-as controls=fourth: fourth is no recipe"):
+        dataclasses.replace(following, followers={CONTROLS: "fourth"})
 
 
 def test_the_cost_is_told_before_anything_is_trained(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from aladin_network.errors import AladinError
 from aladin_network.types import Progress
 from aladin_training.batches.plan import batches_of_epoch
-from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
+from aladin_training.comparison.plan import CONTROLS, ComparisonPlan, PlannedRun
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import StageConfig
 from aladin_training.data.selection import SelectionSplit
@@ -75,9 +75,9 @@ def with_controls(plan: ComparisonPlan, sizes: Mapping[str, TrainingSize]) -> Co
 
     A recipe that is better than a baseline of fewer steps may owe it to the steps. A control is the
     baseline with a longer final stage; it takes at least as many steps beyond the start as the
-    recipe that it controls for, and less than an epoch more. It has the baseline's grid. A recipe
-    with another network or other data has no control, since a longer run of this baseline would not
-    be comparable with it.
+    recipe that it controls for, and less than an epoch more. It has the baseline's grid, or takes
+    over a recipe's choice (`CONTROLS` among the plan's followers). A recipe with another network or
+    other data has no control, since a longer run of this baseline would not be comparable with it.
 
     Args:
         plan: Comparison.
@@ -85,8 +85,10 @@ def with_controls(plan: ComparisonPlan, sizes: Mapping[str, TrainingSize]) -> Co
     """
     baseline = next(recipe for recipe in plan.recipes if recipe.name == plan.baseline)
     size = sizes.get(baseline.name)
+    followers = dict(plan.followers)
+    leader = followers.pop(CONTROLS, None)
     if size is None:
-        return plan
+        return dataclasses.replace(plan, followers=followers)
     final = baseline.final_stage
     own = sum(steps_of(stage, size) for stage in stages_beyond_start(baseline, baseline))
     an_epoch = steps_of(dataclasses.replace(final, epochs=1), size)
@@ -113,9 +115,14 @@ def with_controls(plan: ComparisonPlan, sizes: Mapping[str, TrainingSize]) -> Co
         for grid in plan.grids
         if grid.recipe == baseline.name
     )
-    recipes, all_grids = (*plan.recipes, *controls), (*plan.grids, *grids)
+    if leader is not None:
+        followers |= dict.fromkeys(names.values(), leader)
     return dataclasses.replace(
-        plan, recipes=recipes, grids=all_grids, controls=tuple(names.values())
+        plan,
+        recipes=(*plan.recipes, *controls),
+        grids=(*plan.grids, *grids),
+        controls=tuple(names.values()),
+        followers=followers,
     )
 
 

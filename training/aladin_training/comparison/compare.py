@@ -28,7 +28,7 @@ from aladin_training.comparison.evaluation import (
     save_evaluation,
 )
 from aladin_training.comparison.grid import Choice, choose, follow
-from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
+from aladin_training.comparison.plan import CONTROLS, ComparisonPlan, PlannedRun
 from aladin_training.comparison.processes import (
     ActiveRuns,
     RunProgress,
@@ -89,11 +89,14 @@ def compare(
         progress: Receives the steps of all runs.
 
     Raises:
-        ConfigError: If corrected scores are requested of blocks of a split.
+        ConfigError: If corrected scores are requested of blocks of a split, or controls that are
+            not added take over settings.
         InputError: If a finished run was evaluated on other data than there is now.
     """
     if correct and plan.folds > 1:
         raise ConfigError("corrected scores are not evaluated in blocks: folds with correct")
+    if CONTROLS in plan.followers and not controls:
+        raise ConfigError(f"settings-as {CONTROLS}=...: there are none without --controls")
     failures: dict[str, str] = {}
     choices: list[Choice] = []
     sizes = training_sizes(plan.recipes, progress or NullProgress()) if train or controls else {}

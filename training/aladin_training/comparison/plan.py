@@ -14,6 +14,8 @@ from aladin_training.config.toml_files import variants_of
 from aladin_training.data.selection import SELECTION
 from aladin_training.tasks.joint import build_tasks
 
+CONTROLS = "controls"  # in `--settings-as`, all baselines that `--controls` adds
+
 
 @dataclass(frozen=True)
 class PlannedRun:
@@ -51,7 +53,8 @@ class ComparisonPlan:
         left_out: Names of the recipes that lack a setting of `overrides` or the grid, by setting.
         controls: Names of those recipes that are the baseline with more steps.
         folds: Number of contiguous blocks of a split's photos, each ranked among itself.
-        followers: Recipes that take over the settings chosen for another one, with its name.
+        followers: Recipes that take over the settings chosen for another one, with its name;
+            `CONTROLS` stands for all controls that are added.
     """
 
     recipes: tuple[Recipe, ...]
@@ -105,13 +108,14 @@ class ComparisonPlan:
     def _check_followers(self) -> None:
         keys = {grid.recipe: grid.values.keys() for grid in self.grids}
         for recipe, other in self.followers.items():
-            for name in (recipe, other):
+            taker = self.baseline if recipe == CONTROLS else recipe  # which have its settings
+            for name in (taker, other):
                 if name not in keys:
                     raise ConfigError(
                         f"settings-as {recipe}={other}: {name} is no recipe with settings to "
                         f"choose, those are {sorted(keys)}"
                     )
-            if more := sorted(keys[recipe] - keys[other]):
+            if more := sorted(keys[taker] - keys[other]):
                 raise ConfigError(f"settings-as {recipe}={other}: {other} has no {more[0]}")
 
     @property
@@ -200,7 +204,8 @@ def load_plan(
         grid: Values to choose from; each key applies to the recipes that have it.
         select: Split to choose them on.
         folds: Number of blocks of a split that are ranked apart.
-        followers: Recipes that take over the settings chosen for another one, with its name.
+        followers: Recipes that take over the settings chosen for another one, with its name;
+            `CONTROLS` stands for all controls that are added.
 
     Raises:
         ConfigError: If a recipe cannot be read, no recipe has a key, or the recipes do not make a
