@@ -195,7 +195,7 @@ SettingsAsOption = Annotated[
         "--settings-as",
         metavar="RECIPE=OTHER",
         help="Give RECIPE the values that --grid chooses for OTHER, without runs of its own to "
-        "choose by; RECIPE may be controls: all those of --controls. Repeatable.",
+        "choose by; controls as RECIPE stands for all that --controls adds. Repeatable.",
     ),
 ]
 ControlsOption = Annotated[

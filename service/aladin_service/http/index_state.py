@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, overload
 
@@ -224,6 +225,9 @@ def build_state(report: IndexReport) -> IndexStateAnswer:
     """Convert a worker's report into the answer."""
     live, history = report.manifest, report.history
     is_current = history.current == live.generation
+    manifests = {record.manifest.generation: record.manifest for record in history.generations}
+    manifests[live.generation] = live
+    led_to_it = earlier_generations(live.generation, manifests, manifests.__getitem__)
     return IndexStateAnswer(
         generation=live.generation,
         live_since=_moment(history.current_since_s) if is_current else None,
@@ -237,7 +241,7 @@ def build_state(report: IndexReport) -> IndexStateAnswer:
             for part, size in sorted(report.disk.items(), key=lambda item: -item[1])
         ],
         generations=[
-            _generation(record, _standing(record.manifest.generation, report))
+            _generation(record, live.generation, history.current, led_to_it)
             for record in history.generations
         ],
         calibration=_calibration(live),
@@ -283,13 +287,15 @@ def _side(report: IndexReport, target: Target) -> SideState | None:
     )
 
 
-def _generation(record: GenerationRecord, standing: Standing) -> GenerationState:
+def _generation(
+    record: GenerationRecord, live: int, current: int, led_to_live: Sequence[int]
+) -> GenerationState:
     manifest = record.manifest
     return GenerationState(
         generation=manifest.generation,
         published_at=_moment(record.published_at_s),
         made_by=manifest.made_by,
-        standing=standing,
+        standing=_standing(manifest.generation, live, current, led_to_live),
         bytes=sum(entry.bytes for entry in manifest.files.values()) if manifest.files else None,
         images=_generation_side(record, "images"),
         texts=_generation_side(record, "texts"),
@@ -297,16 +303,12 @@ def _generation(record: GenerationRecord, standing: Standing) -> GenerationState
     )
 
 
-def _standing(generation: int, report: IndexReport) -> Standing:
-    live, history = report.manifest, report.history
-    if generation == live.generation:
+def _standing(generation: int, live: int, current: int, led_to_live: Sequence[int]) -> Standing:
+    if generation == live:
         return "live"
-    if generation == history.current:
+    if generation == current:
         return "refused"
-    manifests = {record.manifest.generation: record.manifest for record in history.generations}
-    manifests[live.generation] = live
-    led_to_it = earlier_generations(live.generation, manifests, manifests.__getitem__)
-    return "earlier" if generation in led_to_it else "rolled back"
+    return "earlier" if generation in led_to_live else "rolled back"
 
 
 def _generation_side(record: GenerationRecord, target: Target) -> GenerationSide | None:

@@ -108,7 +108,7 @@ class ComparisonPlan:
     def _check_followers(self) -> None:
         keys = {grid.recipe: grid.values.keys() for grid in self.grids}
         for recipe, other in self.followers.items():
-            taker = self.baseline if recipe == CONTROLS else recipe  # which have its settings
+            taker = self.baseline if recipe == CONTROLS else recipe  # controls have its grid
             for name in (taker, other):
                 if name not in keys:
                     raise ConfigError(
