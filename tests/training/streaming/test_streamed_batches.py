@@ -463,6 +463,24 @@ def test_views_are_drawn_at_random(
         assert 15 < each.count(200) < 45
 
 
+def test_a_share_of_the_photos_is_shown_in_new_crops(
+    write_tar: WriteTar, open_photos: Open, read_batch: Callable[..., Any]
+) -> None:
+    picture = Image.new("RGB", (100, 2))
+    picture.putdata([(2 * column, 0, 0) for _ in range(2) for column in range(100)])
+    target = io.BytesIO()
+    picture.save(target, "PNG")
+    members: list[tuple[str, bytes]] = []
+    for number in range(60):
+        members += [(f"{number}.png", target.getvalue()), (f"{number}.txt", b"photo 0 0")]
+    photos = open_photos(write_tar("a.tar", members))
+    left = shown(StreamedBatches(photos, 60, None, "0", new_crops=0.5), 0, read_batch)
+    assert 15 < left.count(0) < 45
+    assert len(set(left)) > 15
+    assert left == shown(StreamedBatches(photos, 60, None, "0", new_crops=0.5), 0, read_batch)
+    assert set(shown(StreamedBatches(photos, 60, None, "0"), 0, read_batch)) == {0}
+
+
 def test_a_tar_that_broke_meanwhile_stops_the_epoch(photos: PhotoStream) -> None:
     tar = photos.stream.shards[2].path
     tar.write_bytes(tar.read_bytes()[:3000])

@@ -37,6 +37,8 @@ THREADS = min(8, os.cpu_count() or 1)  # decoding releases the interpreter lock
 # For photos that are decoded only as a check: the decoder may skip pixels.
 _ANY_SIZE_PX = 1
 _READ_AHEAD = 64  # files in memory at a time
+# So many that no photo is ever shown in the same one twice.
+_NEW_CROPS = 2**31
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -52,12 +54,38 @@ def view_names(mirror: bool, crops: int) -> list[str]:
     return [PLAIN, *(["mirrored"] if mirror else []), *(f"crop-{n}" for n in range(1, crops + 1))]
 
 
+def view_name(names: Sequence[str], view: int) -> str:
+    """Return the name of a view; those behind a photo's own views are crops, too.
+
+    Args:
+        names: Names of a photo's views, see `view_names`.
+        view: Number of a view, see `draw_view`.
+    """
+    return names[view] if view < len(names) else f"crop-{view}"
+
+
+def draw_view(views: int, new_crops: float, generator: random.Random) -> int:
+    """Draw the view in which a photo is shown.
+
+    Args:
+        views: Number of a photo's own views.
+        new_crops: Probability of a crop that is none of these.
+        generator: Source of randomness; without new crops it is used once.
+
+    Returns:
+        The view's number; those from `views` on are new crops.
+    """
+    if new_crops and generator.random() < new_crops:
+        return views + generator.randrange(_NEW_CROPS)
+    return generator.randrange(views)
+
+
 def apply_view(photo: Image.Image, view: str, photo_digest: str) -> Image.Image:
     """Return one view of a photo.
 
     Args:
         photo: Decoded photo.
-        view: Name of a view, one of `view_names`.
+        view: Name of a view, see `view_name`.
         photo_digest: Digest of the photo's content; with the view's name it determines the crop.
     """
     if view == PLAIN:
@@ -90,7 +118,7 @@ class ImageItems(Protocol):
         ...
 
     def key(self, row: int, view: int) -> str:
-        """Return the digest of a photo's content in a view, its key in a `FeatureCache`."""
+        """Return the digest of a photo's content in one of its views, its key in a cache."""
         ...
 
     def load(self, row: int, views: Sequence[int]) -> Sequence[Image.Image | RegionSet | str]:
@@ -134,7 +162,7 @@ class PhotoItems:
         content = self.files[row].read()
         photo = decode_image(content, self.files[row].source)
         digest = content_digest(content)
-        return [apply_view(photo, self.names[view], digest) for view in views]
+        return [apply_view(photo, view_name(self.names, view), digest) for view in views]
 
 
 def usable_photos(

@@ -46,9 +46,13 @@ class CachedPhotos:
     items: ImageItems
 
     def get(self, rows: Sequence[int], views: Sequence[int]) -> Features:
-        """Return the cached features of a batch."""
+        """Return the cached features of a batch; in place of a new crop, those of the photo."""
+        own = self.items.views
         return self.features.get(
-            [self.items.key(row, view) for row, view in zip(rows, views, strict=True)]
+            [
+                self.items.key(row, view if view < own else 0)
+                for row, view in zip(rows, views, strict=True)
+            ]
         )
 
 

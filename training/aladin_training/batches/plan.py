@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from aladin_training.batches.exchanged_texts import ExchangedDraw, ExchangedTexts
+from aladin_training.batches.items import draw_view
 from aladin_training.batches.offline_negatives import OfflineNegatives, OfflineRows, sample_offline
 from aladin_training.batches.short_texts import ShortTexts
 from aladin_training.parallel.distributed import BatchShare
@@ -50,7 +51,7 @@ class BatchRows(NamedTuple):
         photos: B rows of training photos.
         captions: B * K rows of training captions, or of shorter texts in their place; those of
             ``photos[n]`` start at n * K.
-        views: View of each photo; 0 is the photo itself.
+        views: View of each photo, see `draw_view`; 0 is the photo itself.
         offline: Mined negatives of the B pairs, if the stage uses them.
         exchanged: Captions with one word exchanged, if the stage uses them.
     """
@@ -101,6 +102,7 @@ class BatchPlan:
         short_captions: float = 0.0,
         share: float = 1.0,
         exchanged_texts: ExchangedTexts | None = None,
+        new_crops: float = 0.0,
     ) -> None:
         """Plan a stage.
 
@@ -120,6 +122,7 @@ class BatchPlan:
             share: Share of the photos that are shown, the same ones in every epoch; at least one.
             exchanged_texts: Captions with one word exchanged, of which a batch shows one for each
                 photo; or None.
+            new_crops: Share of the photos that are shown in a new crop.
         """
         self._captions_of_photo = captions_of_photo
         self._photos = list(range(len(captions_of_photo)))
@@ -137,6 +140,7 @@ class BatchPlan:
         self._short_texts = short_texts
         self._short_captions = short_captions
         self._exchanged_texts = exchanged_texts
+        self._new_crops = new_crops
         self._photo_of_caption = [
             photo for photo, captions in enumerate(captions_of_photo) for _ in captions
         ]
@@ -191,7 +195,7 @@ class BatchPlan:
         return rows._replace(offline=OfflineDraw(mined, *views))
 
     def _draw_views(self, count: int, generator: random.Random) -> list[int]:
-        return [generator.randrange(self._views) for _ in range(count)]
+        return [draw_view(self._views, self._new_crops, generator) for _ in range(count)]
 
 
 def draw_captions(captions: Sequence[T], count: int, generator: random.Random) -> list[T]:

@@ -183,6 +183,9 @@ class StageConfig:
             photos; or None for one caption, where an epoch shows all captions, as in the papers.
         short_captions: Share of the captions that shorter texts of their own replace, as users type
             them: some phrases, a noun phrase, a noun. Not with `offline`, mined for whole captions.
+        new_crops: Share of the photos that are shown in a random crop drawn anew, half of them
+            mirrored, in place of one of the views of `data`. Not for a frozen image encoder or
+            cached states, unless the photos are a stream.
         lr: Peak learning rate.
         lr_scale: Factors of the learning rate for single parts.
         weight_decay: Decoupled decay (AdamW), not applied to biases, norms and vectors.
@@ -211,6 +214,7 @@ class StageConfig:
     chunk_size: int | None = None
     captions_per_photo: int | None = None
     short_captions: float = 0.0
+    new_crops: float = 0.0
     lr: float = 1e-3
     lr_scale: dict[Part, float] = field(default_factory=dict)
     weight_decay: float = 0.0
@@ -239,6 +243,8 @@ class StageConfig:
             raise ConfigError(f"{where}: lr and clip_norm must be above 0")
         if not 0 <= self.short_captions <= (0 if self.offline else 1):
             raise ConfigError(f"{where}: short_captions is {self.short_captions}, expected 0 to 1")
+        if not 0 <= self.new_crops <= 1:
+            raise ConfigError(f"{where}: new_crops is {self.new_crops}, expected 0 to 1")
         if not 0 <= self.average_decay < 1:
             raise ConfigError(f"{where}: average_decay is {self.average_decay}, expected [0, 1)")
         if not self.tasks:

@@ -97,6 +97,7 @@ def prepare_run(
     model = _build_network(recipe, train, regions) if start is None else start
     for stage in recipe.stage:
         check_fine_tuning(model, stage.tune)
+        _check_new_crops(recipe, stage, model, photos=not text_only and regions is None)
         if "first_stage" in stage.trained_scores and model.first_stage is None:
             raise ConfigError(
                 f"stage {stage.name!r}: first_stage_distillation needs a network with a "
@@ -127,6 +128,20 @@ def prepare_run(
     validation_set = prepare("validation", validation, views=[PLAIN])
     selection_set = prepare(SELECTION, kept, views=[PLAIN]) if kept else validation_set
     return PreparedRun(model, train_set, selection_set, validation_set)
+
+
+def _check_new_crops(recipe: Recipe, stage: StageConfig, model: AladinModel, photos: bool) -> None:
+    if not stage.new_crops:
+        return
+    if not photos:
+        raise ConfigError(f"stage {stage.name!r}: new_crops apply to photos")
+    tuned = stage.tune.get("image_encoder")
+    cached = model.image.encoder.frozen if tuned is None else tuned.cached
+    if cached and recipe.data.stream is None:
+        raise ConfigError(
+            f"stage {stage.name!r}: new_crops need an image encoder that reads the photos in "
+            "every step, expected tune.image_encoder without cached"
+        )
 
 
 def with_recorded_ids(recipe: Recipe) -> Recipe:

@@ -257,6 +257,7 @@ def _batches(
             stage.negatives,
             stage.short_captions,
             stage.shows_exchanged_captions,
+            stage.new_crops,
         )
     offline = None
     if stage.offline is not None:
@@ -274,6 +275,7 @@ def _batches(
         stage.short_captions,
         stage.share,
         train_set.exchanged_texts if stage.shows_exchanged_captions else None,
+        stage.new_crops,
     )
     return PlannedBatches(train_set, plan, stage.negatives)
 

@@ -21,7 +21,7 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, decode_image
 from aladin_training.batches.batch import Batch, ExchangedBatch
 from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
 from aladin_training.batches.feature_cache import content_digest
-from aladin_training.batches.items import THREADS, apply_view
+from aladin_training.batches.items import THREADS, apply_view, draw_view, view_name
 from aladin_training.batches.plan import draw_captions
 from aladin_training.data.exchanges import exchange_word
 from aladin_training.data.phrases import Wording, draw_short_text, meanings_of
@@ -78,6 +78,7 @@ class StreamedBatches:
         negatives: Literal["image", "diagonal"] = "image",
         short_captions: float = 0.0,
         exchanged_captions: bool = False,
+        new_crops: float = 0.0,
     ) -> None:
         """Set up the batches of a stage.
 
@@ -90,6 +91,7 @@ class StreamedBatches:
                 "diagonal": they are, if the photo occurs twice in the batch.
             short_captions: Share of the captions that shorter texts of their own replace.
             exchanged_captions: Whether batches show captions with one word exchanged.
+            new_crops: Share of the photos that are shown in a new crop.
         """
         self._photos = photos
         self._batch_size = min(batch_size, photos.stream.photos)
@@ -98,6 +100,7 @@ class StreamedBatches:
         self._negatives = negatives
         self._short_captions = short_captions
         self._exchanged_captions = exchanged_captions
+        self._new_crops = new_crops
 
     @property
     def batches_per_epoch(self) -> int:
@@ -182,7 +185,8 @@ class StreamedBatches:
     def _choose(self, sample: Sample, seed: str) -> _Choice:
         """Choose the view and the texts of a photo, the same ones for the same seed."""
         generator = random.Random(seed)
-        view = self._photos.views[generator.randrange(len(self._photos.views))]
+        names = self._photos.views
+        view = view_name(names, draw_view(len(names), self._new_crops, generator))
         captions = draw_captions(sample.captions, self._captions_per_photo, generator)
         short = [
             draw_short_text(caption, generator)
