@@ -113,3 +113,11 @@ def test_layers_are_those_of_the_text_encoder(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"tune\.image_encoder: .* no list of layers"):
         check_fine_tuning(model, {"image_encoder": TuneConfig(mode="last", layers=1)})
     check_fine_tuning(model, {"image_encoder": TuneConfig(), "text_encoder": TuneConfig(**LAST)})
+
+
+def test_regions_have_no_new_crops(folder: Path) -> None:
+    recipe = recipe_of(folder)
+    stage = dataclasses.replace(recipe.stage[0], new_crops=0.5)
+    cropped = dataclasses.replace(recipe, stage=(stage, *recipe.stage[1:]))
+    with pytest.raises(ConfigError, match="new_crops apply to photos"):
+        prepare_run(cropped, NullProgress())
