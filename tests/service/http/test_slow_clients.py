@@ -111,8 +111,9 @@ def hold(
 
 
 def test_a_head_that_trickles_in_is_ended() -> None:
-    with serving(head_timeout_s=0.3) as (connect, _), connect() as client:
-        started = time.monotonic()
+    with serving(head_timeout_s=0.3) as (connect, _), ExitStack() as stack:
+        started = time.monotonic()  # the service counts from the connection on
+        client = stack.enter_context(connect())
         client.sendall(b"GET / HTTP/1.1\r\n")
         received = b""
         client.settimeout(0.05)
