@@ -188,12 +188,10 @@ def test_a_real_card_answers_as_the_processor_does(
     query = unit_vectors(7, 32)
     for embedding in unit_vectors(20_010, 64)[20_000:]:
         rows, scores = placed.candidates(embedding, 100)
+        expected, _ = side.candidates(embedding, 100)
         if first_stage == "torch":  # exact, whatever the index has stored
             expected = np.argsort(-(vectors @ embedding), kind="stable")[:100]
-            least = 99  # the last two may be a tie
-        else:
-            expected, least = side.candidates(embedding, 100)[0], 90  # as a card is verified
-        assert len(np.intersect1d(rows, expected)) >= least
+        assert len(np.intersect1d(rows, expected)) >= 98
         np.testing.assert_allclose(scores, vectors[rows] @ embedding, atol=1e-6)
         np.testing.assert_allclose(
             placed.second_stage.align(query, "text", rows),

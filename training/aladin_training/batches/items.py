@@ -37,7 +37,7 @@ THREADS = min(8, os.cpu_count() or 1)  # decoding releases the interpreter lock
 # For photos that are decoded only as a check: the decoder may skip pixels.
 _ANY_SIZE_PX = 1
 _READ_AHEAD = 64  # files in memory at a time
-# So many that no photo is ever shown in the same one twice.
+# So many that a photo is hardly ever shown in the same one twice.
 _NEW_CROPS = 2**31
 
 S = TypeVar("S")
@@ -55,7 +55,7 @@ def view_names(mirror: bool, crops: int) -> list[str]:
 
 
 def view_name(names: Sequence[str], view: int) -> str:
-    """Return the name of a view; those behind a photo's own views are crops, too.
+    """Return the name of a view; numbers from ``len(names)`` on are new crops.
 
     Args:
         names: Names of a photo's views, see `view_names`.

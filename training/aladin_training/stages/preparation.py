@@ -134,13 +134,14 @@ def _check_new_crops(recipe: Recipe, stage: StageConfig, model: AladinModel, pho
     if not stage.new_crops:
         return
     if not photos:
-        raise ConfigError(f"stage {stage.name!r}: new_crops apply to photos")
+        raise ConfigError(f"stage {stage.name!r}: new_crops apply to photos alone")
     tuned = stage.tune.get("image_encoder")
     cached = model.image.encoder.frozen if tuned is None else tuned.cached
     if cached and recipe.data.stream is None:
+        found = "a frozen encoder" if tuned is None else "cached states"
         raise ConfigError(
             f"stage {stage.name!r}: new_crops need an image encoder that reads the photos in "
-            "every step, expected tune.image_encoder without cached"
+            f"every step, expected tune.image_encoder without cached, got {found}"
         )
 
 

@@ -200,7 +200,7 @@ def stage_history(recipe: Recipe, number: int) -> str:
         # Stages without a file of mined negatives have the history of earlier versions.
         if stage["offline"] is not None and stage["offline"]["content"] is None:
             del stage["offline"]["content"]
-        if not stage["new_crops"]:  # likewise
+        if not stage["new_crops"]:  # and so have those without new crops
             del stage["new_crops"]
     return json.dumps(content, sort_keys=True)
 
