@@ -12,8 +12,8 @@ from benchmarks.lib.source_tree import SourceTree
 RULES = (
     "folder cycles",
     "packages with more than 8 loose modules",
-    "functions over 80 lines",
-    "files over 350 lines",
+    "functions over 100 lines",
+    "files over 500 lines",
     "modules under 80 lines with one importer",
     "dangling docstring entries",
 )
