@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_training.losses.intra_modal import IntraModalConstraintLoss
+from aladin_training.losses.negatives import negative_mask
 
 DISTANCES = ["l1", "l2", "msd", "cos"]
 
@@ -198,3 +199,47 @@ def test_impossible_options_and_input_are_refused() -> None:
     IntraModalConstraintLoss(upper=7, mode="paper")
     with pytest.raises(ShapeError, match=r"\(batch, dim\), got \(3,\)"):
         IntraModalConstraintLoss()(torch.zeros(3))
+
+
+def test_captions_of_one_photo_are_left_alone_worked_by_hand() -> None:
+    """Rows 0 and 1 are captions of one photo, row 2 of another: (1, 0), (.8, .6) and (.6, .8).
+
+    l1: d01 = .8, d02 = 1.2, d12 = .4. Cosines: s01 = .8, s02 = .6, s12 = .96.
+    """
+    rows = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.6, 0.8]], dtype=torch.float64)
+    negatives = negative_mask(torch.tensor([0, 0, 1]))
+
+    def value(*given: Tensor, **options: object) -> float:
+        return IntraModalConstraintLoss(**options)(rows, *given).item()
+
+    paper = {"distance": "l1", "mode": "paper", "lower": 0.1, "upper": 1.5}
+    assert value(**paper) == pytest.approx(2 * (0.8 + 1.2 + 0.4))
+    assert value(negatives, **paper) == pytest.approx(2 * (1.2 + 0.4))
+    # Official cos, .5 < s < .95: without the mask .8 and .6 twice each, with it .6 alone.
+    assert value(distance="cos") == pytest.approx(2 * (0.8 + 0.6) / 3)
+    assert value(negatives, distance="cos") == pytest.approx(2 * 0.6 / 3)
+    # Official l1: with d01 = 0 the rows are (0, 0, 1.2) / 1.2, (0, 0, .4) / .4 and (1.2, .4, 0) /
+    # sqrt(1.6). Rank round(.1 * 3) = 0 of row 0 is 0, rank round(.6 * 3) = 2 is 1: both entries of
+    # the third row lie within (0, 1).
+    official = {"distance": "l1", "lower": 0.1, "upper": 0.6}
+    assert value(negatives, **official) == pytest.approx(1.6 / math.sqrt(1.6) / 3)
+
+
+@pytest.mark.parametrize("mode", ["official", "paper"])
+@pytest.mark.parametrize("kind", DISTANCES)
+def test_captions_of_one_photo_get_no_gradient_from_each_other(kind: str, mode: str) -> None:
+    """Two captions of a single photo are all of the batch: nothing moves."""
+    rows = F.normalize(torch.tensor([[1.0, 0.2], [0.8, 0.6]], dtype=torch.float64), dim=1)
+    rows.requires_grad_()
+    constraint = IntraModalConstraintLoss(kind, lower=0.0, upper=1.0, mode=mode)
+    if kind == "cos":
+        constraint = IntraModalConstraintLoss(kind, lower=0.0, upper=0.5, mode=mode)
+    loss = constraint(rows, negative_mask(torch.tensor([7, 7])))
+    loss.backward()
+    assert loss.item() == 0.0
+    assert not rows.grad.any()
+
+
+def test_a_mask_of_another_shape_is_refused() -> None:
+    with pytest.raises(ShapeError, match=r"negatives \(3, 3\), got \(3, 1\)"):
+        IntraModalConstraintLoss()(torch.eye(3), torch.ones(3, 1, dtype=torch.bool))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aladin_network.errors import ConfigError, ShapeError
+from aladin_training.losses.negatives import check_mask
 
 Distance = Literal["l1", "l2", "msd", "cos"]
 Mode = Literal["official", "paper"]
@@ -36,6 +37,9 @@ class IntraModalConstraintLoss(nn.Module):
 
     The official cos is the bare inner product, as in the authors' code: the cosine of rows of
     unit length, which is what the networks give.
+
+    A pair that is no negative, such as two captions of one photo, counts as the same row twice: its
+    distance is 0 and outside of every band.
 
     The band is a constant to the gradient, and so is a distance at 0. A row of zeros has no
     direction: its cosine with every row counts as 0, and it gets no gradient.
@@ -81,32 +85,43 @@ class IntraModalConstraintLoss(nn.Module):
         self.weight = weight
         self.mode: Mode = mode
 
-    def forward(self, embeddings: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
+    def forward(
+        self,
+        embeddings: Float[Tensor, "batch dim"],
+        negatives: Bool[Tensor, "batch batch"] | None = None,
+    ) -> Float[Tensor, ""]:
         """Sum over the pairs of a batch.
 
         Args:
             embeddings: Embeddings of one modality. The official forms expect unit length. A
                 batch of one row costs nothing.
+            negatives: True where two rows are of different photos, or None if all are.
 
         Raises:
-            ShapeError: If they are not a matrix.
+            ShapeError: If the embeddings are not a matrix, or the mask does not fit them.
         """
         if embeddings.ndim != 2:
             raise ShapeError("embeddings (batch, dim)", tuple(embeddings.shape))
         batch = embeddings.shape[0]
+        alike = torch.eye(batch, dtype=torch.bool, device=embeddings.device)
+        if negatives is not None:
+            check_mask(alike, negatives)
+            alike = alike | ~negatives
         if self.mode == "paper":
             distances = self._distances(embeddings)
-            return self.weight * self._sum_band(distances, self.lower, self.upper)
+            return self.weight * _sum_band(distances, alike, self.lower, self.upper)
         if self.distance == "cos":
             similarities = embeddings @ embeddings.T  # (batch, batch)
-            return self.weight / batch * self._sum_band(similarities, self.upper, 1 - self.lower)
-        rows = F.normalize(self._distances(embeddings), dim=1)
+            band = _sum_band(similarities, alike, self.upper, 1 - self.lower)
+            return self.weight / batch * band
+        # Before the norm of a row, which would move the pairs that do not count, too.
+        rows = F.normalize(self._distances(embeddings).masked_fill(alike, 0), dim=1)
         first, _ = rows[0].detach().sort()
         # Python's round, half to even, as in the authors' code: 0.5 of 17 is rank 8.
         lower, upper = (
             first[min(round(quantile * batch), batch - 1)] for quantile in (self.lower, self.upper)
         )
-        return self.weight / batch * self._sum_band(rows, lower, upper)
+        return self.weight / batch * _sum_band(rows, alike, lower, upper)
 
     def _distances(self, embeddings: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch batch"]:
         if self.distance == "cos":
@@ -126,11 +141,13 @@ class IntraModalConstraintLoss(nn.Module):
         )
         return distances.square() if self.distance == "msd" else distances
 
-    @staticmethod
-    def _sum_band(
-        values: Float[Tensor, "batch batch"], lower: Tensor | float, upper: Tensor | float
-    ) -> Float[Tensor, ""]:
-        """Sum the values strictly between the bounds, without the diagonal."""
-        itself = torch.eye(values.shape[0], dtype=torch.bool, device=values.device)
-        band: Bool[Tensor, "batch batch"] = (values > lower) & (values < upper) & ~itself
-        return values.masked_fill(~band, 0).sum()
+
+def _sum_band(
+    values: Float[Tensor, "batch batch"],
+    alike: Bool[Tensor, "batch batch"],
+    lower: Tensor | float,
+    upper: Tensor | float,
+) -> Float[Tensor, ""]:
+    """Sum the values strictly between the bounds, without the pairs that are alike."""
+    band = (values > lower) & (values < upper) & ~alike
+    return values.masked_fill(~band, 0).sum()

@@ -190,15 +190,23 @@ class FirstStageTask(ScoreTask):
 class IntraModalTask(PairTask):
     """Intra-modal constraint on the photos' embeddings plus that on the captions'.
 
-    It accompanies a ranking task on the matching score (IMC eq 3).
+    It accompanies a ranking task on the matching score (IMC eq 3). Captions of one photo do not
+    constrain each other, and neither does a photo that occurs twice in the batch.
     """
 
     def forward(self, scores: BatchScores) -> Tensor:
         """Return the scalar loss of a batch."""
         images, texts = scores.embeddings()
+        photos = len(images)
+        per_photo = len(texts) // photos
+        # Two photos differ if a caption of one is a negative of the other; a short text holds for
+        # other photos, too, so that not every caption has to be.
+        of_photos = scores.negatives.view(photos, photos, per_photo).any(dim=2)
+        of_texts = scores.negatives.repeat_interleave(per_photo, dim=0)
         # In float32: the steps of bfloat16 near 1 are too coarse for bounds such as 0.95.
         with torch.autocast(images.device.type, enabled=False):
-            return self.loss(images) + self.loss(texts)
+            of_images = self.loss(images, of_photos | of_photos.T)
+            return of_images + self.loss(texts, of_texts & of_texts.T)
 
 
 class CaptionTask(PairTask):
