@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -26,8 +27,15 @@ from pyroaring import BitMap
 from aladin_index.format.disk import FileIdentity, identity_at
 from aladin_index.format.layout import CHANGES, PHOTOS
 from aladin_index.items.columns import GrowingColumns, combine
-from aladin_index.items.field_tables import FieldLine, FieldValues, describe_fields, field_lines
-from aladin_index.items.filters import Filter, Test, leaves
+from aladin_index.items.field_tables import (
+    FieldLine,
+    FieldValues,
+    ValuesEnd,
+    count_values,
+    describe_fields,
+    field_lines,
+)
+from aladin_index.items.filters import Filter, Kind, Test, leaves
 from aladin_index.items.look_ups import VALUES_A_STATEMENT, read_values
 from aladin_index.items.store import ThreadConnections, stored_item
 from aladin_index.items.tables import StoredItem, columns_of, create_tables
@@ -282,6 +290,12 @@ class AddedItems:
         """Read values of a field in their order, see `aladin_index.items.field_tables`."""
         read = partial(field_lines, name=name, after=after, descending=descending)
         return self._database.run(read)
+
+    def count_values(
+        self, name: str, kind: Kind, most: int, end: ValuesEnd
+    ) -> Counter[int | float | str]:
+        """Count values of a field, see `aladin_index.items.field_tables`."""
+        return self._database.run(partial(count_values, name=name, kind=kind, most=most, end=end))
 
     def describe_fields(self) -> dict[str, list[FieldValues]]:
         """Describe the indexed fields of all items ever added, like `ItemStore.fields`."""

@@ -73,10 +73,11 @@ class CollectionChanges:
         """Rows that were not removed, or None if none was removed."""
         if len(self.removed) == 0:
             return None
-        return Selection(BitMap(range(self.rows)) - self._gone, self.rows)
+        return Selection(BitMap(range(self.rows)) - self.gone, self.rows)
 
     @cached_property
-    def _gone(self) -> BitMap:
+    def gone(self) -> BitMap:
+        """The rows of `removed`."""
         return bitmap_of(self.removed)
 
     def is_live(self, row: int) -> bool:
@@ -113,9 +114,9 @@ class CollectionChanges:
         """
         selection = self._selections.get(filter)
         if selection is None:
-            bitmap = passing.bitmap - self._gone
+            bitmap = passing.bitmap - self.gone
             if len(self.embeddings):
-                bitmap |= self.added.passing(filter, len(self.embeddings)) - self._gone
+                bitmap |= self.added.passing(filter, len(self.embeddings)) - self.gone
             selection = Selection(bitmap, self.rows)
             self._selections.put(filter, selection)
         return selection

@@ -11,7 +11,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from aladin_index.items.filters import KIND_CODES, Kind
 
@@ -19,6 +19,7 @@ from aladin_index.items.filters import KIND_CODES, Kind
 MAX_VALUES = 50
 # Metadata may have any number of fields: those beyond this number are not described.
 MAX_FIELDS = 100
+ValuesEnd = Literal["least", "greatest"]
 _KINDS: dict[int, Kind] = {code: kind for kind, code in KIND_CODES.items()}
 _LINES_AT_A_TIME = 256
 
@@ -104,6 +105,28 @@ def describe_fields(connection: sqlite3.Connection) -> dict[str, list[FieldValue
         "SELECT name, field FROM filter_fields ORDER BY name LIMIT ?", (MAX_FIELDS,)
     ).fetchall()
     return {name: list(_values(connection, field)) for name, field in names}
+
+
+def count_values(
+    connection: sqlite3.Connection, name: str, kind: Kind, most: int, end: ValuesEnd
+) -> Counter[int | float | str]:
+    """Count the items of the least or the greatest values of one kind in a field.
+
+    Args:
+        connection: Connection to a database with the tables of `aladin_index.items.tables`.
+        name: Name of the field; without an index it has no values.
+        kind: Kind of the values.
+        most: Number of values to count.
+        end: Which of the values.
+    """
+    order = "ASC" if end == "least" else "DESC"
+    # Groups come in the order of the key: the scan ends with the last one that is wanted.
+    groups = connection.execute(
+        "SELECT value, COUNT(*) FROM fields JOIN filter_fields USING (field)"
+        f" WHERE name = ? AND kind = ? GROUP BY value ORDER BY value {order} LIMIT ?",
+        (name, KIND_CODES[kind], most),
+    )
+    return Counter(dict(groups.fetchall()))
 
 
 def merge_values(one: list[FieldValues], other: list[FieldValues]) -> list[FieldValues]:

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,8 +16,15 @@ from pyroaring import BitMap
 
 from aladin_index.items.column_tables import columns_bytes, read_columns
 from aladin_index.items.columns import FieldColumns, combine
-from aladin_index.items.field_tables import FieldLine, FieldValues, describe_fields, field_lines
-from aladin_index.items.filters import Filter, Test, leaves
+from aladin_index.items.field_tables import (
+    FieldLine,
+    FieldValues,
+    ValuesEnd,
+    count_values,
+    describe_fields,
+    field_lines,
+)
+from aladin_index.items.filters import Filter, Kind, Test, leaves
 from aladin_index.items.look_ups import VALUES_A_STATEMENT, look_up
 from aladin_index.items.selection import Selection, SelectionCache
 from aladin_index.items.tables import StoredItem, columns_of, count_fields, unknown_fields
@@ -204,6 +212,12 @@ class ItemStore:
         """Read values of a field in their order, see `aladin_index.items.field_tables`."""
         read = partial(field_lines, name=name, after=after, descending=descending)
         return self._database.run(read)
+
+    def count_values(
+        self, name: str, kind: Kind, most: int, end: ValuesEnd
+    ) -> Counter[int | float | str]:
+        """Count values of a field, see `aladin_index.items.field_tables`."""
+        return self._database.run(partial(count_values, name=name, kind=kind, most=most, end=end))
 
     @cached_property
     def fields(self) -> dict[str, list[FieldValues]]:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pyroaring import BitMap
 
 from aladin_index.items.tables import StoredItem
 
@@ -115,7 +116,9 @@ class WordIndex:
         self._rows: dict[str, array[int]] = {}
         self._lock = threading.Lock()
 
-    def find(self, words: Sequence[str], end: int, most: float) -> list[array[int] | None]:
+    def find(
+        self, words: Sequence[str], end: int, most: float, removed: BitMap | None = None
+    ) -> list[list[int] | None]:
         """Return for each word the rows below `end` that have it, ascending.
 
         The first call reads all items, a later one those that have been added.
@@ -124,6 +127,7 @@ class WordIndex:
             words: The words, as of `words_of`.
             end: Row after the last one of a snapshot; another one may have read further.
             most: Number of rows beyond which a word is too frequent to be of use.
+            removed: Rows that are not found and do not count, or None if there are none.
 
         Returns:
             Copies of the rows, which later calls do not change; None for a word of more rows.
@@ -142,7 +146,14 @@ class WordIndex:
                 self._end = stop
             found = [self._rows.get(word, array("q")) for word in words]
             counts = [bisect_left(rows, end) for rows in found]
-            return [
-                rows[:count] if count <= most else None
+            # Those of frequent words are not looked at, however many items were removed.
+            enough = most + (0 if removed is None else len(removed))
+            few = [
+                rows[:count] if count <= enough else None
                 for rows, count in zip(found, counts, strict=True)
             ]
+        left = [
+            None if rows is None else [row for row in rows if not removed or row not in removed]
+            for rows in few
+        ]
+        return [None if rows is None or len(rows) > most else rows for rows in left]

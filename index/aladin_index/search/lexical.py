@@ -49,7 +49,8 @@ def find_words(collection: Collection, text: str) -> FoundWords | None:
         indexes.append((changes.added.words, changes.rows))
     count = max(collection.count, 1)
     most = max(_RARE_SHARE * count, _RARE_ITEMS)
-    each = [index.find(words, end, most) for index, end in indexes]
+    removed = None if changes is None else changes.gone
+    each = [index.find(words, end, most, removed) for index, end in indexes]
     rare: list[str] = []
     sums: dict[int, float] = {}
     for word, *lists in zip(words, *each, strict=True):

@@ -7,15 +7,22 @@ meanwhile: nothing is shown twice, and a page costs the same however far from th
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from aladin_index.items.field_tables import FieldLine, FieldValues, merge_values
-from aladin_index.items.filters import KIND_CODES, Exists, field_scalars
+from aladin_index.items.field_tables import (
+    MAX_VALUES,
+    FieldLine,
+    FieldValues,
+    ValuesEnd,
+    merge_values,
+)
+from aladin_index.items.filters import KIND_CODES, Exists, Kind, field_scalars
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection
 from aladin_index.search.live_collection import LiveCollection
@@ -64,6 +71,10 @@ class _FieldReader(Protocol):
         self, name: str, after: FieldLine | None, *, descending: bool
     ) -> list[FieldLine]: ...
 
+    def count_values(
+        self, name: str, kind: Kind, most: int, end: ValuesEnd
+    ) -> Counter[int | float | str]: ...
+
 
 def list_items(
     collection: Collection, order: ListOrder, after_id: str | None, count: int
@@ -97,9 +108,6 @@ def list_items(
 def list_fields(collection: Collection) -> dict[str, list[FieldValues]]:
     """Describe the metadata fields that are indexed for filters, of an index in files.
 
-    Deleted items do not count, but the ranges may still include theirs until the index is
-    compacted.
-
     Args:
         collection: Collection, without a filter.
 
@@ -117,29 +125,52 @@ def list_fields(collection: Collection) -> dict[str, list[FieldValues]]:
         return fields
     for name, values in changes.added.describe_fields().items():
         fields[name] = merge_values(fields.get(name, []), values)
-    removed = [int(row) for row in changes.removed]
+    gone: dict[tuple[str, Kind], Counter[int | float | str]] = defaultdict(Counter)
+    removed: list[int] = changes.removed.tolist()
     for start in range(0, len(removed), _BATCH):
         for item in live.items.by_rows(removed[start : start + _BATCH]):
-            for name in item.metadata.keys() & fields.keys():
-                fields[name] = _without(fields[name], item.metadata[name])
+            for name, value in item.metadata.items():
+                for kind, each in set(field_scalars(value)):
+                    gone[name, kind][each] += 1
+    readers: list[_FieldReader] = [live.base.items, changes.added]
+    for name, values in fields.items():
+        left = [_without(readers, name, each, gone.get((name, each.kind))) for each in values]
+        fields[name] = [each for each in left if each is not None]
     return {name: values for name, values in fields.items() if values}
 
 
-def _without(values: list[FieldValues], gone: object) -> list[FieldValues]:
-    """Subtract the values of a deleted item; a kind without values is left out."""
-    scalars = set(field_scalars(gone))
-    left: list[FieldValues] = []
-    for each in values:
-        counts = each.counts
-        if counts is not None:
-            counts = dict(counts)
-            for kind, value in scalars:
-                if kind == each.kind and value in counts:
-                    counts[value] -= 1
-            counts = {value: count for value, count in counts.items() if count > 0}
-        if counts is None or counts:
-            left.append(each._replace(counts=counts))
-    return left
+def _without(
+    readers: Sequence[_FieldReader],
+    name: str,
+    values: FieldValues,
+    gone: Counter[int | float | str] | None,
+) -> FieldValues | None:
+    """Subtract the values of deleted items; return None if none is left.
+
+    Args:
+        readers: Databases that have the items.
+        name: Name of the field.
+        values: Values of one kind in all of its items.
+        gone: Number of deleted items by value, or None if there are none.
+    """
+    if gone is None:
+        return values
+    if values.counts is not None:
+        first = last = Counter(values.counts) - gone
+    else:
+        # So many that the values of deleted items cannot be all of those that are read.
+        most = MAX_VALUES + 1 + len(gone)
+        first, last = (
+            sum(
+                (reader.count_values(name, values.kind, most, end) for reader in readers), Counter()
+            )
+            - gone
+            for end in ("least", "greatest")
+        )
+    if not first:
+        return None
+    counts = dict(sorted(first.items())) if len(first) <= MAX_VALUES else None
+    return FieldValues(values.kind, min(first), max(last), counts)
 
 
 def _in_files(collection: Collection) -> LiveCollection:

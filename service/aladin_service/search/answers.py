@@ -124,10 +124,8 @@ class IndexField(BaseModel):
 
     name: str
     kind: Literal["bool", "number", "text"]
-    least: FieldValue = Field(
-        description="Smallest value; may be that of a deleted item until the index is compacted."
-    )
-    greatest: FieldValue = Field(description="Largest value, likewise.")
+    least: FieldValue = Field(description="Smallest value.")
+    greatest: FieldValue = Field(description="Largest value.")
     values: list[FieldCount] | None = Field(
         description="All values, the most frequent first; null if there are more than 50."
     )

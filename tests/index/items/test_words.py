@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
 import pytest
+from pyroaring import BitMap
 
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.words import WordIndex, matches, words_of
@@ -41,10 +41,6 @@ def test_the_fields_that_have_words_of_the_query() -> None:
     ]
 
 
-def found(rows: Sequence[array[int] | None]) -> list[list[int] | None]:
-    return [None if each is None else list(each) for each in rows]
-
-
 def test_items_are_read_once_and_up_to_the_row_that_is_asked_for() -> None:
     items = [item(3 + place, f"w{place % 2} both") for place in range(6)]
     read: list[int] = []
@@ -54,16 +50,24 @@ def test_items_are_read_once_and_up_to_the_row_that_is_asked_for() -> None:
         return [items[row - 3] for row in reversed(rows)]  # in any order
 
     index = WordIndex(by_rows, 3)
-    assert found(index.find(["w0", "none"], 6, most=9)) == [[3, 5], []]
-    assert found(index.find(["w1", "both"], 9, most=9)) == [[4, 6, 8], [*range(3, 9)]]
-    assert found(index.find(["both"], 5, most=9)) == [[3, 4]]  # an older snapshot
+    assert index.find(["w0", "none"], 6, most=9) == [[3, 5], []]
+    assert index.find(["w1", "both"], 9, most=9) == [[4, 6, 8], [*range(3, 9)]]
+    assert index.find(["both"], 5, most=9) == [[3, 4]]  # an older snapshot
     assert read == [*range(3, 9)]
 
 
 def test_rows_of_frequent_words_are_not_copied_and_those_of_others_stay_as_they_were() -> None:
     index = WordIndex(lambda rows: [item(row, f"all w{row % 3}") for row in rows])
     first = index.find(["all", "w0", "w1", "none"], 6, most=2)
-    assert found(first) == [None, [0, 3], [1, 4], []]
-    assert found(index.find(["all", "w0"], 12, most=12)) == [[*range(12)], [0, 3, 6, 9]]
-    assert found(first) == [None, [0, 3], [1, 4], []]
-    assert found(index.find(["all", "w0"], 2, most=2)) == [[0, 1], [0]]  # as few in a snapshot
+    assert first == [None, [0, 3], [1, 4], []]
+    assert index.find(["all", "w0"], 12, most=12) == [[*range(12)], [0, 3, 6, 9]]
+    assert first == [None, [0, 3], [1, 4], []]
+    assert index.find(["all", "w0"], 2, most=2) == [[0, 1], [0]]  # as few in a snapshot
+
+
+def test_removed_rows_do_not_count() -> None:
+    index = WordIndex(lambda rows: [item(row, f"all w{row % 3}") for row in rows])
+    gone = BitMap([0, 1, 2, 3, 9])
+    found = index.find(["all", "w0", "w1", "none"], 9, 3, gone)
+    assert found == [None, [6], [4, 7], []]
+    assert index.find(["all"], 7, 3, gone) == [[4, 5, 6]]
