@@ -24,7 +24,7 @@ from aladin_network.encoders.readers import (
     TokenizedTexts,
 )
 from aladin_network.encoders.tokenization import similar_lengths
-from aladin_network.errors import InputError
+from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality, Precision, QueryPrecisionSetting, Way
 
@@ -151,8 +151,8 @@ def encode_texts(model: Network, texts: Sequence[str], *, truncate: bool = False
 def encode_documents(model: Network, texts: Sequence[str]) -> Encoding:
     """Encode texts that are to be found, those of similar length together.
 
-    A network for texts alone encodes them in the role of documents, and does not read the end of a
-    text that is longer than its longest document; any other network encodes them as `encode_texts`.
+    A network for texts alone encodes them in the role of documents, any other as `encode_texts`.
+    The end of a text that is longer than the network reads is cut, see `is_cut`.
 
     Args:
         model: Network in evaluation mode.
@@ -160,19 +160,18 @@ def encode_documents(model: Network, texts: Sequence[str]) -> Encoding:
 
     Raises:
         InputError: If a text is blank, or has no word that the tokenizer keeps.
-        TextTooLongError: If the network is for photos as well, and a text has too many tokens.
     """
     parts: list[Encoding] = []
     if model.text_only:
         encoder = document_reader(model)
         for text in texts:
-            check_document(model, text)
+            is_cut(model, text)
         inputs = [encoder.preprocess(text) for text in texts]
         groups = similar_lengths([len(each.ids) for each in inputs])
         for rows in groups:
             parts.append(model.infer_images(encoder.collate([inputs[row] for row in rows])))
     else:
-        batch = tokenize(model, texts)
+        batch = tokenize(model, texts, truncate=True)
         # A network that pads to a number of tokens of its own takes nothing shorter.
         pad_to = model.text.encoder.config.pad_to
         lengths = [pad_to or int(length) for length in batch.mask.sum(axis=1)]
@@ -191,12 +190,23 @@ def document_reader(model: Network) -> DocumentReader:
     return cast(DocumentReader, model.image.encoder)
 
 
-def check_document(model: Network, text: str) -> None:
-    """Refuse a text that `encode_documents` cannot encode."""
-    if not model.text_only:
+def is_cut(model: Network, text: str) -> bool:
+    """Tell whether `encode_documents` does not read the end of a text.
+
+    Raises:
+        InputError: If the text cannot be encoded.
+    """
+    if model.text_only:
+        if not text.strip():
+            raise InputError("the text is empty")
+        encoder = document_reader(model)
+        return encoder.count_tokens(text) > encoder.max_tokens
+    try:
         tokenize(model, [text])
-    elif not text.strip():
-        raise InputError("the text is empty")
+    except TextTooLongError:
+        tokenize(model, [text], truncate=True)
+        return True
+    return False
 
 
 def tokenize(model: Network, texts: Sequence[str], *, truncate: bool = False) -> TokenizedTexts:

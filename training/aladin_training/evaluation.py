@@ -37,6 +37,7 @@ from aladin_network.scoring.separation import cross_retrieval_ranks, mean_differ
 from aladin_network.scoring.two_stages import two_stage_ranks
 from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.items import check_regions, region_items
+from aladin_training.batches.network_inputs import warn_of_long_captions
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
 
@@ -286,6 +287,7 @@ def encode_captions(
         captions: At least one text.
         progress: Receives captions.
     """
+    warn_of_long_captions(model.text.encoder, captions)
     return _encode(
         captions,
         _TEXTS_A_BATCH,

@@ -190,6 +190,10 @@ class TextEncoder(Protocol):
         """
         ...
 
+    def count_too_long(self, texts: Sequence[str]) -> int:
+        """Count the texts that have too many tokens."""
+        ...
+
     def __call__(self, batch: TextBatch) -> Features:
         """Encode tokenised texts."""
         ...

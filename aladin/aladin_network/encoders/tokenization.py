@@ -82,6 +82,11 @@ class Tokenization:
             content[row, :length] = _words(encoding)
         return TokenizedTexts(ids, mask, content)
 
+    def count_too_long(self, texts: Sequence[str]) -> int:
+        """Count the texts that have more than ``max_tokens`` tokens."""
+        encodings = self.tokenizer.encode_batch_fast(list(texts))
+        return sum(len(encoding.ids) > self.config.max_tokens for encoding in encodings)
+
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the characters [start, end) of each content token, without spaces around them.
 

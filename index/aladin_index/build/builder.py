@@ -29,6 +29,7 @@ from aladin_index.build.shards import (
     ShardWork,
     read_shard,
 )
+from aladin_index.encode.item_encoders import warn_of_cut
 from aladin_index.encode.kept_regions import KeptRegions
 from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.region_sources import RegionReader, RegionSource, check_regions
@@ -306,6 +307,8 @@ class _Build:
             self._encoding.encode(side, self._progress, self._seconds)
         shards = [shard for folder in planned if (shard := read_shard(folder, form)) is not None]
         assert len(shards) == len(planned)  # as `ShardEncoding` promises
+        if target == "texts":
+            warn_of_cut(found for shard in shards for found in shard.metadata().values())
         left_out = [entry for shard in shards for entry in shard.left_out]
         if len(left_out) == len(rows):
             discard(self._root)

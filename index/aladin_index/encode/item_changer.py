@@ -7,18 +7,21 @@ number of items in batches, each applied in one step, and skips the items that c
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 from aladin_index.changes.writer import AddReport, DeleteReport, ItemWriter, NewItems
 from aladin_index.encode.item_encoders import (
+    CUT,
     ImageReader,
     ItemEncoder,
     PhotoEncoder,
     Prepared,
     TextEncoder,
     item_encoder,
+    warn_of_cut,
 )
 from aladin_index.encode.kept_regions import KeptRegions, PhotoRegions, kept_by
 from aladin_index.encode.read_ahead import NumberedItem, StageSeconds, batched, encoded_batches
@@ -188,9 +191,6 @@ def _prepared(encoder: ItemEncoder, row: int, item: SourceItem) -> Prepared:
     except InputError as error:
         if isinstance(item, ImageItem):
             raise
-        if isinstance(error, TextTooLongError):
-            unit = f"tokens (item {item.id!r})"
-            raise TextTooLongError(error.length, error.limit, unit) from error
         raise InputError(f"item {item.id!r}: {error}") from error
 
 
@@ -261,6 +261,7 @@ def add_items(
     kept = kept_by(writer, model, target)
     # Items of the batches that are being read; a few batches at a time.
     sources: dict[int, SourceItem] = {}
+    cut: list[Mapping[str, Any]] = []
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
     for batch in encoded_batches(encoder, ahead, settings.readers, seconds, progress):
         usable = batch.usable
@@ -273,8 +274,10 @@ def add_items(
             counts.added += len(report.added)
             counts.replaced += len(report.replaced)
             counts.skipped += len(report.skipped)
+            cut += [each.metadata for each in usable if CUT in each.metadata]
         for row in list(islice(sources, len(batch.items))):  # batches come in their order
             del sources[row]
+    warn_of_cut(cut)
     return counts
 
 

@@ -6,7 +6,8 @@ or a query brings it: `ImageReader` applies the limits of bytes, pixels, formats
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -20,13 +21,36 @@ from aladin_network.detectors.base import Detector
 from aladin_network.encoders.readers import PhotoInput, PhotoReader
 from aladin_network.errors import InputError
 from aladin_network.graphs.network import for_throughput
-from aladin_network.inference import Network, check_document, encode_documents, encode_images
+from aladin_network.inference import (
+    Network,
+    document_reader,
+    encode_documents,
+    encode_images,
+    is_cut,
+)
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits, decoded_image
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits, read_region_npz
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Target
+
+logger = logging.getLogger(__name__)
+
+# Field of the metadata of a text that is longer than the network reads: how many tokens it reads.
+CUT = "cut_to_tokens"
+
+
+def warn_of_cut(metadata: Iterable[Mapping[str, Any]]) -> None:
+    """Log how many texts are longer than the network reads, by what `Prepared.metadata` says."""
+    count = sum(CUT in each for each in metadata)
+    if count:
+        logger.warning(
+            "%d texts are longer than the network reads: their ends are not searched, and %s in "
+            "their metadata says what is",
+            count,
+            CUT,
+        )
 
 
 class RegionsNeededError(InputError):
@@ -280,9 +304,12 @@ class TextEncoder:
         return item.text
 
     def decode(self, row: int, item: TextItem, data: str) -> Prepared:  # noqa: ARG002
-        """Check that a text is neither blank nor too long for the network."""
-        check_document(self.model, data)
-        return Prepared(row, data, None)
+        """Check that a text can be encoded, and note in its metadata if its end is not read."""
+        if not is_cut(self.model, data):
+            return Prepared(row, data, None)
+        model = self.model
+        most = document_reader(model) if model.text_only else model.text.encoder.config
+        return Prepared(row, data, None, metadata={CUT: most.max_tokens})
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode texts."""

@@ -23,11 +23,11 @@ from aladin_network.encoders.readers import PhotoInput
 from aladin_network.errors import TextTooLongError
 from aladin_network.inference import (
     Network,
-    check_document,
     document_reader,
     encode_documents,
     encode_images,
     encode_texts,
+    is_cut,
     tokenize,
 )
 from aladin_network.photos.memory import wanted_while
@@ -149,7 +149,7 @@ class DocumentEncoder:
 
     def _prepare_document(self, model: Network, text: str, job: EncodeJob) -> _Prepared:
         """Prepare a text in the role of a document."""
-        check_document(model, text)
+        is_cut(model, text)  # refuses what cannot be encoded
         encoder = document_reader(model)
         limit, kept = min(job.max_tokens or encoder.max_tokens, encoder.max_tokens), text
         if job.truncate:

@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import errno
 import json
@@ -15,6 +16,7 @@ from PIL import Image
 from aladin_index.build.builder import build_index
 from aladin_index.build.shards import ShardFormat
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.item_encoders import Prepared
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.disk import only_builder
@@ -30,6 +32,8 @@ from aladin_index.generations.merge import merge_indexes
 from aladin_index.generations.published import store_calibration
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
+from aladin_index.open import open_writer
+from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration, write_calibration
@@ -104,30 +108,28 @@ def test_broken_items_among_good_ones_are_left_out_and_named(
     words = [
         TextItem(id="fine", text="two dogs"),
         TextItem(id="blank", text="  \n"),
-        TextItem(id="too long", text="dogs " * 100),
     ]
     settings = BuildSettings(shard_items=4, batch_size=3, limits=ImageLimits(max_pixels=9_999))
     progress = Recorder()
     report = build_index(tiny_checkpoint, tmp_path / "index", some, words, settings, progress)
     assert report.counts == {"images": 5, "texts": 1}
     left_out = dict(report.left_out)
-    assert set(left_out) == {*broken, "too many pixels", "blank", "too long"}
+    assert set(left_out) == {*broken, "too many pixels", "blank"}
     assert "0 bytes" in left_out["empty"]
     assert "not an image" in left_out["no picture"]
     assert "cut short" in left_out["cut short"]
     assert "No such file" in left_out["missing"]
     assert "100 x 100 pixels, limit 9999" in left_out["too many pixels"]
     assert left_out["blank"] == "the text is empty"
-    assert "at most 32" in left_out["too long"]
     assert ids(tmp_path / "index") == [item.id for item in images[:5]]
     with open_index(tmp_path / "index") as opened:
         assert opened.side("images").entry.left_out == 5
-        assert opened.side("texts").entry.left_out == 2
+        assert opened.side("texts").entry.left_out == 1
     assert progress.pieces == [
         ["photos listed", None, 10],
-        ["texts listed", None, 3],
+        ["texts listed", None, 2],
         ["photos", 10, 10],
-        ["texts", 3, 3],
+        ["texts", 2, 2],
         ["images written", 5, 5],
         ["texts written", 1, 1],
         ["vectors", 5, 5],
@@ -555,3 +557,31 @@ def test_a_calibration_of_other_photos_is_marked(
     stored = read_manifest(generation_folder(out, rebuilt)).calibration
     assert stored is not None
     assert stored.other_photos is False
+
+
+def test_a_text_that_is_too_long_is_cut_and_its_metadata_say_so(
+    tiny_checkpoint: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By a build and by an addition alike; the text itself is kept whole."""
+    long = "dogs " * 100
+    # Of the 32 tokens that the network reads, two are special ones.
+    words = [TextItem(id="short", text="dogs " * 30), TextItem(id="long", text=long)]
+    build_index(tiny_checkpoint, tmp_path / "index", None, words, BuildSettings())
+    assert "1 texts are longer than the network reads" in caplog.text
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    caplog.clear()
+    with contextlib.closing(open_writer(tmp_path / "index", checkpoint.model_id)) as writer:
+        added = [TextItem(id="added", text=long, metadata={"from": "me"})]
+        counts = add_items(writer, checkpoint.model, "texts", added, AddSettings())
+    assert (counts.added, counts.left_out) == (1, [])
+    assert "1 texts are longer than the network reads" in caplog.text
+    with open_index(tmp_path / "index") as opened:
+        searcher = TwoStageSearcher(opened)
+        items = [opened.side("texts").items.by_id(each) for each in ("short", "long")]
+        assert [each and each.metadata for each in items] == [{}, {"cut_to_tokens": 32}]
+        assert [each and each.text for each in items] == ["dogs " * 30, long]
+        short, cut, later = (
+            searcher.stored_query(each).encoding.embedding[0] for each in ("short", "long", "added")
+        )
+    np.testing.assert_allclose(cut, short, atol=1e-6)
+    np.testing.assert_allclose(later, short, atol=1e-6)

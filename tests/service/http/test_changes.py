@@ -201,7 +201,6 @@ async def test_a_deleted_item_is_gone_and_may_come_again(
             "a text item cannot have an image, regions or a uri",
         ),
         ("texts", {"id": "a", "text": "a", "colour": 1}, 422, "invalid_field", "unknown field"),
-        ("texts", {"id": "a", "text": "dog " * 40}, 422, "text_too_long", "item 'a'"),
         ("texts", {"id": "a", "text": "x" * 2001}, 422, "text_too_long", "item 'a'"),
         ("texts", {"id": "a", "text": "a", "metadata": [1]}, 422, "invalid_field", "metadata"),
         ("texts", {"items": []}, 422, "invalid_field", "items"),
@@ -221,6 +220,16 @@ async def test_bad_bodies_change_nothing(
         assert says in answer.json()["error"]["message"]
         info = (await client.get("/v1/index")).json()
         assert (info["images"]["count"], info["texts"]["count"]) == (6, 12)
+
+
+async def test_a_text_of_too_many_tokens_is_cut_and_its_metadata_say_so(
+    service: Service, index: Path
+) -> None:
+    async with service(index) as client:
+        added = await client.post("/v1/items/texts", json={"id": "a", "text": "dog " * 40})
+        assert added.status_code == 201
+        item = (await client.get("/v1/items/texts/a")).json()
+    assert (item["text"], item["metadata"]) == ("dog " * 40, {"cut_to_tokens": 32})
 
 
 async def test_what_json_cannot_say_is_refused(service: Service, index: Path) -> None:

@@ -17,12 +17,13 @@ from PIL import Image, ImageOps
 
 import aladin_training.batches.items
 from aladin_network.config import TowerConfig, TrunkConfig
-from aladin_network.encoders.base import Features, LayerStates
+from aladin_network.encoders.base import Features, LayerStates, TextBatch
 from aladin_network.errors import ImageError
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress
+from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.feature_cache import FeatureCache
 from aladin_training.batches.inputs import InputStore
 from aladin_training.batches.items import PhotoItems, usable_photos
@@ -33,6 +34,8 @@ from aladin_training.batches.network_inputs import (
     ReadPhotos,
     TokenisedTexts,
 )
+from aladin_training.data import Record
+from aladin_training.evaluation import encode_captions
 
 VIEWS = ["", "mirrored"]
 TEXTS = ["two dogs", "a man rides a motorcycle in the street", "two dogs"]
@@ -287,3 +290,25 @@ def test_a_photo_that_is_damaged_later_is_named(photos: list[PhotoFile]) -> None
     photos[0].path.write_bytes(b"gone")
     with pytest.raises(ImageError, match=r"0\.png"):
         items.load(0, [0])
+
+
+def test_captions_that_are_too_long_are_cut_and_counted_in_training_and_evaluation(
+    photos: list[PhotoFile],
+    tmp_path: Path,
+    build_tiny: Callable[..., AladinModel],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of 32 tokens two are special ones."""
+    model = build_tiny().eval()
+    captions = ("red " * 600, "red " * 30, "a red dog")
+    record = Record(id="a", photo=photos[0], uri="a.png", captions=captions)
+    said = "1 of 3 captions are longer than the network reads, and cut"
+    found = PairDataset.prepare([record], model, tmp_path, [""], "float32", NullProgress())
+    assert caplog.messages[-1].startswith(said)
+    batch = found.inputs.texts.get([0, 1])
+    assert isinstance(batch, TextBatch)
+    assert torch.equal(batch.ids[0], batch.ids[1])
+    caplog.clear()
+    encoded = encode_captions(model, captions, NullProgress())
+    assert caplog.messages[-1].startswith(said)
+    torch.testing.assert_close(encoded.embedding[0], encoded.embedding[1])

@@ -40,6 +40,10 @@ class NumbersOfCaption:
         )
         return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.ones_like(ids).bool())
 
+    def count_too_long(self, texts: Sequence[str]) -> int:
+        """Return the number of texts that say that they are."""
+        return sum("long" in text for text in texts)
+
 
 class Seen(NamedTuple):
     """A batch in plain numbers; of each caption the numbers of its photo and of itself."""

@@ -255,6 +255,10 @@ class TextsThemselves:
         assert truncate
         return texts
 
+    def count_too_long(self, texts: list[str]) -> int:  # noqa: ARG002
+        """Return 0."""
+        return 0
+
 
 def test_short_texts_are_no_negatives_of_photos_whose_captions_say_them(
     write_tar: WriteTar, picture: Picture, open_photos: Open
@@ -319,6 +323,24 @@ def damaged_tars(write_tar: WriteTar, picture: Picture, damaged: set[int]) -> Pa
             members.append((f"{number}.txt", f"photo {number} 0".encode()))
         path = write_tar(f"damaged/{shard}.tar", members)
     return path.parent
+
+
+def test_captions_that_are_too_long_are_counted_once_an_epoch(
+    write_tar: WriteTar,
+    picture: Picture,
+    open_photos: Open,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    members: list[tuple[str, bytes]] = []
+    for number in range(6):
+        caption = f"{number} {number}{' long' if number < 2 else ''}"
+        members += [(f"{number}.png", picture(number)), (f"{number}.txt", caption.encode())]
+    path = write_tar("long/0.tar", members)
+    list(StreamedBatches(open_photos(path.parent), 2, None, "0").epoch(3))
+    assert [each for each in caplog.messages if "captions" in each] == [
+        "epoch 3: 2 captions are longer than the network reads, and cut (max_tokens of its text "
+        "encoder)"
+    ]
 
 
 def test_damaged_photos_are_left_out_and_others_stand_in(

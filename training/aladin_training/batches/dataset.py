@@ -23,7 +23,7 @@ from aladin_training.batches.items import (
     region_items,
     usable_photos,
 )
-from aladin_training.batches.network_inputs import NetworkInputs
+from aladin_training.batches.network_inputs import NetworkInputs, warn_of_long_captions
 from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
 from aladin_training.batches.short_texts import ShortTexts
 from aladin_training.data import Record
@@ -139,6 +139,7 @@ class PairDataset:
             kept = [records[row] for row in usable]
         short_texts = ShortTexts(kept) if short_captions else None
         texts = [caption for record in kept for caption in record.captions]
+        warn_of_long_captions(model.text.encoder, texts)
         texts += short_texts.texts if short_texts is not None else []
         exchanged = ExchangedTexts(kept, len(texts)) if exchanged_captions else None
         texts += exchanged.texts if exchanged is not None else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, cast
@@ -20,6 +21,12 @@ from aladin_network.encoders.base import (
 from aladin_network.photos.regions import RegionSet
 from aladin_training.batches.items import ImageItems, map_in_threads
 from aladin_training.batches.resident_features import FeatureSource
+
+logger = logging.getLogger(__name__)
+
+CUT = "are longer than the network reads, and cut (max_tokens of its text encoder)"
+
+_TEXTS_A_PART = 4096
 
 
 class PhotoInputs(Protocol):
@@ -116,6 +123,14 @@ class TokenisedTexts:
     def get(self, rows: Sequence[int]) -> TextBatch:
         """Return the tokens of a batch; captions that are too long for the network are cut."""
         return self.encoder.preprocess([self.texts[row] for row in rows], truncate=True)
+
+
+def warn_of_long_captions(encoder: TextEncoder, captions: Sequence[str]) -> None:
+    """Log how many captions are longer than a network reads: they are cut."""
+    parts = range(0, len(captions), _TEXTS_A_PART)
+    count = sum(encoder.count_too_long(captions[n : n + _TEXTS_A_PART]) for n in parts)
+    if count:
+        logger.warning("%d of %d captions %s", count, len(captions), CUT)
 
 
 class NetworkInputs(NamedTuple):

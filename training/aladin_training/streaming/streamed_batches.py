@@ -22,6 +22,7 @@ from aladin_training.batches.batch import Batch, ExchangedBatch
 from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
 from aladin_training.batches.feature_cache import content_digest
 from aladin_training.batches.items import THREADS, apply_view, draw_view, view_name
+from aladin_training.batches.network_inputs import CUT
 from aladin_training.batches.plan import draw_captions
 from aladin_training.data.exchanges import exchange_word
 from aladin_training.data.phrases import Wording, draw_short_text, meanings_of
@@ -129,13 +130,18 @@ class StreamedBatches:
 
     def _batches(self, epoch: int, start: int, share: BatchShare) -> Generator[Batch]:
         damaged: set[str] = set()
+        cut = 0
         with closing(self._decoding(epoch, start, share)) as decoding:
             for seed, drawn, shown in decoding:
                 each = [future.result() for future in shown]
                 damaged.update(*(place.damaged for place in each))
+                captions = [caption for place in each for caption in place.captions]
+                cut += self._photos.text_encoder.count_too_long(captions)
                 yield self._batch(seed, drawn, each, share.photos(self._batch_size).start)
         if damaged:
             logger.warning("epoch %d: skipped %d damaged photos", epoch, len(damaged))
+        if cut:
+            logger.warning("epoch %d: %d captions %s", epoch, cut, CUT)
 
     def _decoding(self, epoch: int, start: int, share: BatchShare) -> Generator[_Decoding]:
         """Yield batches in the course of decoding, each while the next one's photos are read."""
