@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -19,12 +20,17 @@ from aladin_network.errors import AladinError
 from aladin_service.library.keeper import KeepPlan, OnPass, ShowProgress, keep
 from aladin_service.library.libraries import Library
 from aladin_service.observe.logs import LogSetup, log_setup, log_to_stderr
+from aladin_training.parallel.parent import end_with_parent
 
 _LOG = logging.getLogger(__name__)
 
 # Interval at which the first generation is looked for.
 _TICK_S = 0.05
 _NICENESS = 5  # of the second process: queries come first
+# A second process that ends is started again after these pauses; then it is given up, unless the
+# last one ran for long.
+_PAUSES_S = (1.0, 4.0, 16.0, 60.0)
+_LONG_S = 600.0
 
 
 def open_library(
@@ -42,7 +48,8 @@ def open_library(
     An existing index is served at once; a new one as soon as it has its first photos.
 
     Args:
-        library: The library; its folder is created if it does not exist.
+        library: The library; its folder is created if it does not exist, and removed again if the
+            library cannot be opened.
         plan: What is kept in step, for the same index.
         host: Address to listen on.
         port: Port; 0 for any free one; or None for 8000 or the next free one.
@@ -57,35 +64,65 @@ def open_library(
         SearchIndexError: If the index is damaged.
         CheckpointError: If its model cannot be loaded.
     """
-    with library.claimed() as claim, ExitStack() as process:
-        library.save()  # not before: a refused start changes nothing
-        keeper = process.enter_context(_keeper(plan, show_progress, on_pass))
+    with (
+        _undone_if_refused(library.place, library.index) as opened,
+        library.claimed() as claim,
+        _keeper(plan, show_progress, on_pass) as keeper,
+    ):
         # Imported now: it takes seconds, in which the other process begins.
         from aladin_service.http.server import check_address, serve_index
 
         if plan.checkpoint is not None:
             check_address(host, port)  # before the first photos are encoded
         keeper.wait_for_index(plan.index)
-        threading.Thread(target=keeper.log_failure, name="keeper", daemon=True).start()
+        threading.Thread(target=keeper.supervise, name="keeper", daemon=True).start()
 
         def announce(address: str) -> None:
+            library.save()  # not before: a refused start changes nothing
+            opened.set()
             claim.announce(address)
             on_address(address)
 
         serve_index(plan.index, host, port, exif=plan.exif, on_listening=announce)
 
 
-class _Keeper:
-    """The process that keeps the index in step.
+@contextmanager
+def _undone_if_refused(*folders: Path) -> Generator[threading.Event]:
+    """Remove the folders that did not exist before, and their parents, on an error.
 
-    Attributes:
-        is_ending: Whether it is being ended, so that its exit status says nothing.
+    What was there before stays, such as the photos that an interrupted start has encoded.
+
+    Yields:
+        To be set when nothing is undone any more.
     """
+    created = [folder for folder in folders if not folder.exists()]
+    parents = [parent for folder in created for parent in folder.parents if not parent.exists()]
+    opened = threading.Event()
+    try:
+        yield opened
+    except AladinError:
+        if not opened.is_set():
+            for folder in created:
+                shutil.rmtree(folder, ignore_errors=True)
+            for parent in sorted(parents, reverse=True):  # the inner ones first
+                with suppress(OSError):  # another library has been made in it, or it is gone
+                    parent.rmdir()
+        raise
 
-    def __init__(self, process: BaseProcess, failures: Connection) -> None:
-        self.is_ending = False
-        self._process = process
-        self._failures = failures
+
+class _Keeper:
+    """The process that keeps the index in step."""
+
+    def __init__(self, start: Callable[[], tuple[BaseProcess, Connection]]) -> None:
+        """Start it.
+
+        Args:
+            start: Starts the process; returns it and the end of the pipe of its errors.
+        """
+        self._start = start
+        self._process, self._failures = start()
+        self._is_ending = threading.Event()
+        self._exchange = threading.Lock()
 
     def wait_for_index(self, index: Path) -> None:
         """Wait for the first generation.
@@ -98,16 +135,44 @@ class _Keeper:
                 raise self._failure()
             time.sleep(_TICK_S)
 
-    def log_failure(self) -> None:
-        """Wait for the end of the process, and log why it failed; returns if it did not."""
-        wait([self._process.sentinel])  # the block that ends the process joins it
-        if self.is_ending:
-            return
+    def supervise(self) -> None:
+        """Start the process again when it fails; returns when it is given up, or is not needed."""
+        pauses_s = iter(_PAUSES_S)
+        while True:
+            started_s = time.monotonic()
+            wait([self._process.sentinel])  # the block that ends the process joins it
+            if self._is_ending.is_set():
+                return
+            self._process.join()
+            if self._process.exitcode == 0:
+                return
+            failure = self._failure()
+            if time.monotonic() - started_s > _LONG_S:
+                pauses_s = iter(_PAUSES_S)
+            pause_s = next(pauses_s, None)
+            if pause_s is None:
+                _LOG.error("the index does not follow its folders any more: %s", failure)
+                return
+            # A signal to all processes ends this one, too, and soon.
+            if self._is_ending.wait(pause_s):
+                return
+            _LOG.warning("%s; it is started again", failure)
+            with self._exchange:
+                if self._is_ending.is_set():
+                    return
+                self._failures.close()
+                self._process, self._failures = self._start()
+
+    def end(self) -> None:
+        """End the process; a kill loses nothing."""
+        with self._exchange:
+            self._is_ending.set()
+        self._process.terminate()
         self._process.join()
-        if self._process.exitcode not in (0, -signal.SIGTERM):
-            _LOG.error("the index does not follow its folders any more: %s", self._failure())
+        self._failures.close()
 
     def _failure(self) -> Exception:
+        self._process.join()  # its exit status is known a moment after its end
         try:
             return self._failures.recv()
         except EOFError:  # it was killed
@@ -117,21 +182,22 @@ class _Keeper:
 
 @contextmanager
 def _keeper(plan: KeepPlan, show_progress: ShowProgress, on_pass: OnPass) -> Generator[_Keeper]:
-    """Keep the index in step, in a process that is ended with the block: a kill loses nothing."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    arguments = (plan, show_progress, on_pass, theirs, log_setup())
-    process = context.Process(target=_keep, args=arguments, name="keeper", daemon=True)
-    process.start()
-    theirs.close()
-    keeper = _Keeper(process, ours)
+    """Keep the index in step, in a process that is ended with the block."""
+
+    def start() -> tuple[BaseProcess, Connection]:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        arguments = (plan, show_progress, on_pass, theirs, log_setup())
+        process = context.Process(target=_keep, args=arguments, name="keeper", daemon=True)
+        process.start()
+        theirs.close()
+        return process, ours
+
+    keeper = _Keeper(start)
     try:
         yield keeper
     finally:
-        keeper.is_ending = True
-        process.terminate()
-        process.join()
-        ours.close()
+        keeper.end()
 
 
 def _keep(
@@ -142,9 +208,9 @@ def _keep(
     logs: LogSetup,
 ) -> None:
     """Run the second process, and send the error with which it ends."""
-    from aladin_service.work.process_setup import end_with_parent, silence_decoders
-
     end_with_parent()
+    from aladin_service.work.process_setup import silence_decoders
+
     os.nice(_NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for all; the first process ends this
     log_to_stderr(logs)

@@ -12,7 +12,6 @@ import ctypes
 import gc
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -34,8 +33,6 @@ _LARGE_BYTES = 12 * 2**20
 _KEPT_BYTES = 64 * 2**20
 # Pages that were released have to be obtained and cleared again: 50 MB of them take some 20 ms.
 _TRIM_S = 10.0
-
-_PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 # Files of the index, pipes to workers, connections to a vector database and to a Redis, photos
 # being read.
@@ -145,13 +142,3 @@ def allow_open_files(connections: int) -> None:
             needed,
             hard,
         )
-
-
-def end_with_parent() -> None:
-    """Make the kernel kill this process when its parent ends.
-
-    The end of a socket or a pipe signals the same, but a process that is stuck in native code
-    misses it. Does nothing on other systems than Linux.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -40,13 +40,13 @@ from aladin_service.work.messages import (
     Wire,
 )
 from aladin_service.work.process_setup import (
-    end_with_parent,
     freeze_loaded_objects,
     limit_free_memory,
     silence_decoders,
     trim_memory_regularly,
 )
 from aladin_service.work.worker import JOB_THREADS, Worker, WorkerPlan, without_traceback
+from aladin_training.parallel.parent import end_with_parent
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> No
         connected: The worker's end of the socket.
         logs: Log settings.
     """
-    end_with_parent()
     limit_free_memory()
+    end_with_parent()
     os.nice(NICENESS)
     log_to_stderr(logs)
     silence_decoders()

@@ -66,25 +66,50 @@ def test_an_end_that_was_asked_for_is_no_failure(
     raised: list[object] = []
     monkeypatch.setattr(threading, "excepthook", raised.append)
     with opening._keeper(_PLAN, unused, unused) as keeper:  # pyright: ignore
-        watching = threading.Thread(target=keeper.log_failure)
+        watching = threading.Thread(target=keeper.supervise)
         watching.start()
     watching.join(10)
     assert not watching.is_alive()
     assert (raised, caplog.records) == ([], [])
 
 
-def test_a_process_that_dies_is_reported(
-    run_instead: Callable[[Callable[..., None]], None], caplog: pytest.LogCaptureFixture
+def test_a_process_that_dies_is_started_again_until_it_is_given_up(
+    run_instead: Callable[[Callable[..., None]], None],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run_instead(fail)
+    monkeypatch.setattr(opening, "_PAUSES_S", (0.0, 0.0))
     with (
-        caplog.at_level(logging.ERROR),
+        caplog.at_level(logging.WARNING),
         opening._keeper(_PLAN, unused, unused) as keeper,  # pyright: ignore
     ):
-        keeper.log_failure()
-    [record] = caplog.records
-    assert "does not follow its folders any more" in record.getMessage()
-    assert "exit status 3" in record.getMessage()
+        keeper.supervise()
+    ended = "the process that keeps the index ended with exit status 3"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{ended}; it is started again",
+        f"{ended}; it is started again",
+        f"the index does not follow its folders any more: {ended}",
+    ]
+
+
+def test_a_killed_process_is_started_again_and_ended_with_the_library(
+    run_instead: Callable[[Callable[..., None]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_instead(wait_long)
+    monkeypatch.setattr(opening, "_PAUSES_S", (0.0,))
+    with opening._keeper(_PLAN, unused, unused) as keeper:  # pyright: ignore
+        watching = threading.Thread(target=keeper.supervise)
+        watching.start()
+        [first] = multiprocessing.active_children()
+        first.kill()
+        until_s = time.monotonic() + 10
+        while keeper._process is first and time.monotonic() < until_s:  # pyright: ignore
+            time.sleep(0.01)
+        [second] = multiprocessing.active_children()
+        assert second.pid != first.pid and second.is_alive()
+    watching.join(10)
+    assert not (watching.is_alive() or multiprocessing.active_children())
 
 
 def open_now(library: Library) -> None:

@@ -17,6 +17,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from aladin_network.errors import AladinError
 from aladin_network.types import Progress
+from aladin_training.parallel.parent import end_with_parent
 
 _REPORT_EVERY_S = 1.0
 
@@ -211,6 +212,7 @@ def describe_error(error: Exception) -> str:
 
 
 def _work(perform: Callable[[J, Progress], None], connection: Connection) -> None:
+    end_with_parent()
     # Ctrl+C reaches every process; the parent alone decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
