@@ -1,4 +1,4 @@
-"""The OpenAPI document: operation ids, shared schemas, common parameters, and required keys.
+"""The OpenAPI document: shared schemas, common parameters, and required keys.
 
 Which requests need a key is taken from the table that access control uses,
 `aladin_service.http.access.policy`.
@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any, cast
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -61,11 +60,6 @@ _SCHEMES = {
         "description": "The same key, for clients that cannot set Authorization.",
     },
 }
-
-
-def operation_id(route: APIRoute) -> str:
-    """Return the name of a route's operation: the method's name in a generated client."""
-    return route.name
 
 
 def complete_document(app: FastAPI) -> None:
@@ -182,7 +176,7 @@ def _describe(operation: dict[str, Any], path: str, method: str, policy: AccessP
     row = rows_of(path).get(method)
     if row is None or row.scope == "open":
         return
-    refusals = [401, 403, 429]
+    refusals = [401, 403, 422, 429]
     # OpenAPI's own scopes apply to OAuth 2 only; for keys it accepts only their names.
     ways: list[dict[str, list[str]]] = [{name: [row.scope]} for name in _SCHEMES]
     if row.scope in policy.anonymous:

@@ -56,23 +56,16 @@ def _with_area(box: list[float]) -> list[float]:
 QueryBox = Annotated[list[Annotated[float, Ge(0), Le(1)]], Len(4, 4), AfterValidator(_with_area)]
 
 
-def box_in_url(given: Sequence[str]) -> Box | None:
+def box_in_url(given: str) -> Box:
     """Read the box of a URL: four numbers with commas between them.
 
-    Args:
-        given: The parameters "box" of the URL.
-
     Raises:
-        InputError: If it is no box, or there are several.
+        InputError: If it is no box.
     """
-    if not given:
-        return None
-    if len(given) > 1:
-        raise InputError(f"box: expected at most one, got {len(given)}")
     try:
-        return check_box([float(edge) for edge in given[0].split(",")])
+        return check_box([float(edge) for edge in given.split(",")])
     except ValueError:
-        raise InputError(f"box: expected x0,y0,x1,y1, got {given[0][:100]!r}") from None
+        raise InputError(f"box: expected x0,y0,x1,y1, got {given[:100]!r}") from None
 
 
 def box_of(box: list[float] | None) -> Box | None:

@@ -6,6 +6,7 @@ the headers that restrict what a browser may do with a response, errors included
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, NamedTuple
 
 from starlette.datastructures import Headers
@@ -115,9 +116,23 @@ NEEDED = (
     Needed("GET", "/openapi.json", "open"),
 )
 
+
+def path_pattern(path: str) -> re.Pattern[str]:
+    """Compile the path of a route.
+
+    The framework's own patterns accept a line break behind a path, and none inside a part of it.
+
+    Args:
+        path: Path in the route's notation.
+    """
+    return re.compile(compile_path(path)[0].pattern.removesuffix("$") + r"\Z", re.DOTALL)
+
+
 for _row in NEEDED:
     _BY_PATH.setdefault(_row.path, {})[_row.method] = _row
-_PATTERNS = [(compile_path(path)[0], rows) for path, rows in _BY_PATH.items() if "{" in path]
+    if _row.method == "GET":
+        _BY_PATH[_row.path]["HEAD"] = _row
+_PATTERNS = [(path_pattern(path), rows) for path, rows in _BY_PATH.items() if "{" in path]
 
 
 def rows_of(path: str) -> dict[str, Needed]:
@@ -129,8 +144,7 @@ def rows_of(path: str) -> dict[str, Needed]:
     exact = _BY_PATH.get(path)
     if exact is not None:
         return exact
-    # Not match: the router's own patterns would accept "x" followed by a line break for "x".
-    return next((rows for pattern, rows in _PATTERNS if pattern.fullmatch(path)), {})
+    return next((rows for pattern, rows in _PATTERNS if pattern.match(path)), {})
 
 
 def presented_key(headers: Headers) -> str | None:

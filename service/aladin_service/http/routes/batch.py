@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from aladin_index.search.results import SearchAnswer
@@ -25,7 +25,7 @@ from aladin_service.http.error_responses import (
     part_error,
 )
 from aladin_service.http.errors import ContentTypeError
-from aladin_service.http.openapi import operation_id
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.routes.search import SearchBody, run_search
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.http.turns import NOT_TAKEN, Turns
@@ -123,7 +123,7 @@ class BatchFeed:
         self._bodies[place] = status + bytes(response.body)[1:]
 
 
-router = APIRouter(prefix="/v1/search", tags=["search"], generate_unique_id_function=operation_id)
+router = ServiceRouter(prefix="/v1/search", tags=["search"])
 
 
 class BatchedError(ErrorBody):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import Depends, Path, Request, Response
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
@@ -25,7 +25,7 @@ from aladin_service.http.documents import (
 )
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.errors import UnknownModelError
-from aladin_service.http.openapi import operation_id
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.search.job import Document, EncodeJob, ItemQuery, TextQuery
 from aladin_service.work.document_jobs import DescribeModel, ModelFacts, model_name
@@ -123,7 +123,7 @@ _SCHEMA["properties"]["input"] = {
 }
 _ERRORS = (401, 403, 404, 408, 413, 415, 421, 422, 429, 503)
 
-router = APIRouter(prefix="/v1", tags=["openai"], generate_unique_id_function=operation_id)
+router = ServiceRouter(prefix="/v1", tags=["openai"])
 
 
 class _Asked(NamedTuple):
@@ -225,7 +225,7 @@ async def _check_dimensions(service: ServiceState, body: EmbeddingsBody) -> None
 @router.get(
     "/models",
     summary="List the models",
-    responses=error_docs(401, 403, 421, 429, 503, body=OpenAIErrorBody),
+    responses=error_docs(401, 403, 421, 422, 429, 503, body=OpenAIErrorBody),
 )
 async def list_models(service: Service) -> ServedModels:
     """List the model of the live index: under its own name, and under the name of any."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from aladin_service.evidence.explained import EvidenceMaps
 from aladin_service.http.bodies import request_docs
 from aladin_service.http.error_responses import error_docs
-from aladin_service.http.openapi import operation_id
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.routes.pictures import (
     EXPLAIN_SCHEMA,
     ExplainedBody,
@@ -26,7 +26,7 @@ from aladin_service.search.answers import (
 )
 from aladin_service.work.item_jobs import MapEvidence
 
-router = APIRouter(prefix="/v1", tags=["search"], generate_unique_id_function=operation_id)
+router = ServiceRouter(prefix="/v1", tags=["search"])
 
 
 @router.get(

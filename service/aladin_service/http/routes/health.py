@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Literal
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import BaseModel, Field
 
 from aladin_network.errors import (
@@ -17,12 +17,12 @@ from aladin_network.errors import (
 )
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.errors import KeysMissingError, WorkersMissingError
-from aladin_service.http.openapi import operation_id
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service
 from aladin_service.work.jobs import DescribeIndex
 from aladin_service.work.workers import Workers, WorkersHealth
 
-router = APIRouter(tags=["health"], generate_unique_id_function=operation_id)
+router = ServiceRouter(tags=["health"])
 
 # Time for opening an index that was just published; a probe must be answered in any case.
 _OPEN_S = 1.0

@@ -5,21 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, Field
 
 from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_index.search.results import TookMs
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.index_state import IndexStateAnswer, build_state
-from aladin_service.http.openapi import operation_id
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service
 from aladin_service.observe.slow_queries import Kind, SlowQueries, SlowQuery
 from aladin_service.search.answers import LiveIndexInfo
 from aladin_service.work.jobs import DescribeIndex
 from aladin_service.work.report_jobs import ReportIndex
 
-router = APIRouter(prefix="/v1/index", tags=["index"], generate_unique_id_function=operation_id)
+router = ServiceRouter(prefix="/v1/index", tags=["index"])
 
 Offset = Annotated[
     int, Query(ge=0, description="Skipped items to omit from the start of the list.")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from pydantic import ConfigDict, FailFast, Field, ValidationError, model_validator
 
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
@@ -17,8 +17,8 @@ from aladin_service.http.access.audit import Audit
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import Body, StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
-from aladin_service.http.openapi import operation_id
 from aladin_service.http.query_parts import MAX_ASKED_ID_CHARS
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.routes.search import REGIONS_DESCRIPTION
 from aladin_service.http.shared_state import Service, WritableService
 from aladin_service.photos.photo_fetcher import PhotoFetcher
@@ -171,7 +171,7 @@ _LIST_SCHEMA: dict[str, Any] = {
 NEW_ITEMS_DOCS = request_docs(_SCHEMA, _LIST_SCHEMA, form_title="NewItemForm")
 
 
-router = APIRouter(prefix="/v1/items", tags=["items"], generate_unique_id_function=operation_id)
+router = ServiceRouter(prefix="/v1/items", tags=["items"])
 
 ItemId = Annotated[str, Path(max_length=MAX_ASKED_ID_CHARS)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, cast
 from urllib.parse import unquote
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -26,15 +26,15 @@ from aladin_network.types import Target
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import Upload, json_request_docs, read_json_object, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
-from aladin_service.http.openapi import operation_id
 from aladin_service.http.query_parts import MAX_ASKED_ID_CHARS
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.routes.search import run_search
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.photos.photo_url import MAX_URL_CHARS
 from aladin_service.search.job import EmbeddingQuery, ItemQuery, PhotoQuery, Query, TextQuery
 from aladin_service.work.knn_jobs import WriteKnnMetadata, WriteKnnResults
 
-router = APIRouter(tags=["clip-retrieval"], generate_unique_id_function=operation_id)
+router = ServiceRouter(tags=["clip-retrieval"])
 
 # The service has one index, and uses it for any index name.
 _INDEX_NAME = "aladin"

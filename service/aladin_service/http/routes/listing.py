@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from aladin_index.items.field_tables import FieldValues
 from aladin_index.items.filters import Filter, parse_filter
@@ -14,8 +14,8 @@ from aladin_index.search.listing import ListOrder
 from aladin_network.errors import InputError
 from aladin_network.types import Target
 from aladin_service.http.error_responses import error_docs
-from aladin_service.http.openapi import operation_id
 from aladin_service.http.query_parts import MAX_ASKED_ID_CHARS
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service
 from aladin_service.search.answers import (
     FieldCount,
@@ -26,7 +26,7 @@ from aladin_service.search.answers import (
 )
 from aladin_service.work.item_jobs import ListFields, ListItems
 
-router = APIRouter(prefix="/v1", generate_unique_id_function=operation_id)
+router = ServiceRouter(prefix="/v1")
 
 MAX_LISTED = 200
 # Longer filters do not fit into an address of common servers.

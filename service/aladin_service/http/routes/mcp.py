@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import Message
 
 from aladin_service.http.errors import JsonTooLargeError
-from aladin_service.http.openapi import operation_id
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service, until_disconnect
 
-router = APIRouter(generate_unique_id_function=operation_id)
+router = ServiceRouter()
 
 # Answers a request with this body by messages of ASGI; the application sets it at its start.
 AnswerAgent = Callable[[Request, bytes], Awaitable[list[Message]]]

@@ -12,14 +12,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
-from aladin_service.http.openapi import operation_id
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service
 
-router = APIRouter(include_in_schema=False, generate_unique_id_function=operation_id)
+router = ServiceRouter(include_in_schema=False)
 
 _MEDIA_TYPES = {
     "html": "text/html",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field, ValidationError, model_validator
 
@@ -16,7 +16,6 @@ from aladin_index.search.results import Box
 from aladin_network.errors import InputError
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
-from aladin_service.http.openapi import operation_id
 from aladin_service.http.query_parts import (
     BOX_DESCRIPTION,
     MAX_ASKED_ID_CHARS,
@@ -24,13 +23,14 @@ from aladin_service.http.query_parts import (
     box_in_url,
     box_of,
 )
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.routes.search import REGIONS_DESCRIPTION
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.photos.photo_bytes import PhotoBytes
 from aladin_service.search.job import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 from aladin_service.work.jobs import DrawEvidence, ReadPhoto
 
-router = APIRouter(prefix="/v1", generate_unique_id_function=operation_id)
+router = ServiceRouter(prefix="/v1")
 
 MIN_SIZE_PX = 16
 
@@ -149,7 +149,6 @@ ExplainedQueryId = Annotated[
 
 
 async def read_box(
-    request: Request,
     box: Annotated[
         str | None,
         Query(
@@ -161,9 +160,9 @@ async def read_box(
     """Read the box of a pair.
 
     Raises:
-        InputError: If it is no box, or there are several.
+        InputError: If it is no box.
     """
-    return None if box is None else box_in_url(request.query_params.getlist("box"))
+    return None if box is None else box_in_url(box)
 
 
 ExplainedBox = Annotated[Box | None, Depends(read_box)]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, cast
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,7 +26,7 @@ from aladin_service.http.documents import (
     read_documents,
 )
 from aladin_service.http.error_responses import error_docs, invalid_input
-from aladin_service.http.openapi import operation_id
+from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
 from aladin_service.search.job import EncodedDocument, EncodeJob, ItemQuery, PhotoQuery, TextQuery
 from aladin_service.work.document_jobs import ScoredDocuments, ScoreDocuments
@@ -182,7 +182,7 @@ def _validate(fields: dict[str, Any], listed: object) -> _Asked:
 
 RerankRequest = Annotated[_Asked, Depends(read_rerank_body)]
 
-router = APIRouter(tags=["rerank"], generate_unique_id_function=operation_id)
+router = ServiceRouter(tags=["rerank"])
 
 
 @router.post(

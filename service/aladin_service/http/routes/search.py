@@ -6,8 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Request, Response
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -26,7 +25,6 @@ from aladin_service.http.error_responses import (
     invalid_input,
 )
 from aladin_service.http.middleware import declared_length
-from aladin_service.http.openapi import operation_id
 from aladin_service.http.query_parts import (
     ALL_DESCRIPTION,
     BOX_DESCRIPTION,
@@ -43,6 +41,7 @@ from aladin_service.http.query_parts import (
     check_parts,
     query_of_parts,
 )
+from aladin_service.http.router import ServiceRoute, ServiceRouter
 from aladin_service.http.shared_state import ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
 from aladin_service.photos.photo_fetcher import PhotoFetcher
@@ -231,8 +230,7 @@ async def run_search(
     return answered
 
 
-router = APIRouter(
-    generate_unique_id_function=operation_id,
+router = ServiceRouter(
     prefix="/v1/search",
     tags=["search"],
     responses=error_docs(403, 404, 408, 413, 415, 422, 429, 503),
@@ -289,7 +287,9 @@ class SearchGate:
         self._workers = workers
         self._takes_urls = takes_urls
         # Access control lets no other method pass.
-        self._routes = {route.path: route for route in router.routes if isinstance(route, APIRoute)}
+        self._routes = {
+            route.path: route for route in router.routes if isinstance(route, ServiceRoute)
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -306,6 +306,8 @@ class SearchGate:
         else:
             request = Request(scope, receive, send)
             try:
+                if scope["query_string"]:
+                    route.check_address(scope)
                 response = await route.endpoint(request)
             except AladinError as error:
                 response = await answer_error(request, error)

@@ -372,4 +372,4 @@ async def test_what_is_not_there_is_told_as_the_router_would(door: Any) -> None:
         assert (unknown.status_code, code_of(unknown)) == (404, "unknown_route")
         wrong = await client.put("/v1/items/texts/x")
         assert (wrong.status_code, code_of(wrong)) == (405, "method_not_allowed")
-        assert wrong.headers["Allow"] == "GET, DELETE"
+        assert wrong.headers["Allow"] == "GET, HEAD, DELETE"

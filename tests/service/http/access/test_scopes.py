@@ -75,7 +75,7 @@ def test_what_a_path_needs(method: str, path: str, scope: str) -> None:
         "/page/a/b",
         "/docs/x",
         "/healthz\n",
-        "/v1/items/texts/x\n",
+        "/v1/index/fields\n",
     ],
 )
 def test_paths_that_nobody_has(path: str) -> None:
@@ -83,8 +83,8 @@ def test_paths_that_nobody_has(path: str) -> None:
 
 
 def test_an_item_can_be_got_and_deleted_and_its_target_added_to() -> None:
-    assert set(rows_of("/v1/items/texts/x")) == {"GET", "DELETE"}
-    assert set(rows_of("/v1/items/texts")) == {"GET", "POST"}
+    assert set(rows_of("/v1/items/texts/x")) == {"GET", "HEAD", "DELETE"}
+    assert set(rows_of("/v1/items/texts")) == {"GET", "HEAD", "POST"}
 
 
 def test_what_only_some_keys_open_and_what_needs_none() -> None:

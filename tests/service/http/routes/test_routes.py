@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
-from fastapi import APIRouter
 from fastapi.dependencies.models import Dependant
-from fastapi.routing import APIRoute
 
 from aladin_service.http import routes
+from aladin_service.http.router import ServiceRoute, ServiceRouter
 
 
 def calls(dependant: Dependant) -> Iterator[Callable[..., Any]]:
@@ -27,8 +26,8 @@ def test_no_request_goes_over_a_thread_of_the_framework() -> None:
     names = [module.name for module in pkgutil.iter_modules(routes.__path__)]
     assert len(names) > 5
     for name in names:
-        router: APIRouter = import_module(f"{routes.__name__}.{name}").router
+        router: ServiceRouter = import_module(f"{routes.__name__}.{name}").router
         for route in router.routes:
-            assert isinstance(route, APIRoute)
+            assert isinstance(route, ServiceRoute)
             for call in calls(route.dependant):
                 assert inspect.iscoroutinefunction(call), (route.path, call)
