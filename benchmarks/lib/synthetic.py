@@ -129,12 +129,24 @@ class SyntheticPhotos:
             count: Number of photos.
             batch: Number of photos at a time, about 25 KB each; rounded up to whole blocks.
         """
+        return map(self._photos_at, self._drawn(count, batch))
+
+    def embeddings(self, count: int) -> Iterator[NDArray[np.float32]]:
+        """Yield the embeddings of the first `count` photos alone, in a tenth of the time."""
+        space = self._space
+        for points in self._drawn(count, 4 * _BLOCK):
+            half = torch.addmm(
+                space.mean[:EMBEDDING_DIM], points, space.directions[:, :EMBEDDING_DIM]
+            )
+            yield F.normalize(half, dim=1).numpy()
+
+    def _drawn(self, count: int, batch: int) -> Iterator[Float[Tensor, "photos kept"]]:
         blocks = -(-batch // _BLOCK)
         for start in range(0, count, blocks * _BLOCK):
             end = min(start + blocks * _BLOCK, count)
             numbers = range(start // _BLOCK, -(-end // _BLOCK))
             points = torch.cat([self._points(number) for number in numbers])
-            yield self._photos_at(points[: end - start])
+            yield points[: end - start]
 
     def queries(self, queries: int, photos: int, seed: int = 0) -> TextQueries:
         """Draw texts that match some of the first `photos` photos.

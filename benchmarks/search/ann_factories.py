@@ -157,9 +157,9 @@ def draw_embeddings(path: Path, photos: SyntheticPhotos, items: int) -> NDArray[
     shape = (items, EMBEDDING_DIM)
     array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
     start = 0
-    for part in photos.photos(items):
-        array[start : start + len(part.embeddings)] = part.embeddings
-        start += len(part.embeddings)
+    for part in photos.embeddings(items):
+        array[start : start + len(part)] = part
+        start += len(part)
     array.flush()
     del array
     return map_npy(path, np.float32, shape)

@@ -1,183 +1,332 @@
-"""Compares searches on a GPU and on the processor, on one index of synthetic photos.
+"""Searches on a card beside the processor: the steps of `python -m benchmarks.card`.
 
-    python -m benchmarks.search.gpu --items 1000000 [--json] [--ann auto] [--keep DIR] [--quick]
+Of FAISS and torch alone, for each kind of index:
 
-processor          FAISS and the kernel on one thread
-faiss on the GPU   a copy of the first stage on the GPU; re-ranking on the processor
-torch on the GPU   exact search and re-ranking on the GPU
+built_s, card_bytes    seconds to build and copy it; memory of the card that it takes
+recall                 share of the exact nearest 10 and 100 that are among as many found
+batches                by number of queries at a time: p10_ms, p50_ms, queries_per_s; queries come
+                       from, and rows return to, the processor's memory
 
-start_s      seconds to open the index, including its copy to the GPU and a search that verifies it
-retrieve_ms  median time of the first stage, 100 candidates
-rerank_ms    median time of the second stage
-search_ms    median time of the whole search, including the look-up of the hits
-p95_ms       95th percentile of the whole search
-ann_recall   share of the exact nearest 100 that is found
-gpu_bytes    memory of the GPU taken by opening the index
+Of the product's two stages, for each engine:
 
-Engines take turns, query by query. Without a GPU only the processor is measured, by FAISS and by
-torch.
+start_s, card_bytes    seconds to open the index, with its copy on the card and a search that
+                       verifies it; memory of the card that it takes
+retrieve, rerank, search    p10_ms and p50_ms of one query at a time: the first stage, 100
+                       candidates; the second; both with the look-up of the hits
+batches                the same queries by `search_all`
+ann_recall             share of the exact nearest 100 that is found
+same_hits              share of the processor's top 10 that is found
+
+processor     FAISS and the kernel on one thread, as the service answers a query
+torch         exact search and re-ranking on the card
+faiss         a copy of the first stage on the card; re-ranking on the processor
+
+Without a card, the tiny form measures the same on the processor.
 """
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 import time
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from aladin_index.ann.ann_index import AnnIndex, build_ann
+from aladin_index.ann.first_stage_build import ann_options
+from aladin_index.devices.faiss_card import FaissCard
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.types import FirstStageName
+from aladin_network.types import FirstStageName, NullProgress
 from benchmarks.lib.measuring import use_one_thread
-from benchmarks.lib.output import figures_parser, print_json, print_rows
-from benchmarks.lib.processes import in_fresh_process
+from benchmarks.lib.steps import Report, Setup, SkippedError
 from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.lib.synthetic_sources import find_source
-from benchmarks.search.scale import QUICK_ITEMS, build
+from benchmarks.search.ann_factories import draw_embeddings
+from benchmarks.search.scale import build
 from benchmarks.search.searches import CANDIDATES, ServedFirstStage, TextSearches, measure_recall
 
-_RECALL_QUERIES = 50
+_BATCHES = (1, 16, 64, 256)
+_NEAREST = 100
+_LISTS_SEARCHED = (8, 32, 128)
+_QUERIES, _QUICK_QUERIES = 1024, 256
+_RECALL_QUERIES, _COMPARED_QUERIES = 50, 50
+# Repetitions of a call: at least the former, at most the latter.
+_LEAST, _MOST = 3, 300
+# Scores of so many rows and 256 queries take 512 MiB in half precision.
+_ROWS_AT_A_TIME = 2**20
+
+# Finds the nearest 100 rows of each query; (queries, 256) float32 in, (queries, 100) int64 out.
+Find = Callable[[NDArray[np.float32]], NDArray[np.int64]]
 
 
-class Engine(NamedTuple):
-    """A combination of device and first stage for searching.
+class Drawn(NamedTuple):
+    """What `draw` has written.
 
     Attributes:
-        name: Name to be printed.
-        device: Name of the device in torch.
-        first_stage: First stage; see `SearchDevice`.
+        embeddings: (photos, 256) float32, L2-normalised; mapped.
+        queries: (queries, 256) float32, L2-normalised.
+        nearest: (queries, 100) rows of the exact nearest photos, best first.
     """
 
-    name: str
-    device: str
-    first_stage: FirstStageName
+    embeddings: NDArray[np.float32]
+    queries: NDArray[np.float32]
+    nearest: NDArray[np.int64]
+
+    @classmethod
+    def read(cls, folder: Path) -> Drawn:
+        """Read the files of the step `draw`."""
+        if not (folder / "nearest.npy").exists():
+            raise SkippedError("the photos were not drawn: see the step before")
+        names = ("embeddings", "queries", "nearest")
+        return cls(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
 
 
-def main() -> None:
-    """Run the measurements, and print a table or JSON."""
-    parser = figures_parser(__doc__, "2,000 photos, a few seconds")
-    parser.add_argument("--items", type=int, default=100_000, help="number of photos")
-    parser.add_argument("--ann", default="auto", help="auto, exact or a FAISS factory string")
-    parser.add_argument("--searches", type=int, default=300, help="timed searches of each engine")
-    parser.add_argument("--source", type=Path, metavar="INDEX", help="index of real photos")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="folder to keep the index in")
-    options = parser.parse_args()
-    items = QUICK_ITEMS if options.quick else options.items
-    searches = 20 if options.quick else options.searches
-    with ExitStack() as stack:
-        folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        root = folder / "index"
-        if not (root / "CURRENT").exists():
-            in_fresh_process(build, root, items, "int8", options.ann, options.source)
-        queries = SyntheticPhotos(find_source(options.source)).queries(searches, items, seed=1)
-        figures = measure(root, queries)
-    if options.json:
-        print_json(figures)
-    else:
-        print_table(figures)
+def device_of(setup: Setup) -> str:
+    """Return the device to measure on: the card, or in the tiny form also the processor.
+
+    Raises:
+        SkippedError: If there is no card.
+    """
+    if torch.cuda.is_available():
+        return "cuda:0"
+    if setup.is_quick:
+        return "cpu"
+    raise SkippedError("torch finds no CUDA device")
 
 
-def engines() -> list[Engine]:
-    """List the engines of this machine."""
-    found = [Engine("processor", "cpu", "faiss")]
-    if not torch.cuda.is_available():
-        return [*found, Engine("torch on the processor", "cpu", "torch")]
-    return [
-        *found,
-        Engine("faiss on the GPU", "cuda:0", "faiss"),
-        Engine("torch on the GPU", "cuda:0", "torch"),
-    ]
+def draw(setup: Setup, report: Report) -> None:
+    """Draw photos and queries, and find the exact neighbours in float32."""
+    device = device_of(setup)
+    photos = SyntheticPhotos(find_source().divided()[0])
+    started = time.perf_counter()
+    embeddings = draw_embeddings(setup.folder / "embeddings.npy", photos, setup.items)
+    report("photos", setup.items)
+    report("draw_s", time.perf_counter() - started)
+    count = _QUICK_QUERIES if setup.is_quick else _QUERIES
+    queries = photos.queries(count, setup.items).embeddings
+    np.save(setup.folder / "queries.npy", queries)
+    started = time.perf_counter()
+    find = torch_search(embeddings, device, torch.float32)
+    nearest = np.concatenate([find(queries[at : at + 64]) for at in range(0, count, 64)])
+    report("exact_s", time.perf_counter() - started)
+    np.save(setup.folder / "nearest.npy", nearest)
+    report("device", device)
 
 
-def measure(root: Path, queries: TextQueries) -> dict[str, Any]:
-    """Open an index with every engine, and search with all of them in turn.
+def faiss_alone(setup: Setup, report: Report) -> None:
+    """Measure FAISS's flat index in half precision, and its inverted lists of 8 bits."""
+    device, drawn = device_of(setup), Drawn.read(setup.folder)
+    card = None
+    if device != "cpu":
+        try:
+            card = FaissCard()
+        except RuntimeError as error:
+            raise SkippedError(str(error)) from error
+    report("device", device)
+    last = ann_options(setup.items, drawn.embeddings.shape[1])[-1]
+    lists = [part for part in last.factory.split(",") if part.startswith("IVF")]
+    # The card's copy of plain vectors is in half precision.
+    flat = "SQfp16" if card is None else "Flat"
+    kinds: dict[str, tuple[str, tuple[int, ...]]] = {"flat, half precision": (flat, (1,))}
+    kinds["inverted lists, 8 bits"] = (f"{(lists or ['IVF32'])[0]},SQ8", _LISTS_SEARCHED)
+    for name, (factory, widths) in kinds.items():
+        started, before = time.perf_counter(), card_bytes()
+        index = build_ann(factory, drawn.embeddings, NullProgress())
+        built_s = time.perf_counter() - started
+        on_device = index if card is None else card.copy(AnnIndex(index, 1), drawn.embeddings)
+        figures: dict[str, Any] = {"factory": factory, "built_s": built_s}
+        figures |= {"copied_s": time.perf_counter() - started - built_s}
+        figures |= {"card_bytes": card_bytes() - before, "widths": {}}
+        for width in widths:
+            if len(widths) > 1:
+                on_device.nprobe = width
+
+            def find(queries: NDArray[np.float32], index: Any = on_device) -> NDArray[np.int64]:
+                if card is None:
+                    return index.search(queries, _NEAREST)[1]
+                return card.owner.run(lambda: index.search(queries, _NEAREST))[1]
+
+            seconds = setup.measuring_s / len(kinds) / len(widths)
+            figures["widths"][width] = measure_find(find, drawn, seconds)
+            report(name, figures)
+        del on_device
+
+
+def torch_alone(setup: Setup, report: Report) -> None:
+    """Measure torch's product with all vectors, in half and in single precision."""
+    device, drawn = device_of(setup), Drawn.read(setup.folder)
+    report("device", device)
+    for name, dtype in (("half precision", torch.float16), ("single precision", torch.float32)):
+        started, before = time.perf_counter(), card_bytes()
+        find = torch_search(drawn.embeddings, device, dtype)
+        figures: dict[str, Any] = {"copied_s": time.perf_counter() - started}
+        figures["card_bytes"] = card_bytes() - before
+        figures |= measure_find(find, drawn, setup.measuring_s / 2)
+        report(f"flat, {name}", figures)
+
+
+def torch_search(embeddings: NDArray[np.float32], device: str, dtype: torch.dtype) -> Find:
+    """Return an exhaustive search of a copy of the embeddings, for any number of queries."""
+    vectors = torch.empty(embeddings.shape, dtype=dtype, device=device)
+    for start in range(0, len(embeddings), _ROWS_AT_A_TIME):
+        part = np.array(embeddings[start : start + _ROWS_AT_A_TIME])
+        vectors[start : start + len(part)] = torch.from_numpy(part).to(dtype)
+
+    def find(queries: NDArray[np.float32]) -> NDArray[np.int64]:
+        asked = torch.from_numpy(np.array(queries)).to(device, dtype)
+        scores, rows = [], []
+        with torch.inference_mode():
+            for start in range(0, len(vectors), _ROWS_AT_A_TIME):
+                part = asked @ vectors[start : start + _ROWS_AT_A_TIME].T  # (queries, rows)
+                best = part.topk(min(_NEAREST, part.shape[1]))
+                scores.append(best.values)
+                rows.append(best.indices + start)
+            best = torch.cat(scores, dim=1).topk(min(_NEAREST, len(vectors)))
+            return torch.cat(rows, dim=1).gather(1, best.indices).cpu().numpy()
+
+    return find
+
+
+def measure_find(find: Find, drawn: Drawn, seconds: float) -> dict[str, Any]:
+    """Measure the recall of a search, and its time by number of queries.
 
     Args:
-        root: Folder of the index.
-        queries: Queries; run once to warm up, and once for the figures.
-
-    Returns:
-        Name of the GPU, number of photos, and figures of each engine; None for an engine whose
-        verification failed, so that the processor would search.
+        find: The search.
+        drawn: Photos, queries and their exact neighbours.
+        seconds: Time to take at most, but that each size of a batch is timed three times.
     """
-    use_one_thread()
-    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
-    with ExitStack() as stack:
-        opened: dict[str, SearchIndex] = {}
-        figures: dict[str, dict[str, float] | None] = {}
-        for engine in engines():
-            device = SearchDevice(engine.device, engine.first_stage)
-            stack.callback(device.close)
-            before, started = _gpu_bytes(), time.perf_counter()
-            index = stack.enter_context(open_index(root, device=device))
-            taken_s = time.perf_counter() - started
-            # If an engine could not be verified, the index uses the stored ANN instead.
-            side = index.side("images").base
-            if engine.name == "processor" or side.first_stage is not side.ann:
-                opened[engine.name] = index
-                figures[engine.name] = {
-                    "start_s": taken_s,
-                    "gpu_bytes": _gpu_bytes() - before,
-                }
-            else:
-                figures[engine.name] = None
-        searches = {
-            name: TextSearches(TwoStageSearcher(index), queries) for name, index in opened.items()
-        }
-        for name, values in _in_turn(searches, len(queries.words)).items():
-            figures[name] = (figures[name] or {}) | values
-        for name, index in opened.items():
-            stage = ServedFirstStage(index.side("images").base, queries)
-            recall = measure_recall(stage, _RECALL_QUERIES)
-            figures[name] = (figures[name] or {}) | {"ann_recall": recall}
-        items = opened["processor"].side("images").count
-    return {"gpu": gpu, "items": items, "engines": figures}
-
-
-def _in_turn(searches: dict[str, TextSearches], count: int) -> dict[str, dict[str, float]]:
-    """Run every query on every engine, twice; only the second run is timed."""
-    times = {name: np.empty((count, 3)) for name in searches}
-    for turn in (*range(count), *range(count)):
-        for name, asking in searches.items():
-            started = time.perf_counter()
-            took_ms = asking.search(turn, CANDIDATES).took_ms
-            total_ms = 1000 * (time.perf_counter() - started)
-            times[name][turn] = took_ms.retrieve, took_ms.rerank, total_ms
-    return {
-        name: dict(
-            zip(("retrieve_ms", "rerank_ms", "search_ms"), np.median(each, axis=0), strict=True)
+    queries = np.ascontiguousarray(drawn.queries)
+    parts = [find(queries[start : start + 64]) for start in range(0, len(queries), 64)]
+    found = np.concatenate(parts)
+    recall = {
+        f"recall_at_{count}": float(
+            np.mean([
+                len(np.intersect1d(ours[:count], exact[:count])) / count
+                for ours, exact in zip(found, drawn.nearest, strict=True)
+            ])
         )
-        | {"p95_ms": float(np.quantile(each[:, 2], 0.95))}
-        for name, each in times.items()
+        for count in (10, _NEAREST)
+    }  # fmt: skip
+    batches: dict[int, dict[str, float]] = {}
+    for size in _BATCHES:
+        starts = range(0, len(queries) - size + 1, size)
+
+        def ask(turn: int, size: int = size, starts: range = starts) -> object:
+            start = starts[turn % len(starts)]
+            return find(queries[start : start + size])
+
+        batches[size] = batch_figures(times_ms(ask, seconds / len(_BATCHES)), size)
+    return recall | {"batches": batches}
+
+
+def times_ms(run: Callable[[int], object], seconds: float) -> NDArray[np.float64]:
+    """Time a function, called with the number of the repetition, for some seconds."""
+    for turn in range(3):
+        run(turn)
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < _LEAST or (len(times) < _MOST and time.perf_counter() < end):
+        started = time.perf_counter()
+        run(len(times))
+        times.append(1000 * (time.perf_counter() - started))
+    return np.array(times)
+
+
+def batch_figures(times: NDArray[np.float64], size: int) -> dict[str, float]:
+    """Return figures of calls with `size` queries each."""
+    p10, p50 = np.quantile(times, (0.1, 0.5))
+    return {"p10_ms": float(p10), "p50_ms": float(p50), "queries_per_s": float(1000 * size / p50)}
+
+
+def two_stages(setup: Setup, report: Report) -> None:
+    """Build an index, and search it with every engine of this machine."""
+    device = device_of(setup)
+    root = setup.folder / f"index-{setup.items}"
+    report("build", build(root, setup.items, "int8", "auto", None))
+    count = _QUICK_QUERIES if setup.is_quick else _QUERIES
+    # Captions that are not in the index.
+    queries = SyntheticPhotos(find_source().divided()[1]).queries(count, setup.items, seed=1)
+    use_one_thread()
+    engines: dict[str, tuple[str, FirstStageName]] = {
+        "processor": ("cpu", "faiss"),
+        f"torch on {device}": (device, "torch"),
     }
+    if device != "cpu":
+        engines[f"faiss on {device}"] = (device, "faiss")
+    expected: list[set[str]] = []
+    for name, where in engines.items():
+        engine = SearchDevice(*where)
+        try:
+            figures, hits = _measure_engine(root, engine, queries, setup.measuring_s / 6)
+        finally:
+            engine.close()
+        if figures is None:
+            report(name, {"refused": "failed its verification, see the warning"})
+            continue
+        expected = expected or hits
+        shares = [
+            len(ours & first) / len(first) for ours, first in zip(hits, expected, strict=True)
+        ]
+        report(name, figures | {"same_hits": float(np.mean(shares))})
+    shutil.rmtree(root)
 
 
-def _gpu_bytes() -> int:
-    """Return how much of the GPU's memory is in use, by any library."""
+def _measure_engine(
+    root: Path, engine: SearchDevice, queries: TextQueries, seconds: float
+) -> tuple[dict[str, Any] | None, list[set[str]]]:
+    """Return the figures of an engine and the ids that it finds, or None if it was refused."""
+    before, started = card_bytes(), time.perf_counter()
+    with open_index(root, device=engine) as index:
+        figures: dict[str, Any] = {"start_s": time.perf_counter() - started}
+        figures["card_bytes"] = card_bytes() - before
+        photos = index.side("images").base
+        # An engine that could not be verified is replaced by the stored ANN.
+        is_plain = engine.device == "cpu" and photos.first_stage is photos.ann
+        if photos.first_stage is photos.ann and not is_plain:
+            return None, []
+        searcher = TwoStageSearcher(index)
+        asking = TextSearches(searcher, queries)
+        taken: list[tuple[float, float]] = []
+
+        def ask(turn: int) -> None:
+            took_ms = asking.search(turn, CANDIDATES).took_ms
+            taken.append((took_ms.retrieve, took_ms.rerank))
+
+        whole = times_ms(ask, seconds)
+        timed = np.array(taken[-len(whole) :])
+        for name, times in {
+            "retrieve": timed[:, 0],
+            "rerank": timed[:, 1],
+            "search": whole,
+        }.items():
+            figures[name] = batch_figures(times, 1)
+        batches: dict[int, dict[str, float]] = {}
+        for size in _BATCHES[1:]:
+
+            def ask_all(turn: int, size: int = size) -> object:
+                places = range(turn * size, (turn + 1) * size)
+                return searcher.search_all([asking.asked(each, CANDIDATES) for each in places])
+
+            batches[size] = batch_figures(times_ms(ask_all, seconds / len(_BATCHES)), size)
+        figures["batches"] = batches
+        figures["ann_recall"] = measure_recall(ServedFirstStage(photos, queries), _RECALL_QUERIES)
+        hits = [
+            {hit.id for hit in asking.search(turn, CANDIDATES).hits}
+            for turn in range(_COMPARED_QUERIES)
+        ]
+    return figures, hits
+
+
+def card_bytes() -> int:
+    """Return how much of the card's memory is in use, by any library."""
     if not torch.cuda.is_available():
         return 0
+    torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info()
     return total - free
-
-
-def print_table(figures: dict[str, Any]) -> None:
-    """Print one line per engine."""
-    print(figures["gpu"] or "torch finds no GPU here: only the processor was measured.")
-    names = ("start_s", "retrieve_ms", "rerank_ms", "search_ms", "p95_ms", "ann_recall")
-    rows: list[list[str]] = []
-    for engine, values in figures["engines"].items():
-        if values is None:
-            rows.append([engine, "not usable here, see the warning", *[""] * len(names)])
-            continue
-        cells = [f"{values[name]:.3f}" for name in names]
-        rows.append([engine, *cells, f"{values['gpu_bytes'] / 2**20:.0f}"])
-    print_rows([f"{figures['items']:,} photos", *names, "GPU MiB"], rows)
-
-
-if __name__ == "__main__":
-    main()
