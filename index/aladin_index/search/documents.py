@@ -25,7 +25,6 @@ from aladin_index.search.rerank import RankedPage
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.tokens.maxsim import score_block
 from aladin_index.tokens.store import TokenBlock
-from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGET_OF, TARGETS, Modality, Target
 
@@ -88,7 +87,7 @@ class _Group(NamedTuple):
 
 def score_documents(
     searcher: TwoStageSearcher, query: EncodedQuery, documents: Sequence[str | DocumentVectors]
-) -> list[DocumentScore]:
+) -> list[DocumentScore | None]:
     """Score documents for a query.
 
     Args:
@@ -97,10 +96,9 @@ def score_documents(
         documents: Ids of items, images before texts of the same id, and encoded documents.
 
     Returns:
-        The score of each document, in their order.
+        The score of each document, in their order, or None where the index has no such item.
 
     Raises:
-        UnknownItemError: If the index has no item with such an id.
         EngineUnavailableError: If the vector database that stores the index does not respond.
         InputError: If the vectors do not have the dimensions of the index.
     """
@@ -109,12 +107,14 @@ def score_documents(
         target: searcher.index.side(target) for target in searcher.index.manifest.targets
     }
     found = _find_items(sides, [each for each in documents if isinstance(each, str)])
-    targets: list[Target] = [
-        found[each][0] if isinstance(each, str) else TARGET_OF[each.modality] for each in documents
-    ]
     scores: list[DocumentScore | None] = [None] * len(documents)
-    for target in TARGETS:
-        places = [place for place, of in enumerate(targets) if of == target]
+    places_of: dict[Target, list[int]] = {target: [] for target in TARGETS}
+    for place, each in enumerate(documents):
+        if not isinstance(each, str):
+            places_of[TARGET_OF[each.modality]].append(place)
+        elif each in found:
+            places_of[found[each][0]].append(place)
+    for target, places in places_of.items():
         if not places:
             continue
         # Items first, as in the arrays of scores.
@@ -128,7 +128,7 @@ def score_documents(
         )
         for place, score in zip(places, _score_group(searcher, query, group), strict=True):
             scores[place] = score
-    return [score for score in scores if score is not None]
+    return scores
 
 
 def _find_items(
@@ -141,8 +141,6 @@ def _find_items(
             items = sides[target].items.by_ids(missing)
             found.update((item.id, (target, item)) for item in items if item is not None)
             missing = [item_id for item_id in missing if item_id not in found]
-    if missing:
-        raise UnknownItemError(" and ".join(sides), missing[0])
     return found
 
 

@@ -14,7 +14,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from aladin_network.errors import ImageTooLargeError, InputError, OverloadedError
+from pydantic import BaseModel, Field
+
+from aladin_network.errors import (
+    AladinError,
+    ImageError,
+    ImageTooLargeError,
+    InputError,
+    OverloadedError,
+)
 from aladin_service.http.bodies import decode_base64
 from aladin_service.http.errors import UnknownModelError
 from aladin_service.http.shared_state import ServiceState
@@ -50,6 +58,18 @@ _KINDS: dict[type, str] = {
     list: "a list",
     type(None): "null",
 }
+
+
+class LeftOutDocument(BaseModel):
+    """A document that cannot be used."""
+
+    index: int = Field(description="Position of the document in the request.")
+    reason: str
+
+
+LEFT_OUT = Field(
+    default=None, description="Documents that cannot be used; missing if there are none."
+)
 
 
 @dataclass(frozen=True)
@@ -184,18 +204,19 @@ def read_documents(values: object, name: str, *, items: bool) -> list[GivenDocum
 
 
 async def fetch_photos(
-    service: ServiceState, documents: Sequence[GivenDocument]
+    service: ServiceState, documents: Sequence[GivenDocument], needed: tuple[str, ...] = ()
 ) -> list[Document | ItemQuery]:
     """Fetch the photos that are given by their URL, and limit the pixels of all photos.
 
     Args:
         service: Service state with the limits.
         documents: Documents of one request.
+        needed: Sources of the photos without which there is no answer.
 
     Raises:
         ImageUrlRefusedError: If a URL may not be fetched.
-        ImageError: If a photo is none that can be decoded.
-        ImageTooLargeError: If a photo, or all photos together, have too many pixels.
+        ImageError: If a photo that is needed cannot be decoded.
+        ImageTooLargeError: If all photos together have too many pixels.
         AladinError: If a photo cannot be fetched, as for `PhotoFetcher.fetch`.
     """
     urls = [each.url for each in documents if isinstance(each, PhotoAt)]
@@ -206,7 +227,7 @@ async def fetch_photos(
     ]
     photos = tuple(each for each in found if isinstance(each, PhotoQuery))
     most = service.settings.max_document_pixels
-    if photos and await service.workers.call(CountPixels(photos, most)) > most:
+    if photos and await service.workers.call(CountPixels(photos, most, needed)) > most:
         raise ImageTooLargeError(
             f"{len(photos)} photos",
             f"more than {most} pixels together (ALADIN_MAX_DOCUMENT_PIXELS)",
@@ -231,21 +252,19 @@ async def check_model(service: ServiceState, name: str | None) -> None:
 
 
 async def encode_documents(
-    service: ServiceState, documents: Sequence[Document], names: Sequence[str], how: EncodeJob
-) -> list[EncodedDocument]:
+    service: ServiceState, documents: Sequence[Document], how: EncodeJob
+) -> list[EncodedDocument | InputError]:
     """Encode documents; they enter the queues as places become free.
 
     Args:
         service: Service state.
         documents: Documents of one request.
-        names: Name of each document in errors.
         how: Job whose options apply to all of them.
 
     Returns:
-        The encoded documents, in their order.
+        The encoded documents, in their order, or why one cannot be encoded.
 
     Raises:
-        InputError: If a document cannot be encoded.
         OverloadedError: If the queues are full, too many such requests are running, or the model is
             replaced again and again.
         IndexNotReadyError: If no index is live.
@@ -254,8 +273,9 @@ async def encode_documents(
     room = service.batch_room.request() if len(documents) > 1 else nullcontext()
     with room:
         for _ in range(_ATTEMPTS):
-            encoded = await _encode_all(service, documents, names, how)
-            if len({each.model_id for each in encoded}) <= 1:
+            encoded = await _encode_all(service, documents, how)
+            models = {each.model_id for each in encoded if isinstance(each, EncodedDocument)}
+            if len(models) <= 1:
                 break
         else:
             raise OverloadedError(_RETRY_AFTER_S)
@@ -263,9 +283,9 @@ async def encode_documents(
 
 
 async def _encode_all(
-    service: ServiceState, documents: Sequence[Document], names: Sequence[str], how: EncodeJob
-) -> list[EncodedDocument]:
-    results: list[EncodedDocument | None] = [None] * len(documents)
+    service: ServiceState, documents: Sequence[Document], how: EncodeJob
+) -> list[EncodedDocument | InputError]:
+    results: dict[int, EncodedDocument | InputError] = {}
     entries = iter(enumerate(documents))
     turns = Turns(service.batch_room)
     received_s = time.monotonic()
@@ -280,14 +300,41 @@ async def _encode_all(
                 async with service.batch_room.documents:
                     results[place] = await turns.enter(lambda job=job: service.workers.encode(job))
             except InputError as error:
-                if isinstance(document, TextQuery):  # the errors of photos name them
-                    error.args = (f"{names[place]}: {error}",)
-                raise
+                results[place] = error
 
     async with task_group() as group:
         for _ in range(min(len(documents), service.settings.max_batch)):
             group.create_task(feed())
-    return [result for result in results if result is not None]
+    return [results[place] for place in range(len(documents))]
+
+
+def left_out_of(
+    found: Sequence[object], name: str, documents: Sequence[Document | ItemQuery]
+) -> list[LeftOutDocument] | None:
+    """Name the documents that cannot be used.
+
+    Args:
+        found: What was made of each document, or an error.
+        name: Field of the documents, named in an error.
+        documents: The documents.
+
+    Returns:
+        The documents, or None if there are none.
+
+    Raises:
+        AladinError: That of the first document, if none can be used.
+    """
+    errors = {n: each for n, each in enumerate(found) if isinstance(each, AladinError)}
+    if errors and len(errors) == len(found):
+        if isinstance(documents[0], TextQuery):  # the errors of photos and items name them
+            errors[0].args = (f"{name}[0]: {errors[0]}",)
+        raise errors[0]
+    return [
+        LeftOutDocument(
+            index=place, reason=error.reason if isinstance(error, ImageError) else str(error)
+        )
+        for place, error in errors.items()
+    ] or None
 
 
 def count_documents(service: ServiceState, values: object, name: str) -> int:

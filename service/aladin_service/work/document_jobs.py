@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from aladin_index.format.models import model_folder
 from aladin_index.search.documents import DocumentScore, DocumentVectors, score_documents
+from aladin_network.errors import ImageError
 from aladin_network.inference import tokenize
 from aladin_network.photos.decoding import opened_image
 from aladin_service.search.job import EncodedDocument, ItemQuery, PhotoQuery, TextQuery
@@ -62,15 +63,17 @@ class DescribeModel(Job[ModelFacts]):
 
 @dataclass(frozen=True)
 class CountPixels(Job[int]):
-    """Count the pixels of photos, from their headers.
+    """Count the pixels of photos, from their headers; one that is no photo has none.
 
     Attributes:
         photos: Photos, undecoded and untrusted.
         most: Number of pixels from which on the rest is not counted.
+        needed: Sources of the photos without which there is no answer.
     """
 
     photos: tuple[PhotoQuery, ...]
     most: int
+    needed: tuple[str, ...] = ()
 
     @property
     def queue(self) -> JobQueueName:
@@ -81,8 +84,12 @@ class CountPixels(Job[int]):
         """Return the number of pixels that decoding takes; one photo after the other."""
         pixels = 0
         for photo in self.photos:
-            with opened_image(photo.data, photo.source, worker.image_limits) as opened:
-                pixels += opened.picture.width * opened.picture.height
+            try:
+                with opened_image(photo.data, photo.source, worker.image_limits) as opened:
+                    pixels += opened.picture.width * opened.picture.height
+            except ImageError:
+                if photo.source in self.needed:
+                    raise
             if pixels > self.most:
                 break
         return pixels
@@ -92,14 +99,14 @@ class ScoredDocuments(NamedTuple):
     """Scores of the documents of a request.
 
     Attributes:
-        scores: Score of each document, in their order.
+        scores: Score of each document, in their order, or None where there is no such item.
         model: Public name of the model.
         generation: Generation of the index.
         query_tokens: Number of tokens of the query: those of the tokenizer, or the regions of a
             photo.
     """
 
-    scores: list[DocumentScore]
+    scores: list[DocumentScore | None]
     model: str
     generation: int
     query_tokens: int

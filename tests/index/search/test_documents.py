@@ -12,7 +12,6 @@ from aladin_index.search.backend import EncodedQuery
 from aladin_index.search.documents import DocumentScore, DocumentVectors, score_documents
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.errors import UnknownItemError
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import Modality
 
@@ -131,6 +130,11 @@ def test_without_training_the_embeddings_decide_alone(searcher: TwoStageSearcher
     assert {each.scored_by for each in found} == {"matching"}
 
 
-def test_unknown_items(searcher: TwoStageSearcher) -> None:
-    with pytest.raises(UnknownItemError, match="'nobody'"):
-        score_documents(searcher, searcher.stored_query("text 0"), ["text 1", "nobody"])
+def test_unknown_items_have_no_score_and_the_others_have_theirs(searcher: TwoStageSearcher) -> None:
+    query = searcher.stored_query("text 0")
+    (expected,) = score_documents(searcher, query, ["text 1"])
+    assert score_documents(searcher, query, ["nobody", "text 1", "nobody"]) == [
+        None,
+        expected,
+        None,
+    ]

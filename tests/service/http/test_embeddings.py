@@ -160,7 +160,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"input": ["a"] * 1001}, "input", "got 1001"),
     ({"input": [1, 2, 3]}, "input", "token ids are not accepted"),
     ({"input": [[1, 2], [3]]}, "input", "token ids are not accepted"),
-    ({"input": ["a dog", " "]}, "input[1]", "the text is empty"),
+    ({"input": [" ", ""]}, "input[0]", "the text is empty"),
     ({"input": [{"id": "plain"}]}, "input[0]", "unknown field 'id'"),
     ({"input": [{"text": "a", "image": "b"}]}, "input[0]", "got text and image"),
     ({"input": [{"image": 3}]}, "input[0].image", "expected a string, got a number"),
@@ -188,8 +188,8 @@ async def test_what_is_no_photo_and_what_is_too_large(
 ) -> None:
     photo = data_url(encoded(query_photo))  # of 64 x 48 pixels
     async with service(max_document_pixels=7000) as client:
-        status, error = await refusal(client, input=["a", {"image": "QUJDREVGR0g="}])
-        assert (status, error["code"], error["param"]) == (415, "not_an_image", "input[1]")
+        status, error = await refusal(client, input=[{"image": "QUJDREVGR0g="}, ""])
+        assert (status, error["code"], error["param"]) == (415, "not_an_image", "input[0]")
         await embed(client, input=[photo, photo])
         status, error = await refusal(client, input=[photo, photo, photo])
         assert (status, error["code"]) == (413, "image_too_large")
@@ -209,7 +209,35 @@ async def test_long_texts_are_cut_if_that_is_asked_for(service: Service) -> None
     async with service(max_text_chars=40) as client:
         cut = await embed(client, input="a red dog " * 50, truncate=True)
         same = await embed(client, input=("a red dog " * 50)[:40])
+        tokens = await embed(client, input=["dog " * 9, "dog"], truncate=True)
     assert cut["data"][0]["embedding"] == pytest.approx(same["data"][0]["embedding"], abs=1e-6)
+    assert cut["data"][0]["truncated"] is True
+    assert all("truncated" not in each for each in tokens["data"])
+
+
+@pytest.mark.parametrize("form", [{}, {"encoding_format": "base64"}, {"return_multivector": True}])
+async def test_inputs_that_cannot_be_used_are_left_out_at_their_places(
+    service: Service, form: dict[str, Any]
+) -> None:
+    """Clients join inputs and vectors by their order: there is an entry for each input."""
+    inputs = ["a red dog", " ", {"image": "QUJDREVGR0g="}, "dog " * 100, "a star"]
+    name = "embeddings" if "return_multivector" in form else "embedding"
+    async with service() as client:
+        found = await embed(client, input=inputs, **form)
+        alone = await embed(client, input=["a red dog", "a star"], **form)
+    assert [each["index"] for each in found["data"]] == [0, 1, 2, 3, 4]
+    assert [each[name] for each in found["data"][1:4]] == [None] * 3
+    own = [found["data"][place] for place in (0, 4)]
+    if form.get("encoding_format") != "base64":
+        for ours, theirs in zip(own, alone["data"], strict=True):
+            np.testing.assert_allclose(ours[name], theirs[name], atol=1e-6)
+    assert found["usage"] == alone["usage"]
+    assert [each["index"] for each in found["left_out"]] == [1, 2, 3]
+    reasons = [each["reason"] for each in found["left_out"]]
+    assert reasons[0] == "the text is empty"
+    assert "not an image" in reasons[1]
+    assert "tokens, at most 32" in reasons[2]
+    assert "left_out" not in alone
 
 
 async def test_models(service: Service) -> None:

@@ -220,6 +220,30 @@ async def test_long_documents_are_cut_and_that_is_said(
         assert "warnings" not in plain["meta"]
 
 
+async def test_documents_that_cannot_be_used_are_left_out_and_named(
+    service: Service, calibrated_index: Path, query_photo: Image.Image, encoded: Encoded
+) -> None:
+    photo = data_url(encoded(query_photo))
+    documents = ["", "a dog", {"id": "nobody"}, photo, {"image": "QUJDREVGR0g="}, {"id": "plain"}]
+    usable = [documents[place] for place in (1, 3, 5)]
+    async with service(calibrated_index) as client:
+        answer = await rerank(client, TEXT, *documents)
+        alone = await rerank(client, TEXT, *usable)
+        one_kind = await rerank(client, TEXT, {"id": "plain"}, {"id": "nobody"})
+    assert [each["index"] for each in by_index(answer)] == [1, 3, 5]
+    for ours, theirs in zip(by_index(answer), by_index(alone), strict=True):
+        assert ours["score"] == pytest.approx(theirs["score"], abs=1e-6)
+        assert ours["scored_by"] == theirs["scored_by"]
+    assert [each["index"] for each in answer["left_out"]] == [0, 2, 4]
+    empty, unknown, no_photo = (each["reason"] for each in answer["left_out"])
+    assert empty == "the text is empty"
+    assert unknown.startswith("no item 'nobody'")
+    assert no_photo.startswith("not an image")
+    assert answer["meta"]["warnings"] == ["3 of 6 documents were left out"]
+    assert "left_out" not in alone
+    assert [each["index"] for each in one_kind["left_out"]] == [1]
+
+
 WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({}, 422, "documents: expected a list"),
     ({"query": "a", "documents": []}, 422, "expected 1 to 50 in a request"),
@@ -227,7 +251,8 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"documents": ["a"]}, 422, "query: expected a text"),
     ({"query": " ", "documents": ["a"]}, 422, "query: the text is empty"),
     ({"query": "a" * 2001, "documents": ["a"]}, 422, "at most 2000"),
-    ({"query": "a", "documents": ["a", ""]}, 422, "documents[1]: the text is empty"),
+    ({"query": "a", "documents": ["", " "]}, 422, "documents[0]: the text is empty"),
+    ({"query": "a", "documents": ["", {"id": "nobody"}]}, 422, "documents[0]: the text is empty"),
     ({"query": "a", "documents": [3]}, 422, "documents[0]: expected a text, or an object"),
     ({"query": "a", "documents": [{"text": "a", "id": "b"}]}, 422, "got text and id"),
     ({"query": "a", "documents": [{"title": "a"}]}, 422, "unknown field 'title'"),

@@ -15,19 +15,22 @@ from aladin_service.http.bodies import StrictBody, json_request_docs, read_json_
 from aladin_service.http.conventions import OpenAIErrorBody
 from aladin_service.http.documents import (
     ANY_MODEL,
+    LEFT_OUT,
     GivenDocument,
+    LeftOutDocument,
     check_model,
     count_documents,
     document_schema,
     encode_documents,
     fetch_photos,
+    left_out_of,
     read_documents,
 )
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.errors import UnknownModelError
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
-from aladin_service.search.job import Document, EncodeJob, ItemQuery, TextQuery
+from aladin_service.search.job import Document, EncodedDocument, EncodeJob, ItemQuery, TextQuery
 from aladin_service.work.document_jobs import DescribeModel, ModelFacts, model_name
 
 _MAX_NAME_CHARS = 1000
@@ -71,10 +74,14 @@ class Embedding(BaseModel):
     object: Literal["embedding"]
     index: int = Field(description="Position of the input.")
     embedding: list[float] | str | None = Field(
-        default=None, description="L2-normalised, or its base64; missing for tokens."
+        default=None,
+        description="L2-normalised, or its base64; missing for tokens, null for what was left out.",
     )
     embeddings: list[list[float]] | list[str] | None = Field(
         default=None, description="L2-normalised tokens, with `return_multivector`."
+    )
+    truncated: bool | None = Field(
+        default=None, description="True if the text was cut, otherwise missing."
     )
 
 
@@ -91,7 +98,8 @@ class EmbeddingsAnswer(BaseModel):
     """Embeddings, in the order of the inputs."""
 
     object: Literal["list"]
-    data: list[Embedding]
+    data: list[Embedding] = Field(description="One entry for each input.")
+    left_out: list[LeftOutDocument] | None = LEFT_OUT
     model: str = Field(description="Name of the model; it changes with the weights.")
     usage: EmbeddingsUsage
 
@@ -198,21 +206,32 @@ async def _encode(
         multivector=body.return_multivector,
         as_query=body.input_type == "query",
     )
-    names = [f"input[{place}]" for place in range(len(documents))]
-    encoded = await encode_documents(service, documents, names, how)
-    # The workers have written the vectors, so that the event loop does not have to.
+    encoded = await encode_documents(service, documents, how)
+    left_out = left_out_of(encoded, "input", documents)
+    # The workers have written the vectors, so that the event loop does not have to. What was left
+    # out keeps its place: clients join inputs and vectors by their order.
     name = b"embeddings" if body.return_multivector else b"embedding"
     data = b",".join(
-        b'{"object":"embedding","index":%d,"%b":%b}' % (place, name, each.written)
+        b'{"object":"embedding","index":%d,"%b":%b%b}' % (place, name, *_written(each))
         for place, each in enumerate(encoded)
     )
-    total = sum(each.num_tokens for each in encoded)
-    rest = {
-        "model": model_name(encoded[-1].model_id),
+    usable = [each for each in encoded if isinstance(each, EncodedDocument)]
+    total = sum(each.num_tokens for each in usable)
+    rest: dict[str, object] = {
+        "model": model_name(usable[0].model_id),
         "usage": {"prompt_tokens": total, "total_tokens": total},
     }
+    if left_out is not None:
+        rest["left_out"] = [each.model_dump() for each in left_out]
     content = b'{"object":"list","data":[%b],%b' % (data, to_json(rest)[1:])
     return Response(content, media_type="application/json")
+
+
+def _written(encoded: EncodedDocument | InputError) -> tuple[bytes, bytes]:
+    """Return a vector as JSON, and what follows it in its entry."""
+    if isinstance(encoded, InputError):
+        return b"null", b""
+    return encoded.written, b',"truncated":true' if encoded.truncated else b""
 
 
 async def _check_dimensions(service: ServiceState, body: EmbeddingsBody) -> None:

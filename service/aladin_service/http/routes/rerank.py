@@ -11,17 +11,26 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from aladin_index.search.documents import DocumentScore, ScoredBy
-from aladin_network.errors import InputError, OverloadedError, TextTooLongError
+from aladin_network.errors import (
+    AladinError,
+    InputError,
+    OverloadedError,
+    TextTooLongError,
+    UnknownItemError,
+)
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import StrictBody, json_request_docs, read_json_object, run_sized
 from aladin_service.http.conventions import CohereErrorBody
 from aladin_service.http.documents import (
+    LEFT_OUT,
     GivenDocument,
+    LeftOutDocument,
     check_model,
     count_documents,
     document_schema,
     encode_documents,
     fetch_photos,
+    left_out_of,
     read_document,
     read_documents,
 )
@@ -116,7 +125,8 @@ class RerankMeta(BaseModel):
     api_version: ApiVersion
     tokens: RerankTokens
     warnings: list[str] | None = Field(
-        default=None, description="Missing if there are none; texts that were cut."
+        default=None,
+        description="Missing if there are none; how many documents were cut or left out.",
     )
 
 
@@ -132,6 +142,7 @@ class RerankAnswer(BaseModel):
 
     id: str = Field(description="Id of the request.")
     results: list[RerankResult]
+    left_out: list[LeftOutDocument] | None = LEFT_OUT
     model: str = Field(description="Name of the model; it changes with the weights.")
     generation: int = Field(description="Generation of the index.")
     meta: RerankMeta
@@ -208,39 +219,43 @@ async def rerank_documents(
 
 async def _rerank(asked: _Asked, service: ServiceState, request_id: str) -> RerankAnswer:
     await check_model(service, asked.body.model)
-    query, *documents = await fetch_photos(service, [asked.query, *asked.documents])
+    given = [asked.query, *asked.documents]
+    query, *documents = await fetch_photos(service, given, needed=("query",))
     if isinstance(query, TextQuery):
         _check_query(query, service)
-    encoded, scored = await _score(asked.body, query, documents, service)
-    order = sorted(
-        range(len(documents)),
-        key=lambda place: (-scored.scores[place].relevance, -scored.scores[place].score),
-    )
-    total = scored.query_tokens + sum(
-        each.num_tokens for each in encoded if not isinstance(each, str)
-    )
-    cut = sum(each.truncated for each in encoded if not isinstance(each, str))
-    warnings = [f"{cut} of {len(documents)} documents were cut"] if cut else None
+    encoded, found, scored = await _score(asked.body, query, documents, service)
+    left_out = left_out_of(found, "documents", documents)
+    scores = {place: each for place, each in enumerate(found) if isinstance(each, DocumentScore)}
+    order = sorted(scores, key=lambda place: (-scores[place].relevance, -scores[place].score))
+    read = [each for each in encoded if isinstance(each, EncodedDocument)]
+    total = scored.query_tokens + sum(each.num_tokens for each in read)
+    counts = {"cut": sum(each.truncated for each in read), "left out": len(left_out or ())}
+    warnings = [
+        f"{count} of {len(documents)} documents were {what}"
+        for what, count in counts.items()
+        if count
+    ]
     return RerankAnswer(
         id=request_id,
         results=[
             RerankResult(
                 index=place,
-                relevance_score=scored.scores[place].relevance,
-                scored_by=scored.scores[place].scored_by,
-                score=scored.scores[place].score,
-                document=_shown(documents[place], scored.scores[place])
+                relevance_score=scores[place].relevance,
+                scored_by=scores[place].scored_by,
+                score=scores[place].score,
+                document=_shown(documents[place], scores[place])
                 if asked.body.return_documents
                 else None,
             )
             for place in order[: asked.body.top_n or None]
         ],
+        left_out=left_out,
         model=scored.model,
         generation=scored.generation,
         meta=RerankMeta(
             api_version=ApiVersion(version=_API_VERSION),
             tokens=RerankTokens(input_tokens=total),
-            warnings=warnings,
+            warnings=warnings or None,
         ),
         usage=RerankUsage(prompt_tokens=total, total_tokens=total),
     )
@@ -255,14 +270,21 @@ def _check_query(query: TextQuery, service: ServiceState) -> None:
         raise InputError("query: the text is empty")
 
 
+class _Scored(NamedTuple):
+    """By document what the network read, and the score or why there is none; and the rest."""
+
+    encoded: list[EncodedDocument | InputError | str]
+    scores: list[DocumentScore | AladinError]
+    answer: ScoredDocuments
+
+
 async def _score(
     body: RerankBody,
     query: TextQuery | PhotoQuery | ItemQuery,
     documents: Sequence[TextQuery | PhotoQuery | ItemQuery],
     service: ServiceState,
-) -> tuple[list[EncodedDocument | str], ScoredDocuments]:
-    """Encode the documents that are not items, and score all of them."""
-    places = [n for n, each in enumerate(documents) if not isinstance(each, ItemQuery)]
+) -> _Scored:
+    """Encode the documents that are not items, and score all that can be used."""
     given = [each for each in documents if not isinstance(each, ItemQuery)]
     how = EncodeJob(
         document=TextQuery(""),
@@ -270,15 +292,22 @@ async def _score(
         truncate=True,
         max_tokens=body.max_tokens_per_doc,
     )
-    names = [f"documents[{place}]" for place in places]
     for _ in range(_ATTEMPTS):
-        found = iter(await encode_documents(service, given, names, how) if given else ())
-        encoded: list[EncodedDocument | str] = [
+        found = iter(await encode_documents(service, given, how) if given else ())
+        encoded = [
             each.item_id if isinstance(each, ItemQuery) else next(found) for each in documents
         ]
-        scored = await service.workers.call(ScoreDocuments(query, tuple(encoded)))
-        if scored is not None:
-            return encoded, scored
+        left_out_of(encoded, "documents", documents)  # refuses if none can be used
+        usable = tuple(each for each in encoded if not isinstance(each, InputError))
+        answer = await service.workers.call(ScoreDocuments(query, usable))
+        if answer is None:
+            continue
+        of_usable = iter(answer.scores)
+        scores: list[DocumentScore | AladinError] = []
+        for each in encoded:
+            score = each if isinstance(each, InputError) else next(of_usable)
+            scores.append(score or UnknownItemError("images and texts", str(each)))
+        return _Scored(encoded, scores, answer)
     raise OverloadedError(_RETRY_AFTER_S)
 
 
