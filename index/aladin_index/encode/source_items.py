@@ -147,11 +147,14 @@ def check_id(item_id: str, target: Target) -> None:
     """Reject an id that could not be requested.
 
     Raises:
-        InputError: If the id is empty, or has a line break or another control character, which is
-            invalid in the path of a URL and in a list of ids with one per line.
+        InputError: If the id is empty, ``.`` or ``..``, which clients and proxies resolve in the
+            path of a URL, or has a line break or another control character, which is invalid there
+            and in a list of ids with one per line.
     """
     if not item_id:
         raise InputError(f"{target}: expected an id, got an empty text")
+    if item_id in (".", ".."):
+        raise InputError(f"{target}: expected an id that a URL can hold, got {item_id!r}")
     if CONTROL_CHARACTER.search(item_id):
         raise InputError(f"{target}: expected an id without control characters, got {item_id!r}")
 

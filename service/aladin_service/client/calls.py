@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -33,6 +34,10 @@ from aladin_service.search.answers import (
 )
 
 ListDirection = Literal["desc", "asc"]
+
+# What encodeURIComponent of a browser does not escape either, besides letters, digits and -_.~.
+_PLAIN = "!*'()"
+_RESOLVED = frozenset({"", ".", ".."})
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -181,10 +186,18 @@ def foreign_answer(response: httpx.Response, why: str) -> ServiceUnreachableErro
     )
 
 
-def item_path(*parts: str) -> str:
-    """Build a path from parts that may contain any characters."""
-    # Dots too: proxies and clients would resolve the parts . and .. otherwise.
-    return "/".join(quote(part, safe="").replace(".", "%2E") for part in parts)
+def item_path(item_id: str) -> str:
+    """Write an id of any characters as the end of a path, as `itemPath` of the page does.
+
+    Slashes stay, because common proxies answer %2F with 404. Only beside an empty part, ``.`` or
+    ``..`` they are escaped: clients and proxies would resolve such parts of a path.
+    """
+    parts = item_id.split("/")
+    path = quote(parts[0], safe=_PLAIN)
+    for before, part in pairwise(parts):
+        slash = "%2F" if {before, part} & _RESOLVED else "/"
+        path += slash + quote(part, safe=_PLAIN)
+    return path
 
 
 def item_call(target: Target, item_id: str) -> Call[Item]:

@@ -2,7 +2,7 @@
 
 import { exampleOf } from "./docs_schema.js";
 import { make } from "./elements.js";
-import { milliseconds } from "./formats.js";
+import { itemPath, milliseconds } from "./formats.js";
 import { sendWithKey } from "./service.js";
 
 const MOST_CHARS = 100_000; // of a response body, the rest is cut off
@@ -62,9 +62,7 @@ function addressOf(path, fields) {
   const query = new URLSearchParams();
   let filled = path;
   for (const { name, place, input } of fields) {
-    // Routes take ids with slashes, which must not be escaped.
-    const value = encodeURIComponent(input.value).replaceAll("%2F", "/");
-    if (place === "path") filled = filled.replace(`{${name}}`, value);
+    if (place === "path") filled = filled.replace(`{${name}}`, () => itemPath(input.value));
     else if (input.value !== "") query.set(name, input.value);
   }
   const asked = query.toString();

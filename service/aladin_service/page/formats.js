@@ -1,4 +1,4 @@
-// Formats numbers, sizes and times for display.
+// Formats numbers, sizes and times for display, and ids for addresses.
 
 import { make } from "./elements.js";
 
@@ -8,6 +8,15 @@ const EXACT = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle
 const UNITS = [["year", 31536000], ["month", 2592000], ["week", 604800], ["day", 86400],
   ["hour", 3600], ["minute", 60]];
 const SIZES = ["B", "kB", "MB", "GB", "TB"];
+
+// An id as the end of a path. Slashes stay, because common proxies answer %2F with 404, but beside an
+// empty part, "." or "..", which browsers and proxies would resolve.
+export function itemPath(id) {
+  const isResolved = (part) => ["", ".", ".."].includes(part);
+  const parts = id.split("/");
+  const slash = (n) => (isResolved(parts[n - 1]) || isResolved(parts[n]) ? "%2F" : "/");
+  return parts.map((part, n) => (n ? slash(n) : "") + encodeURIComponent(part)).join("");
+}
 
 export const count = (number) => number.toLocaleString(LANGUAGE);
 

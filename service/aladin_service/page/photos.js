@@ -1,5 +1,6 @@
 // Photos of the index in <img> elements.
 
+import { itemPath } from "./formats.js";
 import { hasKey, isMissing, readPicture } from "./service.js";
 
 const RETRY_MS = 1500; // after a photo that failed to load: many may have been requested at once
@@ -7,7 +8,7 @@ const RETRY_MS = 1500; // after a photo that failed to load: many may have been 
 const told = new WeakMap(); // what to call when a photo is missing
 
 export function photoAddress(id, sizePx = null) {
-  const address = `v1/images/${encodeURIComponent(id)}`;
+  const address = `v1/images/${itemPath(id)}`;
   return sizePx === null ? address : `${address}?size=${sizePx}`;
 }
 

@@ -1,5 +1,6 @@
 // Requests to the service: authentication, errors, and the limits that apply before a request.
 
+import { itemPath } from "./formats.js";
 import { partsInOrder, requestOptions } from "./search.js";
 
 const KEY = "aladin-key"; // in the session storage, which ends with the tab
@@ -158,7 +159,7 @@ export async function readSlowQueries() {
 }
 
 export async function readItem(target, id) {
-  return (await ask(`v1/items/${target}/${encodeURIComponent(id)}`)).json();
+  return (await ask(`v1/items/${target}/${itemPath(id)}`)).json();
 }
 
 // An image as a blob, for elements that cannot send a key; retries when the service asks for it.

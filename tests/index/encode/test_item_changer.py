@@ -170,6 +170,7 @@ def test_all_ids_are_looked_at_before_the_first_is_added(
     ("item", "message"),
     [
         (TextItem(id="", text="a"), "texts: expected an id, got an empty text"),
+        (TextItem(id="..", text="a"), r"texts: expected an id that a URL can hold, got '\.\.'"),
         (TextItem(id="a\nb", text="a"), r"expected an id without control characters, got 'a\\nb'"),
         (TextItem(id="a\x7f", text="a"), r"without control characters, got 'a\\x7f'"),
         (TextItem(id="a", text="\ud800"), "item 'a' cannot be stored"),

