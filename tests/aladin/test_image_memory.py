@@ -38,7 +38,7 @@ def before(data: bytes) -> Image.Image:
             turned = picture.transpose(Image.Transpose.ROTATE_270)
         if turned.mode.startswith(("I", "F")):
             values = np.array(turned, dtype=np.float32)
-            np.nan_to_num(values, copy=False)
+            np.nan_to_num(values, copy=False, posinf=255)
             values *= 1.0 if values.max(initial=0) <= 255 else 255.0 / 65535.0
             np.clip(values, 0, 255, out=values)
             return Image.fromarray(values.astype(np.uint8)).convert("RGB")

@@ -2,17 +2,20 @@
 
 A picture with more pixels than the limit is refused, unless it is a JPEG: its decoder can skip
 pixels, and returns a half, a quarter or an eighth of its size. The limit therefore concerns decoded
-pixels; `check_cost` limits the work on all others. Of a camera RAW the embedded JPEG is decoded.
+pixels; `check_cost` limits the work on all others. Of a camera RAW the embedded JPEG is decoded. A
+file that is cut short is used if at most a tenth of the picture is missing, as viewers show it.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterator
+import warnings
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,20 +31,19 @@ from aladin_network.photos.formats import (
     raw_preview,
     register_heif,
 )
+from aladin_network.photos.grey import GreyRange, grey_to_rgb, stated_range, strips
 from aladin_network.photos.memory import (
     BoundedReader,
     DecodingMemory,
     check_cost,
     decoding_bytes,
+    lacks_scans,
     shrink_jpeg,
 )
 
 # The longest side that any decoder here supports: that of JPEG.
 MOST_SIDE_PX = 65_535
 MOST_PIXELS = MOST_SIDE_PX**2
-
-# Number of pixels whose colours are converted at a time, as each of several steps needs memory.
-_STRIP_PIXELS = 2**18
 
 # Operation that turns a photo upright, by the orientation in its EXIF data.
 _UPRIGHT = {
@@ -54,6 +56,15 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 _SIDEWAYS = (5, 6, 7, 8)
+
+# Share of a picture's rows that may be missing in a file that is cut short.
+_MOST_MISSING = 0.1
+# Formats whose decoders here write rows as they come; what is missing remains black, or grey in a
+# JPEG.
+_IN_ROWS = frozenset({"JPEG", "MPO", "PNG", "BMP", "TIFF", "PPM"})
+_END_OF_JPEG = b"\xff\xd9"
+# Height of the blocks in which a JPEG is decoded, and of their borders.
+_BLOCK_ROWS, _BORDER_ROWS = 16, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +92,9 @@ class ImageLimits:
 
 
 DEFAULT_LIMITS = ImageLimits()
+
+# Metadata field of a photo that is used although its file is cut short.
+DAMAGE = "damage"
 
 
 class OpenedPhoto(NamedTuple):
@@ -119,11 +133,18 @@ class DecodedPhoto(NamedTuple):
         picture: The pixels; fewer than `size_px` if a JPEG was shrunk.
         size_px: Width and height of the photo in its file, upright.
         metadata: Fields of `aladin_network.photos.exif` that the photo tells.
+        damage: What is missing in a file that is cut short, or None.
     """
 
     picture: Image.Image
     size_px: tuple[int, int]
     metadata: dict[str, str | float]
+    damage: str | None = None
+
+    def details(self, *, exif: bool) -> dict[str, str | float]:
+        """Return what is stored with the photo: its damage, and with `exif` its metadata."""
+        damage = {} if self.damage is None else {DAMAGE: self.damage}
+        return {**(self.metadata if exif else {}), **damage}
 
 
 def read_image(photo: PhotoFile | Path, limits: ImageLimits = DEFAULT_LIMITS) -> Image.Image:
@@ -156,7 +177,7 @@ def decode_image(
 
     Raises:
         ImageTooLargeError: If there are too many bytes or pixels, or decoding takes too much work.
-        ImageError: If the data is empty, not a picture, or truncated.
+        ImageError: If the data is empty, not a picture, or lacks more than a tenth of it.
     """
     with opened_image(data, source, limits, at_least_px) as opened:
         return _decode(opened).picture
@@ -232,6 +253,9 @@ def opened_image(
         raise ImageError(source, "0 bytes, not an image")
     if len(data) > limits.max_bytes:
         raise ImageTooLargeError(source, f"{len(data)} bytes, limit {limits.max_bytes}")
+    if _IGNORED not in warnings.filters:  # not yet, or another filter list is in use
+        cast("list[tuple[Any, ...]]", warnings.filters).insert(0, _IGNORED)
+    quiet = _DECODING.set(True)
     try:
         orientation, metadata = 1, dict[str, str | float]()
         if "RAW" in limits.formats and is_raw(data):
@@ -257,6 +281,28 @@ def opened_image(
     except Exception as error:  # decoders raise whatever a damaged file makes them raise
         reason = str(error) or type(error).__name__
         raise ImageError(source, f"damaged or cut short ({reason})") from error
+    finally:
+        _DECODING.reset(quiet)
+
+
+# Whether the running code decodes a photo.
+_DECODING: ContextVar[bool] = ContextVar("decoding", default=False)
+
+
+class _OfPillow:
+    """Matches the modules of Pillow while a photo is decoded, in place of a regular expression.
+
+    Pillow warns of odd metadata, without the name of the photo, on the terminal or in a notebook;
+    what it cannot read is missing in the metadata anyway. `warnings.catch_warnings` would catch the
+    warnings of other threads, too.
+    """
+
+    def match(self, module: str) -> bool:
+        """Tell whether a warning of a module is ignored."""
+        return _DECODING.get() and module.startswith("PIL.")
+
+
+_IGNORED: tuple[Any, ...] = ("ignore", None, UserWarning, _OfPillow(), 0)
 
 
 def _identified(data: bytes, formats: tuple[str, ...]) -> ImageFile.ImageFile | None:
@@ -281,8 +327,9 @@ def _identified(data: bytes, formats: tuple[str, ...]) -> ImageFile.ImageFile | 
 
 
 def _decode(opened: OpenedPhoto) -> DecodedPhoto:
-    picture, orientation, metadata = opened.picture, opened.orientation, opened.metadata
-    picture.load()
+    orientation, metadata = opened.orientation, opened.metadata
+    picture, missing = _loaded(opened)
+    grey_range = stated_range(picture)
     try:
         exif = picture.getexif()
         orientation = exif.get(ExifTags.Base.Orientation, orientation)
@@ -296,18 +343,87 @@ def _decode(opened: OpenedPhoto) -> DecodedPhoto:
     if orientation in _UPRIGHT:
         upright = picture.transpose(_UPRIGHT[orientation])
         picture.close()  # its pixels are not needed beside those of the other
-    photo = to_rgb(upright)
+    photo = to_rgb(upright, grey_range)
     # Encoders would write some of the metadata out again: comments and the colour profile.
     photo.info.clear()
     width, height = opened.size_px
     size_px = (height, width) if orientation in _SIDEWAYS else (width, height)
-    return DecodedPhoto(photo, size_px, metadata)
+    return DecodedPhoto(photo, size_px, metadata, missing)
 
 
-def to_rgb(picture: Image.Image) -> Image.Image:
-    """Convert a picture of any mode to 8-bit RGB as `decode_image` does; transparency is white."""
+def _loaded(opened: OpenedPhoto) -> tuple[Image.Image, str | None]:
+    """Decode a picture; if its file is cut short, return what is missing, too.
+
+    Pillow's own switch for such files concerns all threads of the process.
+    """
+    picture = opened.picture
+    try:
+        picture.load()
+        return picture, None
+    except OSError as error:
+        if "truncated" not in str(error) or picture.format not in _IN_ROWS:
+            raise
+    if picture.format in ("JPEG", "MPO"):
+        return _ended(opened)
+    cast(ImageFile.ImageFile, picture).tile = []  # decoded as far as it goes
+    empty = sum(int(_inside(picture, box, 0, 0).all(axis=1).sum()) for box in strips(picture))
+    return picture, _missing(empty / picture.height)
+
+
+def _ended(opened: OpenedPhoto) -> tuple[Image.Image, str | None]:
+    """Decode a JPEG without an end; what is missing is grey."""
+    if lacks_scans(opened.picture, opened.data):
+        raise OSError("scans of all pixels are missing")
+    scale, *_ = getattr(opened.picture, "decoderconfig", ()) or (1,)
+    wide, high = opened.size_px
+    opened.picture.close()  # not to be in memory twice
+    picture = _identified(opened.data + _END_OF_JPEG, ("JPEG",))
+    assert picture is not None, "it was opened before"
+    if scale > 1:
+        picture.draft(None, (max(1, wide // scale), max(1, high // scale)))
+    picture.load()
+    width, height = picture.size
+    grey = 0
+    for box in reversed(list(strips(picture))):
+        rows = _grey(picture, box).all(axis=1)[::-1]
+        grey += len(rows) if rows.all() else int(rows.argmin())
+        if not rows.all():
+            break
+    # The blocks to the right of the last one; its border has some of its colour.
+    row = max(0, height - grey - _BORDER_ROWS)
+    last = _grey(picture, (0, row, width, row + 1))[0, ::-1]
+    blocks = 0 if last.all() else int(last.argmin()) * _BLOCK_ROWS // scale
+    return picture, _missing(grey / height + blocks / (width * height))
+
+
+def _grey(picture: Image.Image, box: tuple[int, int, int, int]) -> npt.NDArray[np.bool_]:
+    return _inside(picture, box, 127, 128)  # of CMYK the values are inverted
+
+
+def _inside(
+    picture: Image.Image, box: tuple[int, int, int, int], least: int, most: int
+) -> npt.NDArray[np.bool_]:
+    """Tell of which pixels of a strip all values are inside of a range."""
+    values = np.asarray(picture.crop(box))
+    found = (values >= least) & (values <= most)
+    return np.asarray(found.reshape(*found.shape[:2], -1).all(axis=2))
+
+
+def _missing(share: float) -> str:
+    if share > _MOST_MISSING:
+        raise OSError(f"{share:.0%} of the picture is missing")
+    return f"cut short: {share:.1%} of the picture is missing" if share else "cut short at its end"
+
+
+def to_rgb(picture: Image.Image, grey_range: GreyRange | None = None) -> Image.Image:
+    """Convert a picture of any mode to 8-bit RGB as `decode_image` does; transparency is white.
+
+    Args:
+        picture: Decoded picture.
+        grey_range: What the file tells about grey with more than 8 bits, or None.
+    """
     if picture.mode.startswith(("I", "F")):  # 16-bit grey; converting would clip, so scale
-        return _scaled_to_rgb(picture)
+        return grey_to_rgb(picture, grey_range or GreyRange())
     if picture.has_transparency_data:
         return _on_white(picture)
     return picture if picture.mode == "RGB" else picture.convert("RGB")
@@ -316,34 +432,8 @@ def to_rgb(picture: Image.Image) -> Image.Image:
 def _on_white(picture: Image.Image) -> Image.Image:
     """Composite a transparent picture on a white background."""
     photo = Image.new("RGB", picture.size)
-    for box in _strips(picture):
+    for box in strips(picture):
         strip = picture.crop(box).convert("RGBA")
         page = Image.new("RGBA", strip.size, "white")
         photo.paste(Image.alpha_composite(page, strip).convert("RGB"), box)
     return photo
-
-
-def _scaled_to_rgb(picture: Image.Image) -> Image.Image:
-    """Convert 16-bit and floating-point grey to 8 bits, scaled by the picture's maximum."""
-    largest = max(_strip_values(picture, box).max(initial=0) for box in _strips(picture))
-    scale = 1.0 if largest <= 255 else 255.0 / 65535.0
-    photo = Image.new("RGB", picture.size)
-    for box in _strips(picture):
-        values = _strip_values(picture, box)
-        values *= scale
-        np.clip(values, 0, 255, out=values)
-        photo.paste(Image.fromarray(values.astype(np.uint8)).convert("RGB"), box)
-    return photo
-
-
-def _strip_values(picture: Image.Image, box: tuple[int, int, int, int]) -> npt.NDArray[np.float32]:
-    values = np.array(picture.crop(box), dtype=np.float32)
-    np.nan_to_num(values, copy=False)
-    return values
-
-
-def _strips(picture: Image.Image) -> Iterator[tuple[int, int, int, int]]:
-    """Split a picture into boxes of its full width."""
-    rows = max(1, _STRIP_PIXELS // max(1, picture.width))
-    for top in range(0, picture.height, rows):
-        yield 0, top, picture.width, min(top + rows, picture.height)

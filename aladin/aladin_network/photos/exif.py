@@ -91,8 +91,14 @@ def _degrees(parts: Any, reference: object, negative: str, most: int) -> float |
 
 def _text(value: object) -> str:
     """Return a text of EXIF data without padding and control characters, or an empty text."""
+    if isinstance(value, str):  # Pillow decodes all bytes as Latin-1
+        with suppress(UnicodeEncodeError):
+            value = value.encode("latin-1")
     if isinstance(value, bytes):
-        value = value.decode("ascii", "replace")
+        try:
+            value = value.decode("utf-8")
+        except UnicodeDecodeError:
+            value = value.decode("latin-1")
     if not isinstance(value, str):
         return ""
     whole = CONTROL_CHARACTER.sub(" ", value.split("\0")[0])

@@ -181,14 +181,46 @@ def _comes_in_scans(picture: Image.Image, data: bytes) -> bool:
     """Tell whether the components of a JPEG are spread over several scans."""
     if "progressive" in picture.info:
         return True
+    place = _first_scan(data)
+    # Where it cannot be told, the worse of the two.
+    return place is None or data[place + 4] < getattr(picture, "layers", 4)
+
+
+def lacks_scans(picture: Image.Image, data: bytes) -> bool:
+    """Tell whether a JPEG that is cut short lacks whole scans.
+
+    The scans of a progressive JPEG add coefficients, or bits of them, to all pixels: what is
+    missing at the end of the last one is fine detail.
+
+    Args:
+        picture: Opened picture.
+        data: Bytes of the file.
+    """
+    found: set[tuple[int, int]] = set()  # components and coefficients with all their bits
+    place = _first_scan(data)
+    while place is not None and 0 <= place < len(data) - 5:
+        end = place + 5 + 2 * data[place + 4]
+        first, last, bits = (*data[end : end + 3], 0, 0, 0xFF)[:3]
+        if bits & 0x0F == 0:
+            found.update(
+                (component, coefficient)
+                for component in data[place + 5 : end : 2]
+                for coefficient in range(first, min(last, 63) + 1)
+            )
+        place = data.find(b"\xff\xda", place + 2)
+    return len(found) < 64 * getattr(picture, "layers", 4)
+
+
+def _first_scan(data: bytes) -> int | None:
+    """Return the position of the first scan of a JPEG, not of a thumbnail in its metadata."""
     place = 2
     while place + 4 < len(data) and data[place] == 0xFF:
         kind = data[place + 1]
         if kind == 0xDA:
-            return data[place + 4] < getattr(picture, "layers", 4)
+            return place
         length = int.from_bytes(data[place + 2 : place + 4], "big")
         place += 1 if kind == 0xFF else 2 if kind in _JPEG_BARE else 2 + length
-    return True  # not to be told: the worse of the two
+    return None
 
 
 def _tiff_buffer_bytes(picture: TiffImagePlugin.TiffImageFile) -> int:

@@ -124,7 +124,7 @@ class ImageReader:
                 image = PreparedImage(encoder.preprocess(photo.picture), photo.size_px)
             else:
                 image = prepare_regions(encoder, detector.detect(photo.picture), photo.size_px)
-            return image._replace(metadata=photo.metadata if self._exif else {})
+            return image._replace(metadata=photo.details(exif=self._exif))
 
     def read_regions(
         self, encoder: PhotoReader, data: bytes, photo: bytes | None, source: str
@@ -152,7 +152,7 @@ class ImageReader:
             return prepare_regions(encoder, regions, regions.size_px)
         with decoded_image(photo, self._memory, "image", self.limits) as decoded:
             image = prepare_regions(encoder, regions, decoded.size_px)
-            return image._replace(metadata=decoded.metadata if self._exif else {})
+            return image._replace(metadata=decoded.details(exif=self._exif))
 
     def _detector_for(self, encoder: PhotoReader) -> Detector:
         needed = encoder.config.detector

@@ -95,6 +95,22 @@ def test_cameras(make: str | None, model: str | None, expected: str | None) -> N
 
 
 @pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ("Prüfkamera 照相机".encode(), "Prüfkamera 照相机"),
+        ("Prüfkamera".encode("latin-1"), "Prüfkamera"),
+        (b"Pr\xc3", "PrÃ"),
+    ],
+)
+def test_names_of_cameras_are_utf_8_or_else_latin_1(stored: bytes, expected: str) -> None:
+    exif = Image.Exif()
+    exif[BASE.Model] = "?" * len(stored)
+    read = Image.Exif()
+    read.load(exif.tobytes().replace(b"?" * len(stored), stored))
+    assert exif_metadata(read) == {"camera": expected}
+
+
+@pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({GPS.GPSLatitudeRef: "S", GPS.GPSLongitudeRef: "W"}, (-43.722950, -10.396500)),
