@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import httpx
 import numpy as np
 
+import aladin_service
 from aladin_index.build.builder import build_index
 from aladin_network.graphs.export import export_graphs
 from aladin_service.http.app import create_app
@@ -140,7 +141,17 @@ def record_requests(root: Path) -> RequestCalls:
 
     Args:
         root: Root of the repository.
+
+    Raises:
+        SystemExit: If the installed packages are not those of the repository, whose functions are
+            counted.
     """
+    found = Path(aladin_service.__file__).parents[2]
+    if found != root:
+        raise SystemExit(
+            f"expected the packages of {root}, got those of {found}: install this repository, "
+            "pip install -e ."
+        )
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         save_small_network(folder / "model")

@@ -122,7 +122,7 @@ def push_index(
         SearchIndexError: If the index cannot be read or the disk cannot be written.
     """
     progress = progress or NullProgress()
-    with open_index(index) as opened, only_pusher(folder):
+    with open_index(index, encodes=False) as opened, only_pusher(folder):
         return push_opened(opened, folder, location, client, settings, progress)
 
 

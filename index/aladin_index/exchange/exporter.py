@@ -61,7 +61,11 @@ def export_index(
     progress = progress or NullProgress()
     if out.exists():
         raise ConfigError(f"{out}: already exists; an export needs a new folder")
-    with open_index(index) as opened, _write_errors(out), atomic_folder(out) as folder:
+    with (
+        open_index(index, encodes=False) as opened,
+        _write_errors(out),
+        atomic_folder(out) as folder,
+    ):
         exports: dict[Target, _SideExport] = {}
         for target in opened.manifest.targets:
             side = opened.side(target)

@@ -48,9 +48,9 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import QUERY_SAMPLE, TOKEN_SAMPLE
 from aladin_network.calibration.fitted_files import read_fitted
-from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import DataError, IndexMismatchError
 from aladin_network.files import FileEntry
+from aladin_network.graphs.loading import load_for_inference
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import NullProgress, Progress, Target, TokenDtype
 
@@ -242,7 +242,7 @@ def import_index(
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
     check_folder(out)
-    checkpoint = load_checkpoint(checkpoint_folder)
+    checkpoint = load_for_inference(checkpoint_folder)
     dims = Dims(checkpoint.model.embedding_dim, checkpoint.model.token_dim)
     manifest = _manifest_of(folder, checkpoint.model_id)
     calibration, correction = read_fitted(checkpoint_folder, checkpoint.model_id)

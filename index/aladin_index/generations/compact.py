@@ -86,7 +86,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
         raise InputError(f"keep: expected at least 0, got {keep}")
     live_generation(root)  # nothing is written where there is no index
     with disk_errors(root), only_builder(root):
-        with open_index(root) as index:
+        with open_index(root, encodes=False) as index:
             sides: dict[Target, _Folding] = {
                 target: _Folding(index.side(target)) for target in index.manifest.targets
             }

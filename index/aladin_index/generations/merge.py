@@ -154,7 +154,7 @@ def merge_indexes(
         raise InputError(f"{out}: one of the indexes to merge; choose another output folder")
     check_folder(out)
     with ExitStack() as opened:
-        indexes = [opened.enter_context(open_index(part)) for part in parts]
+        indexes = [opened.enter_context(open_index(part, encodes=False)) for part in parts]
         model = indexes[0].manifest.model
         for index in indexes[1:]:
             if index.manifest.model != model:

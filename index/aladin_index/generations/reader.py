@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
@@ -58,7 +59,7 @@ class SearchIndex:
     Attributes:
         path: Index folder.
         manifest: Manifest of the generation.
-        checkpoint: Model that the index was built with.
+        loaded: Model that the index was built with, or None if it was opened to encode nothing.
         images: Images in their state after the build, or None if the index has no images.
         texts: Texts in their state after the build, or None if the index has no texts.
         changes: Changes of each collection since.
@@ -67,7 +68,7 @@ class SearchIndex:
 
     path: Path
     manifest: Manifest
-    checkpoint: Checkpoint
+    loaded: Checkpoint | None
     images: StoredCollection | None
     texts: StoredCollection | None
     changes: Mapping[Target, ChangesReader]
@@ -82,6 +83,12 @@ class SearchIndex:
     def place(self) -> Hashable:
         """Identity of the generation's files, other than of a copy; None once closed."""
         return self.lease.place
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        """Model that the index was built with; of an index that was opened to encode."""
+        assert self.loaded is not None
+        return self.loaded
 
     def correction(self) -> HubCorrection | None:
         """Read the hubness correction of the generation, or return None if it has none.
@@ -157,6 +164,7 @@ def open_index(
     checkpoint: Checkpoint | None = None,
     device: SearchDevice | None = None,
     generation: int | None = None,
+    encodes: bool = True,
 ) -> SearchIndex:
     """Open the live generation; fast, since files are mapped and only their sizes checked.
 
@@ -168,6 +176,8 @@ def open_index(
             generation alongside the one that is being searched.
         device: Device of the network and the searches, or None for the CPU.
         generation: Generation to open instead of the live one.
+        encodes: Whether anything will be encoded; otherwise no model is loaded, and what computes
+            it, such as torch, need not be installed.
 
     Raises:
         IndexNotReadyError: If nothing was published yet.
@@ -189,8 +199,9 @@ def open_index(
         model = model_folder(path, manifest.model.id)
         check_lengths(model, manifest.model.files)
         device = device or SearchDevice()
-        checkpoint = checkpoint or _load_checkpoint(model, device.device)
-        if checkpoint.model_id != manifest.model.id:
+        if checkpoint is None and encodes:
+            checkpoint = _load_checkpoint(model, device.device)
+        if checkpoint is not None and checkpoint.model_id != manifest.model.id:
             raise IndexMismatchError(f"{path}: model", manifest.model.id, checkpoint.model_id)
         for target in manifest.targets:
             opened[target] = _open(folder, manifest, target)
@@ -206,7 +217,7 @@ def open_index(
     return SearchIndex(
         path=path,
         manifest=manifest,
-        checkpoint=checkpoint,
+        loaded=checkpoint,
         images=placed.get("images"),
         texts=placed.get("texts"),
         changes={

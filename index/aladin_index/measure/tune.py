@@ -43,7 +43,7 @@ from aladin_index.measure.search_settings import (
 )
 from aladin_index.measure.tune_options import TuneOptions
 from aladin_index.search.live_collection import StoredCollection
-from aladin_network.checkpoint import load_checkpoint
+from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import Network
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Direction, Modality, NullProgress, Progress, Target
@@ -104,7 +104,7 @@ def tune_index(
     with disk_errors(root), only_builder(root), open_index(root) as index:
         network = index.checkpoint.model
         if options.device != "cpu":  # graphs compute on the CPU alone
-            network = load_checkpoint(
+            network = load_for_inference(
                 model_folder(root, index.manifest.model.id), options.device
             ).model
         queries = {} if make_queries is None else make_queries(network)

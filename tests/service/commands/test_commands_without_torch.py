@@ -11,6 +11,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from aladin_index.build.builder import build_index
+from aladin_service.item_sources import image_items, text_items
+
 _PROGRAM = """
 import sys
 
@@ -21,13 +24,20 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=package)
 
 sys.meta_path.insert(0, Absent())
-from aladin_service.cli import main
-main()
+"""
+_ONE = "from aladin_service.cli import main; main()"
+_SEVERAL = """
+from typer.testing import CliRunner
+from aladin_service.cli import app
+for line in sys.argv[1:]:
+    done = CliRunner().invoke(app, line.split())
+    if done.exit_code:
+        sys.exit(f"{line}: {done.stderr}")
 """
 
 
-def aladin(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", _PROGRAM, *words]
+def aladin(*words: str, program: str = _ONE) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", _PROGRAM + program, *words]
     environment = os.environ | {"ALADIN_RUNTIME": "auto", "COLUMNS": "200"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
@@ -56,3 +66,46 @@ def test_a_build_and_a_search(
     assert found.returncode == 0, found.stderr
     hits = json.loads(found.stdout)["hits"]
     assert sorted(hit["id"] for hit in hits) == [f"{number}.png" for number in range(4)]
+
+
+# A command in the order of the list: each finds what those before it left.
+_NO_NETWORK = [
+    "index info {index}",
+    "index verify {index}",
+    "index delete {index} --target images {id}",
+    "index compact {index}",
+    "index rollback {index}",
+    "index export {index} --out {folder}/exported",
+    "index merge {index} --out {folder}/merged",
+    "key add reader --keys {folder}/keys.json",
+    "key list --keys {folder}/keys.json",
+    "train --list",
+    "photos --list",
+]
+
+
+def test_commands_that_encode_nothing_need_no_torch_even_where_the_model_has_no_graphs(
+    tiny_checkpoint: Path, data_file: Path, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    build_index(tiny_checkpoint, index, image_items(data_file, None), text_items(data_file, None))
+    item = json.loads(data_file.read_text(encoding="utf-8").splitlines()[0])["id"]
+    lines = [each.format(index=index, folder=tmp_path, id=item) for each in _NO_NETWORK]
+    done = aladin(*lines, program=_SEVERAL)
+    assert done.returncode == 0, done.stderr
+    refused = aladin("search", str(index), "a red circle")
+    assert refused.returncode == 2
+    assert "has no graphs" in refused.stderr
+
+
+def test_an_import_needs_no_torch_where_the_model_has_graphs(
+    exported_checkpoint: Path, data_file: Path, tmp_path: Path
+) -> None:
+    index, exported = tmp_path / "index", tmp_path / "exported"
+    build_index(exported_checkpoint, index, image_items(data_file, None), None)
+    done = aladin(
+        f"index export {index} --out {exported}",
+        f"index import {exported} --model {exported_checkpoint} --out {index}-2",
+        program=_SEVERAL,
+    )
+    assert done.returncode == 0, done.stderr
