@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import string
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,6 +19,7 @@ from transformers import (
     AutoModel,
     BertTokenizer,
     CLIPTokenizer,
+    GemmaTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Siglip2Tokenizer,
@@ -49,6 +52,8 @@ TEXT = {
     "intermediate_size": 32,
 }
 
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
 Family = Literal[
     "clip", "metaclip_2", "chinese_clip", "siglip", "siglip2-fixed", "siglip2", "vit-xlm-roberta"
 ]
@@ -69,7 +74,7 @@ class SavedDualEncoder(NamedTuple):
     Attributes:
         folder: configuration, weights, preprocessing and tokenizer.
         model: in evaluation mode.
-        tokenizer: with its padding.
+        tokenizer: with its padding; cleans texts as in training, whatever the saved one does.
         processor: of photos.
         text_options: how this family tokenises.
     """
@@ -135,14 +140,25 @@ def _unigram(special: list[str]) -> list[tuple[str, float]]:
     return [tuple(entry) for entry in json.loads(tokenizer.to_str())["model"]["vocab"]]
 
 
+class _CanonicalTokenizer(PreTrainedTokenizerFast):
+    """Texts as SigLIP was trained with: lower-cased, without punctuation."""
+
+    def __call__(self, text: Any, *arguments: Any, **options: Any) -> Any:
+        one = isinstance(text, str)
+        cleaned = [
+            re.sub(r"\s+", " ", each.lower().translate(_NO_PUNCTUATION)).strip()
+            for each in ([text] if one else text)
+        ]
+        return super().__call__(cleaned[0] if one else cleaned, *arguments, **options)
+
+
 def _siglip_tokenizer() -> Any:
     """SigLIP's sentence pieces in a ``tokenizer.json``; padding is the end token."""
     vocabulary = _unigram(["<unk>", "</s>"])
     tokenizer = Tokenizer(Unigram(vocabulary, unk_id=0))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Strip()])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    return PreTrainedTokenizerFast(
+    return _CanonicalTokenizer(
         tokenizer_object=tokenizer,
         eos_token="</s>",
         pad_token="</s>",
@@ -214,6 +230,30 @@ def _special_ids(tokenizer: Any) -> dict[str, Any]:
     return {name: getattr(tokenizer, name) for name in names}
 
 
+def _save_as_on_the_hub(family: Family, tokenizer: Any, folder: Path) -> None:
+    """Save a tokenizer with the class that the hub's files name, which may clean less.
+
+    SigLIP 2's is Gemma's, which keeps the case; SigLIP's own cleans texts in Python, and needs a
+    package that may be missing, so that its ``tokenizer.json`` is read, which may clean nothing.
+    """
+    if family in ("siglip2", "siglip2-fixed"):
+        model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+        tokenizer = GemmaTokenizer(
+            vocab=model["vocab"],
+            merges=[tuple(pair) for pair in model["merges"]],
+            add_bos_token=False,
+            add_eos_token=True,
+            padding_side="right",
+            model_input_names=["input_ids"],
+            model_max_length=64,
+        )
+    tokenizer.save_pretrained(folder)
+    if family == "siglip":
+        file = folder / "tokenizer_config.json"
+        hub = {"tokenizer_class": "SiglipTokenizer", "do_lower_case": True}
+        file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | hub), "utf-8")
+
+
 def save_dual_encoder(family: Family, folder: Path) -> SavedDualEncoder:
     """Save a random dual encoder with weights wide enough to tell photos and texts apart."""
     config, tokenizer, processor, text_options = _build(family)
@@ -224,6 +264,6 @@ def save_dual_encoder(family: Family, folder: Path) -> SavedDualEncoder:
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape))
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    _save_as_on_the_hub(family, tokenizer, folder)
     processor.save_pretrained(folder)
     return SavedDualEncoder(folder, model, tokenizer, processor, text_options)

@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 DEFAULT_MODEL = "openai/clip-vit-base-patch32"
 
 # Part of every key: to be raised if the conversion of the same files changes.
-_VERSION = 1
+_VERSION = 2
 _CONFIG = "config.json"
 # Files of a checkpoint: names that `aladin_network.checkpoint` gives, which imports torch.
 _CHECKPOINT = (_CONFIG, "model.safetensors", "tokenizer.json")

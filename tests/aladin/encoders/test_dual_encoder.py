@@ -222,4 +222,5 @@ def test_words_are_spanned_without_their_spaces(
     pieces = [text[start:end] for start, end in spans]
     assert all(piece and piece == piece.strip() for piece in pieces)
     covered = {place for start, end in spans for place in range(start, end)}
-    assert covered == {place for place, letter in enumerate(text) if letter != " "}
+    dropped = " " if family != "siglip" else " ,"  # SigLIP's texts have no punctuation
+    assert covered == {place for place, letter in enumerate(text) if letter not in dropped}
