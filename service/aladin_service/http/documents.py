@@ -7,7 +7,6 @@ and `{"type": "text", "text": ...}`, the parts of a message, are accepted as wel
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -23,7 +22,7 @@ from aladin_network.errors import (
     InputError,
     OverloadedError,
 )
-from aladin_service.http.bodies import decode_base64
+from aladin_service.http.bodies import DATA_URL, decode_base64
 from aladin_service.http.errors import UnknownModelError
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.http.turns import Turns
@@ -47,9 +46,6 @@ _ATTEMPTS = 3
 _RETRY_AFTER_S = 1.0
 
 _MAX_ID_CHARS = 4096
-_DATA_URL = re.compile(
-    r"data:image/[\w.+-]{1,50}(?:;[\w.+-]{1,50}=[\w.+-]{1,50})*;base64,", re.ASCII
-)
 _EXPECTED = "expected a text, or an object with one of text, image and id"
 _KINDS: dict[type, str] = {
     bool: "a boolean",
@@ -135,7 +131,8 @@ def read_document(value: object, where: str, *, items: bool) -> GivenDocument:
         InputError: If it is in none of the forms.
     """
     if isinstance(value, str):
-        return _photo(value, where) if _DATA_URL.match(value) else TextQuery(value)
+        is_photo = value.startswith("data:image/") and DATA_URL.match(value)
+        return _photo(value, where) if is_photo else TextQuery(value)
     if not isinstance(value, dict):
         raise InputError(f"{where}: {_expected(items)}, got {_KINDS.get(type(value), 'an object')}")
     fields = _plain(cast(dict[str, object], value), where)
@@ -181,10 +178,8 @@ def _plain(fields: dict[str, object], where: str) -> dict[str, object]:
 def _photo(text: str, where: str) -> PhotoQuery | PhotoAt:
     if text.startswith(("http://", "https://")):
         return PhotoAt(text, where)
-    data_url = _DATA_URL.match(text)
-    content = text[data_url.end() :] if data_url else text
     try:
-        data = decode_base64(content)
+        data = decode_base64(text)
     except ValueError:
         reason = "expected a data URL of an image, base64, or a URL"
         raise InputError(f"{where}: {reason}") from None

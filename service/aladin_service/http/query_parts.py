@@ -79,7 +79,9 @@ class PartBody(StrictBody):
     model_config = ConfigDict(title="QueryPart")
 
     text: str | None = Field(default=None, description="Words.")
-    image: Upload | None = Field(default=None, description="A picture file.")
+    image: Upload | None = Field(
+        default=None, description="A picture file; in JSON as base64 or a data URL."
+    )
     id: ItemId | None = Field(default=None, description="An item of the index.")
     box: QueryBox | None = Field(default=None, description=BOX_DESCRIPTION)
     weight: Annotated[float, Gt(0), Le(MAX_WEIGHT)] = Field(

@@ -198,6 +198,28 @@ async def test_forms(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
+    ("filling", "says"),
+    [(b"\r\n--xA", "at most 26 parts"), (b"\r\n--x-A", "at most 26 parts"), (b" ", "white space")],
+)
+async def test_a_form_of_delimiters_is_refused_before_it_is_taken_apart(
+    service: Service, filling: bytes, says: str
+) -> None:
+    head = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\na\r\n--x'
+    content = head + filling * (12_000_000 // len(filling)) + b"\r\n--x--\r\n"
+    async with service() as client:
+        started = time.process_time()
+        response = await client.post(
+            "/v1/search/images",
+            content=content,
+            headers={"content-type": "multipart/form-data; boundary=x"},
+        )
+        seconds = time.process_time() - started
+    assert response.status_code == 422
+    assert says in response.json()["error"]["message"]
+    assert seconds < 2
+
+
+@pytest.mark.parametrize(
     "kind",
     [
         "multipart/form-data",

@@ -44,7 +44,9 @@ class NewItem(StrictBody):
     id: str = Field(
         min_length=1, max_length=MAX_ID_CHARS, description="Your own id; stored unchanged."
     )
-    image: Upload | None = Field(default=None, description="A picture file.")
+    image: Upload | None = Field(
+        default=None, description="A picture file; in JSON as base64 or a data URL."
+    )
     image_url: str | None = Field(
         default=None,
         max_length=MAX_URL_CHARS,

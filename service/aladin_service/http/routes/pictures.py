@@ -87,7 +87,9 @@ def check_size(service: ServiceState, size: int | None) -> None:
 class ExplainBody(StrictBody):
     """A photo that is not in the index, and a text, or a photo, that is in the index."""
 
-    image: Upload | None = Field(default=None, description="A picture file.")
+    image: Upload | None = Field(
+        default=None, description="A picture file; in JSON as base64 or a data URL."
+    )
     regions: Upload | None = Field(
         default=None,
         description=REGIONS_DESCRIPTION + " Drawn on `image`, or on an empty panel.",

@@ -77,7 +77,9 @@ class _QueryFields:
     """The forms of a query in a request, of which exactly one is given."""
 
     text: str | None = Field(default=None, description="Words to search for.")
-    image: Upload | None = Field(default=None, description="A picture file.")
+    image: Upload | None = Field(
+        default=None, description="A picture file; in JSON as base64 or a data URL."
+    )
     id: str | None = Field(
         default=None,
         max_length=MAX_ASKED_ID_CHARS,
