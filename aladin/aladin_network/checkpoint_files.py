@@ -110,6 +110,11 @@ def read_model_id(folder: Path) -> str:
     try:
         return sha256_of(path)
     except OSError as error:
+        if not folder.is_dir():
+            hint = "`aladin convert` makes one of a pretrained model"
+            raise CheckpointError(
+                f"{folder}: no such folder, expected a checkpoint; {hint}"
+            ) from None
         raise CheckpointError(f"{path}: cannot be read ({reason_of(error)})") from error
 
 

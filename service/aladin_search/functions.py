@@ -14,7 +14,7 @@ from aladin_network.conversion.named_models import DEFAULT_MODEL
 from aladin_search.index import Index
 from aladin_search.inputs import photos_of, texts_of
 from aladin_search.progress import reported
-from aladin_service.library.places import model_folder
+from aladin_service.library.places import model_folder, with_start_folder
 
 if TYPE_CHECKING:
     from aladin_index.settings import BuildSettings
@@ -143,7 +143,7 @@ def train(
         f"{key}={json.dumps(value, default=str)}" for key, value in (settings or {}).items()
     ]
     with reported(progress) as shown:
-        loaded = load_recipe(path, overrides)
+        loaded = with_start_folder(load_recipe(path, overrides))
         checkpoint = run_recipe(loaded, Path(out), resume=resume, progress=shown).checkpoint
     from aladin_network.graphs.export import export_where_possible
 

@@ -101,7 +101,7 @@ def convert_multivector(
     refuse_existing(out)
     _refuse_adapter(source)
     try:
-        with quiet():
+        with quiet(source):
             config: Any = AutoConfig.from_pretrained(
                 _network_folder(source), trust_remote_code=False
             )

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 
 from aladin_network.errors import CheckpointError
 from aladin_network.files import atomic_folder, sha256_of
-from aladin_network.hub.messages import one_hub_warning
+from aladin_network.hub.messages import missing_folder, one_hub_warning
 
 _LOG = logging.getLogger(__name__)
 
@@ -135,11 +135,11 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _on_hub(name: str) -> _Source:
-    match = _HUB_NAME.fullmatch(name)
-    if match is None:
+    match, missing = _HUB_NAME.fullmatch(name), missing_folder(name)
+    if match is None or missing is not None:
         raise CheckpointError(
-            f"{name}: no such folder; expected a checkpoint, a folder of a model of the"
-            f" transformers library, or its name on the hub, such as {DEFAULT_MODEL}"
+            f"{name}: {missing or 'no such folder'}; expected a checkpoint, a folder of a model of"
+            f" the transformers library, or its name on the hub, such as {DEFAULT_MODEL}"
         )
     key = f"{_VERSION} {match['name']}@{match['revision'] or 'main'}"
     digest = hashlib.sha256(key.encode()).hexdigest()

@@ -84,7 +84,7 @@ class ObjectDetector:
         """
         model = load_network(AutoModelForObjectDetection, source, options.revision, device)
         try:
-            with quiet():
+            with quiet(source):
                 # This way of resizing gives the same result with and without torchvision.
                 processor = AutoImageProcessor.from_pretrained(
                     source,

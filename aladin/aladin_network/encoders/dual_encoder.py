@@ -105,7 +105,7 @@ def load_dual_tower(source: str, part: Part) -> DualTower:
         raise CheckpointError(f"{source}: no dual encoder with a pooling of its own ({known})")
     config = _read_config(source, part)
     try:
-        with quiet():
+        with quiet(source):
             kind = _projected_class(config, part) or AutoModel
             whole = read_weights(kind, source, config)
     except LOAD_ERRORS as error:
@@ -165,7 +165,7 @@ def padded_length(model: nn.Module) -> int | None:
 
 def _read_config(source: str, part: Part) -> PretrainedConfig:
     try:
-        with quiet():
+        with quiet(source):
             config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         return cast(PretrainedConfig, config)
     except LOAD_ERRORS as error:

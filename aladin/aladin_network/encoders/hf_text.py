@@ -79,7 +79,7 @@ def load_tokenizer(source: str) -> PretrainedTokenizer:
             a checkpoint contains its tokenizer, and must run without other packages.
     """
     try:
-        with quiet():
+        with quiet(source):
             wrapper = _fast_tokenizer(source)
             tokenizer = Tokenizer.from_str(wrapper.backend_tokenizer.to_str())
             _clean_texts(tokenizer, source)

@@ -21,7 +21,7 @@ from transformers.configuration_utils import PretrainedConfig
 from transformers.utils import logging
 
 from aladin_network.errors import CheckpointError, ConfigError
-from aladin_network.hub.messages import one_hub_warning
+from aladin_network.hub.messages import missing_folder, one_hub_warning
 
 # Errors of the library if a model is missing, cannot be read, or needs another package.
 LOAD_ERRORS = (OSError, ValueError, KeyError, ImportError)
@@ -63,7 +63,7 @@ def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
         CheckpointError: If there is no such model, or it cannot be read.
     """
     try:
-        with quiet():
+        with quiet(source):
             whole = AutoConfig.from_pretrained(source, trust_remote_code=False)
             config = _part_of(whole, part)
             if whole.model_type == _PAIR:
@@ -130,8 +130,19 @@ def read_weights(
 
 
 @contextmanager
-def quiet() -> Generator[None]:
-    """Suppress the library's progress bar, its list of unused weights, and repeated warnings."""
+def quiet(source: str | None = None) -> Generator[None]:
+    """Suppress the library's progress bar, its list of unused weights, and repeated warnings.
+
+    Args:
+        source: Local folder or hub name of what is loaded, or None if nothing is. A folder that is
+            not there is not looked for on the hub, which may take a minute to answer.
+
+    Raises:
+        FileNotFoundError: If it can only be a folder, and there is none.
+    """
+    missing = None if source is None else missing_folder(source)
+    if missing is not None:
+        raise FileNotFoundError(f"there is {missing}")
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -192,7 +203,7 @@ def load_network(auto_class: Any, source: str, revision: str | None, device: str
             missing.
     """
     try:
-        with quiet():
+        with quiet(source):
             model = auto_class.from_pretrained(
                 source, revision=revision, dtype=torch.float32, trust_remote_code=False
             )

@@ -37,7 +37,7 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
     from transformers import AutoImageProcessor  # building an encoder does not need it
 
     try:
-        with quiet():
+        with quiet(source):
             processor = AutoImageProcessor.from_pretrained(
                 source, backend="pil", trust_remote_code=False
             )

@@ -1,13 +1,36 @@
-"""Messages of the hub's library: a warning about an unreachable hub once, not at every attempt."""
+"""What is said about the hub: which names are none of its own, and its library's warnings once."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
 _LIBRARY = "huggingface_hub"
+
+# Folders of a checkout whose contents this project's recipes name as the hub names its models,
+# OWNER/NAME, and the document that says where these contents come from.
+_OWN_FOLDERS = {"encoders": "training/FLICKR8K.md", "models": "training/BACKBONES.md"}
+
+
+def missing_folder(name: str) -> str | None:
+    """Describe what is missing if a name can only be that of a folder, and there is none.
+
+    Args:
+        name: Local folder, or name of a model on the hub.
+
+    Returns:
+        What was found instead, or None if the folder exists or the hub may know the name.
+    """
+    first, *others = name.split("/")
+    may_be_on_hub = len(others) < 2 and first not in ("", ".", "..", "~", *_OWN_FOLDERS)
+    if may_be_on_hub or Path(name).is_dir():
+        return None
+    found = "a file, expected a folder" if Path(name).exists() else "no such folder"
+    hint = f" here, {_OWN_FOLDERS[first]} says how to make it" if first in _OWN_FOLDERS else ""
+    return found + hint
 
 
 class _OnceEach(logging.Handler):

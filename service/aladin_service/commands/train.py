@@ -24,6 +24,7 @@ from aladin_service.commands.options import (
 )
 from aladin_service.commands.progress import stderr_progress
 from aladin_service.failures import JOB_FAILED, exit_code
+from aladin_service.library.places import with_start_folder
 from aladin_training.config.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS
 
 
@@ -95,9 +96,8 @@ def train(
 
     try:
         with distributed_job(), stderr_progress() if is_main_process() else silence() as progress:
-            result = run_recipe(
-                load_recipe(path, overrides or []), out, resume=resume, progress=progress
-            )
+            chosen = with_start_folder(load_recipe(path, overrides or []))
+            result = run_recipe(chosen, out, resume=resume, progress=progress)
             reports = is_main_process()
     except ReportedElsewhereError as error:
         raise typer.Exit(exit_code(error)) from None

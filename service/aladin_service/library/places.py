@@ -6,15 +6,20 @@ system (platformdirs: XDG's on Linux, ``~/Library`` on macOS).
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path, user_data_path
 
 from aladin_network.conversion.named_models import named_model
 from aladin_network.errors import InputError
+
+if TYPE_CHECKING:
+    from aladin_training.config.recipe import Recipe
 
 _APPLICATION = "aladin-search"
 
@@ -30,6 +35,26 @@ def model_folder(name: str | os.PathLike[str]) -> Path:
         ConfigError: If a variable ALADIN_... has an impossible value.
     """
     return named_model(os.fspath(name), _models_folder)
+
+
+def with_start_folder(recipe: Recipe) -> Recipe:
+    """Return a recipe that starts from a checkpoint, where it names a model; see `named_model`.
+
+    Args:
+        recipe: Recipe; its packages and data are checked before a model is downloaded.
+
+    Raises:
+        AladinError: If the model cannot be had, or the recipe cannot be used.
+    """
+    start = recipe.start
+    if start is None:
+        return recipe
+    if not Path(start.checkpoint).expanduser().is_dir():
+        from aladin_training.stages.preparation import check_before_conversion
+
+        check_before_conversion(recipe)
+    folder = str(model_folder(start.checkpoint))
+    return dataclasses.replace(recipe, start=dataclasses.replace(start, checkpoint=folder))
 
 
 def _models_folder() -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -20,9 +20,10 @@ from aladin_network.calibration.fit import (
 )
 from aladin_network.calibration.fitted_files import correction_id
 from aladin_network.calibration.fitted_on import DataSample, FittedOn, TextLengths, sample_photos
+from aladin_network.calibration.logistic_fit import LEAST_PHOTOS
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint
-from aladin_network.errors import ConfigError
+from aladin_network.errors import ConfigError, InputError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.correction import HubCorrection, read_correction
 from aladin_network.types import Direction, Progress
@@ -138,12 +139,16 @@ def calibrate_system(
         else:
             correction = read_correction(checkpoint_folder, checkpoint.model_id)
         source = source._replace(correction=correction)
-        split = source.encode(options.split)
+        # Both are read before either is encoded, which takes long.
+        records = source.records(options.split)
+        _check_enough(records, options.split, data)
+        reported = [] if options.report_split is None else source.records(options.report_split)
+        split = source.encode(records)
         asked = _ask(source, split, opened, source.encode_unmatched(split))
         short_texts = source.ask_short_texts(split)
         report_on = None
         if options.report_split is not None:
-            others = source.encode(options.report_split)
+            others = source.encode(reported)
             report_on = ReportQueries(
                 options.report_split,
                 _ask(source, others, opened, source.encode_unmatched(others)),
@@ -197,11 +202,11 @@ class _Source(NamedTuple):
             require_photos=self.regions is None,
         )
 
-    def encode(self, split: str | None) -> EncodedSplit:
-        """Read and encode a split."""
+    def encode(self, records: list[Record]) -> EncodedSplit:
+        """Encode a split."""
         return encode_split(
             self.checkpoint.model,
-            self.records(split),
+            records,
             self.progress,
             self.regions,
             self.right_answers,
@@ -222,6 +227,16 @@ class _Source(NamedTuple):
             return None
         number = BuildSettings().default_candidates
         return ask_short_queries(model, split.images, queries, number, self.correction)
+
+
+def _check_enough(records: Sequence[Record], split: str | None, data: Path) -> None:
+    found = sum(bool(record.captions) for record in records)
+    if found < LEAST_PHOTOS:
+        where = f"the split {split!r} of {data}" if split else data
+        raise InputError(
+            f"calibration: expected at least {LEAST_PHOTOS} photos with captions, found {found} "
+            f"in {where}"
+        )
 
 
 def _ask(

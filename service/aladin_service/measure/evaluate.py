@@ -22,7 +22,6 @@ from aladin_index.measure.evaluate import (
     evaluation_queries,
 )
 from aladin_index.open import open_backend
-from aladin_index.search.backend import SearchBackend
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import load_checkpoint
@@ -192,23 +191,26 @@ def evaluate_system(
     # Opened first, so that an index of another network is refused before the long work.
     engine = engine_options(index)
     with closing(open_backend(index, checkpoint=checkpoint, engine=engine)) as opened:
+        searcher = TwoStageSearcher(opened)
+        queries = _queries(searcher, records, progress)  # refuses records that the index lacks
         exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions, correction)
         if trec is not None:
             trec.write_exhaustive(records, exhaustive)
-        of_index = _evaluate_index(opened, records, exhaustive, curve_candidates, progress, trec)
+        of_index = _evaluate_index(
+            searcher, queries, records, exhaustive, curve_candidates, progress, trec
+        )
     return replace(_report(checkpoint.model_id, exhaustive, folds), index=of_index)
 
 
 def _evaluate_index(
-    index: SearchBackend,
+    searcher: TwoStageSearcher,
+    queries: EvaluationQueries,
     records: Sequence[Record],
     exhaustive: ExhaustiveEvaluation,
     curve_candidates: Sequence[int] | None,
     progress: Progress,
     trec: TrecFiles | None,
 ) -> IndexEvaluation:
-    searcher = TwoStageSearcher(index)
-    queries = _queries(searcher, records, progress)
     answers: dict[Direction, list[Sequence[SearchHit]]] = {each: [] for each in DIRECTIONS}
     keep: OnHits | None = None if trec is None else lambda of, hits: answers[of].append(hits)
     served = evaluate_index(searcher, queries, progress=progress, on_hits=keep)
@@ -220,7 +222,7 @@ def _evaluate_index(
     if curve_candidates is not None:
         curve = candidate_curve(searcher, queries, curve_candidates, progress)
     return IndexEvaluation(
-        generation=index.generation,
+        generation=searcher.index.generation,
         images=len(records),
         texts=len(queries.texts),
         served=served,

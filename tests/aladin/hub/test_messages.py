@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from aladin_network.conversion.multivector import convert_multivector
 from aladin_network.conversion.named_models import named_model
+from aladin_network.conversion.towers import TowersOptions, convert_towers
+from aladin_network.detectors.objects import load_objects
+from aladin_network.encoders.dual_encoder import load_dual_tower
+from aladin_network.encoders.hf_text import load_tokenizer
+from aladin_network.encoders.transformers_model import load_tower
+from aladin_network.encoders.vision_tower import read_preprocessing
 from aladin_network.errors import CheckpointError
-from aladin_network.hub.messages import one_hub_warning
+from aladin_network.hub.messages import missing_folder, one_hub_warning
 
 LIBRARY = logging.getLogger("huggingface_hub.utils._http")
 
@@ -56,3 +64,50 @@ def test_a_model_that_is_looked_for_on_a_hub_that_cannot_be_reached(
         named_model("someone/nothing", lambda: tmp_path)
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 1
+
+
+DOORS: dict[str, Callable[[str, Path], object]] = {
+    "tower": lambda name, _: load_tower(name, "vision"),
+    "dual tower": lambda name, _: load_dual_tower(name, "text"),
+    "tokenizer": lambda name, _: load_tokenizer(name),
+    "preprocessing": lambda name, _: read_preprocessing(name),
+    "detector": lambda name, _: load_objects(name, {}, "cpu"),
+    "named model": lambda name, out: named_model(name, lambda: out),
+    "pair": lambda name, out: convert_towers(name, out, TowersOptions()),
+    "late interaction": lambda name, out: convert_multivector(name, out),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_folder_that_is_not_there_is_not_asked_for_on_the_hub(
+    door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(*address: object) -> None:
+        raise AssertionError(f"the hub was asked: {address}")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("socket.getaddrinfo", connect)
+    for name, hint in (
+        ("encoders/all-MiniLM-L6-v2", "here, training/FLICKR8K.md says how to make it"),
+        ("models/clip", "here, training/BACKBONES.md says how to make it"),
+        ("./clip", ""),
+        ("../a/clip", ""),
+        ("runs/own/checkpoint", ""),
+        (f"{tmp_path}/clip", ""),
+    ):
+        with pytest.raises(CheckpointError, match=f"no such folder ?{hint}"):
+            DOORS[door](name, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_the_hub_may_know_are_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "encoders" / "own").mkdir(parents=True)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "file").touch()
+    for name in ("openai/clip-vit-base-patch32", "bert-base-uncased", "encoders/own", "a/b@v1"):
+        assert missing_folder(name) is None
+    assert str(missing_folder("models/file")).startswith("a file, expected a folder")

@@ -144,5 +144,6 @@ def test_what_cannot_be_is_refused(
     result = calibrate(tiny_checkpoint, data, *words)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+    assert "photos, in" not in result.stderr  # nothing was encoded before
     assert result.stdout == ""
     assert not (tiny_checkpoint / CALIBRATION).exists()

@@ -12,7 +12,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import aladin_search
+from aladin_network.conversion.named_models import DEFAULT_MODEL
 from aladin_service.cli import app
+from aladin_service.library.places import with_start_folder
+from aladin_training.config.recipe import load_recipe
+from aladin_training.config.shipped import find_recipe, recipes_folder
+from aladin_training.stages.preparation import load_start
 from tests.service.conftest import make_photo
 
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -147,3 +152,64 @@ async def test_the_service_says_so_and_has_no_evidence(index: Path, service: Ser
 async def test_a_trained_alignment_is_announced(service: Service) -> None:
     async with service() as client:
         assert (await client.get("/v1/index")).json()["alignment_trained"] is True
+
+
+def recipe_file(folder: Path, start: str, split: str) -> Path:
+    """The recipe of the README's training command, with data of one split."""
+    data = folder / "data.jsonl"
+    lines: list[str] = []
+    for number in range(2):
+        make_photo(number).save(folder / f"{number}.png")
+        line = {"image": f"{number}.png", "captions": ["a red circle"], "split": split}
+        lines.append(json.dumps(line))
+    data.write_text("\n".join(lines), encoding="utf-8")
+    file = folder / "recipe.toml"
+    file.write_text(
+        f'extends = "{recipes_folder() / "finetune-clip.toml"}"\nstart = "{start}"\n'
+        f'data = {{ source = "{data}", validation_split = "{split}", train_split = "{split}" }}\n',
+        encoding="utf-8",
+    )
+    return file
+
+
+def test_a_recipe_starts_from_a_model_by_name(
+    clip_folder: Path, models: Path, tmp_path: Path
+) -> None:
+    recipe = load_recipe(recipe_file(tmp_path, str(clip_folder), "train"))
+    start = with_start_folder(recipe).start
+    assert start is not None
+    assert Path(start.checkpoint).parent == models
+    assert start.frozen == {"image_encoder": True, "text_encoder": True}
+    assert load_start(start).config.image_encoder.pooled
+
+
+@pytest.mark.parametrize(
+    ("split", "missing", "message"),
+    [
+        ("train", "data.validation_split=val", "has no split 'val', known are ['train']"),
+        ("val", "data.train_split=train", "has no split 'train', known are ['val']"),
+        ("train", "peft", 'mode "lora" needs peft: pip install "aladin-search[lora]"'),
+    ],
+)
+def test_what_training_needs_is_checked_before_a_model_is_downloaded(
+    split: str, missing: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(*words: object) -> Path:
+        raise AssertionError(f"downloaded: {words}")
+
+    monkeypatch.setattr("aladin_service.library.places.named_model", download)
+    settings: list[str] = ["--set", missing]
+    if missing == "peft":
+        settings = []
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "peft" or None)
+    file = recipe_file(tmp_path, "openai/clip-vit-base-patch32", split)
+    result = aladin("train", file, "--out", tmp_path / "run", *settings)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_readmes_recipe_starts_from_the_model_of_photos() -> None:
+    start = load_recipe(find_recipe("finetune-clip")).start
+    assert start is not None
+    assert start.checkpoint == DEFAULT_MODEL

@@ -44,9 +44,18 @@ def check_targets(encoder: nn.Module, targets: tuple[str, ...] | None) -> None:
     Raises:
         ConfigError: If peft is not installed, or a target names no matrix of the encoder.
     """
+    check_peft()
+    target_names(encoder, targets)
+
+
+def check_peft() -> None:
+    """Check that the package of the adapters is installed.
+
+    Raises:
+        ConfigError: If it is not.
+    """
     if importlib.util.find_spec("peft") is None:
         raise ConfigError('mode "lora" needs peft: pip install "aladin-search[lora]"')
-    target_names(encoder, targets)
 
 
 def merge_adapters(encoder: nn.Module) -> None:

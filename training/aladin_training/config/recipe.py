@@ -31,6 +31,7 @@ class StartConfig:
 
     Attributes:
         checkpoint: Folder of the checkpoint; a relative path is relative to the working folder.
+            `aladin train` also takes a dual encoder by name (`aladin_network.conversion`).
         model_id: Required model id, or None for any; it is recorded when the run begins.
         frozen: Whether an encoder is frozen, overriding the checkpoint; set by the keys
             ``model.image_encoder.frozen`` and ``model.text_encoder.frozen``.

@@ -18,6 +18,7 @@ from aladin_network.encoders.registry import text_encoder_class
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_network.types import Progress
+from aladin_training.adapters.lora import check_peft
 from aladin_training.adapters.parts import check_fine_tuning
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import (
@@ -82,6 +83,7 @@ def prepare_run(
     """
     for stage in recipe.stage:
         build_tasks(stage)
+    _check_packages(recipe)
     torch.manual_seed(recipe.seed)
     regions = open_recipe_regions(recipe)
     start = None if recipe.start is None else load_start(recipe.start)
@@ -128,6 +130,26 @@ def prepare_run(
     validation_set = prepare("validation", validation, views=[PLAIN])
     selection_set = prepare(SELECTION, kept, views=[PLAIN]) if kept else validation_set
     return PreparedRun(model, train_set, selection_set, validation_set)
+
+
+def check_before_conversion(recipe: Recipe) -> None:
+    """Check a recipe whose start is still to be downloaded or converted, which takes minutes.
+
+    Raises:
+        ConfigError: If a package is missing.
+        DataError: If the data cannot be used, or lacks a split.
+    """
+    _check_packages(recipe)
+    data = recipe.data
+    if data.stream is None:
+        _read_split(recipe, data.source, data.train_split, text_only=False)
+    _read_split(recipe, data.validation_source or data.source, data.validation_split, False)
+
+
+def _check_packages(recipe: Recipe) -> None:
+    for stage in recipe.stage:
+        if any(config.mode == "lora" for config in stage.tune.values()):
+            check_peft()
 
 
 def _check_new_crops(recipe: Recipe, stage: StageConfig, model: AladinModel, photos: bool) -> None:
