@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aladin_network.errors import (
     AladinError,
@@ -25,8 +25,13 @@ from aladin_service.client_errors import (
     RefusedInputError,
 )
 
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 # Number of faults of a request that are described individually.
 MAX_FAULTS = 10
+# pydantic describes all faults of a validation error, so many faults are counted only.
+_MAX_COUNTED = 1000
 _MAX_NAME_CHARS = 100
 _MAX_MESSAGE_CHARS = 2000
 # Messages start with what was sent and end with what is expected: both ends are kept.
@@ -104,6 +109,14 @@ def _words(error: Exception) -> str:
 
 def _path(name: object) -> str:
     return os.fsdecode(name) if isinstance(name, str | bytes) else str(name)
+
+
+def describe_invalid(error: ValidationError) -> str:
+    """Describe the faults of arguments or of a body, without repeating what was sent."""
+    if error.error_count() > _MAX_COUNTED:
+        return f"{error.error_count()} fields are invalid"
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    return describe_faults(faults)
 
 
 def describe_faults(faults: Sequence[Any]) -> str:

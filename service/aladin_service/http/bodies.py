@@ -129,8 +129,8 @@ def _parse(body: bytes, max_bytes: int) -> dict[str, Any]:
         raise JsonTooLargeError(
             f"{max_bytes} bytes of JSON besides photos and regions (ALADIN_MAX_JSON_BYTES)"
         )
-    if len(body) > _LARGE_BYTES and _has_more_values(body, _MAX_VALUES):
-        raise JsonTooLargeError(f"{_MAX_VALUES} names and values in JSON")
+    if len(body) > _LARGE_BYTES:
+        check_values(body, _MAX_VALUES)
     try:
         # Values rarely repeat, names do.
         fields = from_json(body, cache_strings="keys")
@@ -158,13 +158,17 @@ def _bytes_besides_pictures(body: bytes, most: int) -> int:
     return besides
 
 
-def _has_more_values(body: bytes, most: int) -> bool:
+def check_values(body: bytes, most: int) -> None:
+    """Check the number of names and values in JSON before it is parsed.
+
+    Raises:
+        JsonTooLargeError: If there are more than `most`.
+    """
     count = 0
     for start in range(0, len(body), _CHUNK_BYTES):
         count += sum(body.count(mark, start, start + _CHUNK_BYTES) for mark in _MARKS)
         if count > most:
-            return True
-    return False
+            raise JsonTooLargeError(f"{most} names and values in JSON")
 
 
 def decode_base64(text: str) -> bytes:

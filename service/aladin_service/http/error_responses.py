@@ -40,7 +40,7 @@ from aladin_network.errors import (
     UnknownItemError,
     WorkerDiedError,
 )
-from aladin_service.failures import cut_message, describe_faults
+from aladin_service.failures import cut_message, describe_faults, describe_invalid
 from aladin_service.http.conventions import conventional_body
 from aladin_service.http.errors import (
     AccessError,
@@ -62,9 +62,6 @@ from aladin_service.photos.photo_bytes import PhotoGoneError
 from aladin_service.photos.photo_url import ImageUrlFailedError, ImageUrlRefusedError
 
 _LOG = logging.getLogger(__name__)
-
-# pydantic describes all faults of a validation error, so many faults are counted only.
-_MAX_COUNTED = 1000
 
 # No answer was sent, as the client had disconnected: nginx's status code, which is never sent.
 HUNG_UP = 499
@@ -283,10 +280,7 @@ def unknown_route_response(
 
 def invalid_input(error: ValidationError) -> InputError:
     """Describe the faults of a body, without repeating what was sent."""
-    if error.error_count() > _MAX_COUNTED:
-        return InputError(f"{error.error_count()} fields are invalid")
-    faults = error.errors(include_url=False, include_input=False, include_context=False)
-    return InputError(describe_faults(faults))
+    return InputError(describe_invalid(error))
 
 
 def install_error_handlers(app: FastAPI) -> None:

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Le, Len
+from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from aladin_index.search.boxes import check_box
 from aladin_index.search.results import Box
 from aladin_network.errors import InputError
 from aladin_service.http.bodies import StrictBody, Upload
-from aladin_service.search.job import ItemQuery, PartsQuery, PhotoQuery, QueryPart, TextQuery
+from aladin_service.search.job import (
+    MAX_EXAMPLES,
+    MAX_PARTS,
+    ItemQuery,
+    PartsQuery,
+    PhotoQuery,
+    QueryPart,
+    TextQuery,
+)
 
 # Longest ID in a request: builds accept IDs of any length, such as paths and URLs.
 MAX_ASKED_ID_CHARS = 4096
 
-# Parts of a query that are compared with every candidate, in both stages.
-MAX_PARTS = 8
-# Examples, of which only the embeddings are compared.
-MAX_EXAMPLES = 64
 MAX_WEIGHT = 100
 
 PART_FIELDS = ("all", "not", "like", "unlike")
@@ -53,7 +57,11 @@ def _with_area(box: list[float]) -> list[float]:
 
 
 # A list, since JSON has no tuples, and strict validation takes one for the other nowhere.
-QueryBox = Annotated[list[Annotated[float, Ge(0), Le(1)]], Len(4, 4), AfterValidator(_with_area)]
+QueryBox = Annotated[
+    list[Annotated[float, Ge(0), Le(1)]],
+    Field(min_length=4, max_length=4, fail_fast=True),
+    AfterValidator(_with_area),
+]
 
 
 def box_in_url(given: str) -> Box:

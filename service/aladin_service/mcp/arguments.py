@@ -1,16 +1,19 @@
 """Arguments of the tools; their JSON schemas are what a model reads before it calls one.
 
-Numbers written as texts are accepted, because models write them. Unknown arguments are errors: a
-mistyped filter must not be ignored.
+Numbers, lists and objects written as texts are accepted, because models and clients write them, and
+so is a single text for a list of one. Unknown arguments are errors: a mistyped filter must not be
+ignored.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict, cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import from_json
 
 from aladin_index.search.options import OPTION_NAMES, SearchOptions
+from aladin_service.search.job import MAX_EXAMPLES, MAX_PARTS
 
 # Larger pages fill the context of a model; further hits are on the next page.
 MAX_K = 50
@@ -27,6 +30,26 @@ MAX_ID_CHARS = 4096
 ItemKind = Literal["photos", "texts"]
 Words = Annotated[str, Field(min_length=1)]
 ItemId = Annotated[str, Field(max_length=MAX_ID_CHARS)]
+
+
+def _unwrapped(value: object) -> object:
+    """Return the list or the object that a text is the JSON of; other values as they are."""
+    if isinstance(value, str):
+        try:
+            found: object = from_json(value)
+        except ValueError:
+            return value
+        if isinstance(found, list | dict):
+            return cast(object, found)
+    return value
+
+
+def _listed(value: object) -> object:
+    value = _unwrapped(value)
+    return [value] if isinstance(value, str) else value
+
+
+Unwrapped, Listed = BeforeValidator(_unwrapped), BeforeValidator(_listed)
 
 
 class _Arguments(BaseModel):
@@ -55,6 +78,7 @@ class _Page(_Arguments):
             ' {"gte": 2020}}]}. index_info lists the fields. Use it for what is in the metadata,'
             " and the query for what is visible.",
         ),
+        Unwrapped,
     ] = None
     sort: Annotated[
         str | None,
@@ -88,29 +112,43 @@ class _Parts(_Arguments):
         list[Words] | None,
         Field(
             alias="and",
+            max_length=MAX_PARTS,
+            fail_fast=True,
             description="Further things that the hits have as well, each in words of its own"
             ' (["snow", "a red sledge"]).',
         ),
+        Listed,
     ] = None
     not_: Annotated[
         list[Words] | None,
         Field(
             alias="not",
+            max_length=MAX_PARTS,
+            fail_fast=True,
             description="Things that the hits must not have, each in plain words without a"
             ' negation: for "a dog without a leash" the query is "a dog" and not is ["leash"].'
             " Hits that clearly have one are placed far down.",
         ),
+        Listed,
     ] = None
     like: Annotated[
         list[ItemId] | None,
         Field(
+            max_length=MAX_EXAMPLES,
+            fail_fast=True,
             description="Ids of items that are right, such as hits that the user confirmed: further"
-            " hits are like them. They are not among the hits themselves."
+            " hits are like them. They are not among the hits themselves.",
         ),
+        Listed,
     ] = None
     unlike: Annotated[
         list[ItemId] | None,
-        Field(description="Ids of items that are wrong: further hits are unlike them."),
+        Field(
+            max_length=MAX_EXAMPLES,
+            fail_fast=True,
+            description="Ids of items that are wrong: further hits are unlike them.",
+        ),
+        Listed,
     ] = None
 
     def parts(self) -> QueryParts:
@@ -199,10 +237,12 @@ class SimilarArguments(_Page, _Parts):
         Field(
             min_length=4,
             max_length=4,
+            fail_fast=True,
             description="Part of the photo to search for, in place of all of it: x0, y0, x1, y1 in"
             " fractions of its width and height, from its upper left corner. `found` of a hit says"
             " where in that photo it is; explain has the boxes of words.",
         ),
+        Unwrapped,
     ] = None
     find: Annotated[
         ItemKind, Field(description="Whether to find photos or texts that fit the item.")

@@ -24,7 +24,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from starlette.types import Message, Scope
 
 from aladin_service.client_errors import ClientError
-from aladin_service.failures import describe_faults
+from aladin_service.failures import describe_invalid
 from aladin_service.mcp.access import IndexAccess
 from aladin_service.mcp.tools import BY_NAME, INSTRUCTIONS, TOOLS, Tool, ToolAnswer
 
@@ -197,7 +197,7 @@ async def _call(
     try:
         arguments: BaseModel = tool.arguments.model_validate(given)
     except ValidationError as error:
-        return _failed(describe_faults(error.errors(include_url=False, include_input=False)))
+        return _failed(describe_invalid(error))
     try:
         return _answered(await tool.run(access, arguments))
     except ClientError as error:

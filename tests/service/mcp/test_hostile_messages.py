@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import httpx
@@ -126,6 +127,48 @@ def test_no_message_is_too_much(agent: Any) -> None:
     works["params"] = {"name": "search_photos", "arguments": {"query": "a red dog", "k": 2}}
     found = agent(json.dumps(works)).json()["result"]
     assert len(found["structuredContent"]["hits"]) == 2
+
+
+def called(**arguments: Any) -> bytes:
+    """The body of a call of a tool."""
+    params = {"name": "search_photos", "arguments": {"query": "a red dog"} | arguments}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return json.dumps(message).encode()
+
+
+def test_lists_that_a_client_wrote_as_texts_reach_the_tool(agent: Any) -> None:
+    written = called(filter='{"number": {"lte": 4}}', like='["plain"]', k="2", **{"not": "a car"})
+    meant = called(filter={"number": {"lte": 4}}, like=["plain"], k=2, **{"not": ["a car"]})
+    (found, expected) = (agent(body).json()["result"] for body in (written, meant))
+    assert "isError" not in found or not found["isError"], found
+    assert len(found["structuredContent"]["hits"]) == 2
+    assert found["structuredContent"] == expected["structuredContent"]
+
+
+MANY = {
+    "parts": called(**{"and": [""] * 300_000}),
+    "ids": called(like=[1] * 330_000),
+    "arguments": called(**{f"{number}": 0 for number in range(90_000)}),
+    "fields": json.dumps({f"{number}": 0 for number in range(90_000)}).encode(),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_many_values_are_refused_before_they_are_parsed(agent: Any, name: str) -> None:
+    assert 900_000 < len(MANY[name]) < 2**21
+    agent(called())
+    started = time.process_time()
+    answer = agent(MANY[name][: 2**20])
+    seconds = time.process_time() - started
+    assert answer.status_code == 413
+    assert "10000 names and values in JSON" in answer.json()["error"]["message"]
+    assert seconds < 0.5
+
+
+def test_many_faults_of_a_call_are_counted(agent: Any) -> None:
+    answer = agent(called(**{f"{number}": 0 for number in range(4000)}))
+    (block,) = answer.json()["result"]["content"]
+    assert block["text"] == "4000 fields are invalid"
 
 
 @pytest.mark.parametrize("k", [0, 51, 1_000_000, "many", None, [3]])

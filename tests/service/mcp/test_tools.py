@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from PIL import Image
+from pydantic import ValidationError
 
 from aladin_network.errors import OverloadedError
 from aladin_service.client_errors import (
@@ -19,6 +20,7 @@ from aladin_service.client_errors import (
     ServiceUnreachableError,
     TooBusyError,
 )
+from aladin_service.failures import describe_invalid
 from aladin_service.http.agents import ServedIndex
 from aladin_service.http.server import open_alone
 from aladin_service.mcp.access import IndexAccess, RemoteIndex
@@ -105,6 +107,54 @@ async def test_hits_and_scores_are_those_of_the_http_api(opened: Opened, service
             assert found["found"] == ("photos" if route == "images" else "texts")
             plain = (await http.post(f"/v1/search/{route}", json=body)).json()
             assert_same(await data(access, tool, **given), plain)
+
+
+AS_TEXTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"filter": '{"number": {"lte": 4}}'}, {"filter": {"number": {"lte": 4}}}),
+    ({"and": '["a star", "grass"]'}, {"and": ["a star", "grass"]}),
+    ({"and": "a star"}, {"and": ["a star"]}),
+    ({"not": "a car"}, {"not": ["a car"]}),
+    ({"not": "[a car"}, {"not": ["[a car"]}),
+    ({"like": '["plain"]'}, {"like": ["plain"]}),
+    ({"like": "dogs/red#1", "unlike": "a%2Fb"}, {"like": ["dogs/red#1"], "unlike": ["a%2Fb"]}),
+    ({"k": "3", "include_thumbnails": "true"}, {"k": 3, "include_thumbnails": True}),
+]
+
+
+@pytest.mark.parametrize(("written", "meant"), AS_TEXTS)
+async def test_lists_and_objects_that_a_client_wrote_as_texts_are_taken(
+    index_folder: Path, written: dict[str, Any], meant: dict[str, Any]
+) -> None:
+    query = {"query": "a red dog"}
+    async with served(index_folder) as access:
+        found = await data(access, "search_photos", **query, **written)
+        assert found == await data(access, "search_photos", **query, **meant)
+        assert found["hits"]
+    if "k" not in meant:
+        similar = BY_NAME["similar"].arguments
+        given = similar.model_validate({"id": "plain", "box": "[0, 0, 0.5, 1]"} | written)
+        assert given == similar.model_validate({"id": "plain", "box": [0, 0, 0.5, 1]} | meant)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"and": [""] * 300_000}, "and.0: String should have at least 1 character"),
+        ({"and": ["a"] * 300_000}, "List should have at most 8 items"),
+        ({"and": [""]}, "String should have at least 1 character"),
+        ({"not": ["a"] * 9}, "List should have at most 8 items"),
+        ({"like": [1] * 300_000}, "Input should be a valid string"),
+        ({"unlike": ["a"] * 65}, "List should have at most 64 items"),
+        ({"filter": "year"}, "Input should be a valid dictionary"),
+        ({"filter": '["year"]'}, "Input should be a valid dictionary"),
+        ({"and": '{"text": "a star"}'}, "Input should be a valid list"),
+    ],
+)
+def test_arguments_out_of_bounds_are_one_fault(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        BY_NAME["search_photos"].arguments.model_validate({"query": "a"} | given)
+    assert caught.value.error_count() == 1
+    assert says in describe_invalid(caught.value)
 
 
 async def test_parts_of_a_query_are_those_of_the_http_api(

@@ -9,6 +9,7 @@ from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import Message
 
+from aladin_service.http.bodies import check_values
 from aladin_service.http.errors import JsonTooLargeError
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service, until_disconnect
@@ -16,6 +17,10 @@ from aladin_service.http.shared_state import Service, until_disconnect
 router = ServiceRouter()
 
 # Answers a request with this body by messages of ASGI; the application sets it at its start.
+# Of which the protocol's SDK makes objects, on the event loop. Half of them is what the largest
+# filter has, with all parts and examples.
+_MAX_VALUES = 10_000
+
 AnswerAgent = Callable[[Request, bytes], Awaitable[list[Message]]]
 
 
@@ -31,6 +36,7 @@ async def answer_agent(request: Request, service: Service) -> Response:
     most = service.settings.max_json_bytes
     if len(body) > most:
         raise JsonTooLargeError(f"{most} bytes of JSON")
+    check_values(body, _MAX_VALUES)
     return _response(await until_disconnect(request, answer(request, body)))
 
 

@@ -47,6 +47,8 @@ from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
 from aladin_service.photos.photo_fetcher import PhotoFetcher
 from aladin_service.photos.photo_url import MAX_URL_CHARS
 from aladin_service.search.job import (
+    MAX_EXAMPLES,
+    MAX_PARTS,
     Answered,
     ItemQuery,
     PhotoQuery,
@@ -96,10 +98,23 @@ class _QueryFields:
         default=None,
         description=BOX_DESCRIPTION + " With image, image_url, regions, or the id of a photo.",
     )
-    all: list[PartBody] | None = Field(default=None, description=ALL_DESCRIPTION)
-    not_: list[PartBody] | None = Field(default=None, alias="not", description=NOT_DESCRIPTION)
-    like: list[ItemId] | None = Field(default=None, description=LIKE_DESCRIPTION)
-    unlike: list[ItemId] | None = Field(default=None, description=UNLIKE_DESCRIPTION)
+    # Validation ends at the first entry that is wrong or one too many: a body has room for 300,000.
+    all: list[PartBody] | None = Field(
+        default=None, max_length=MAX_PARTS, fail_fast=True, description=ALL_DESCRIPTION
+    )
+    not_: list[PartBody] | None = Field(
+        default=None,
+        alias="not",
+        max_length=MAX_PARTS,
+        fail_fast=True,
+        description=NOT_DESCRIPTION,
+    )
+    like: list[ItemId] | None = Field(
+        default=None, max_length=MAX_EXAMPLES, fail_fast=True, description=LIKE_DESCRIPTION
+    )
+    unlike: list[ItemId] | None = Field(
+        default=None, max_length=MAX_EXAMPLES, fail_fast=True, description=UNLIKE_DESCRIPTION
+    )
 
 
 # The dataclass is frozen; the model that takes over its fields need not be.
