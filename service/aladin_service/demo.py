@@ -293,7 +293,7 @@ def _build(
 ) -> BuildReport:
     records = iter_records(source, split, require_captions=False, on_skip=ignore_skipped)
     captioned = any(record.captions for record in records)
-    texts = text_items(source, split, ignore_skipped) if captioned else None
+    texts = text_items(source, split, report=False) if captioned else None
     settings = BuildSettings(readers=os.cpu_count() or 1, device=device, resume=resume)
     places = photo_places(source, None)
     images = image_items(source, split, places=places)

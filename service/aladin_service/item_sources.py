@@ -12,7 +12,7 @@ from aladin_network.photos.formats import PHOTO_SUFFIXES
 from aladin_training.data import iter_records
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.formats import common_folder
-from aladin_training.data.records import OnSkip, SkippedPhoto, ignore_skipped, log_skipped
+from aladin_training.data.records import SkippedPhoto, ignore_skipped
 from aladin_training.data.regions import RegionStore, region_key, region_keys
 from aladin_training.data.texts import iter_texts
 
@@ -74,7 +74,7 @@ def image_items(
         The photos, and among them what looks like a photo and is skipped.
 
     Raises:
-        DataError: If the source cannot be used, or, while reading, one of its photos cannot.
+        DataError: If the source cannot be used.
         RegionError: If photos have no regions.
     """
     rules = rules or FolderRules()
@@ -127,28 +127,38 @@ def photo_places(source: Path | Sequence[Path], root: Path | None) -> PhotoPlace
 
 
 def text_items(
-    source: Path, split: str | None, on_skip: OnSkip = log_skipped
-) -> Iterator[TextItem]:
+    source: Path, split: str | None, *, report: bool = True
+) -> Iterator[TextItem | SkippedItem]:
     """Read texts, or the captions of a data set.
 
     Args:
         source: JSONL or a table of texts, or any source of photos with captions.
         split: Split whose captions are read, or None for all captions.
-        on_skip: Function called with each file that looks like a photo and cannot be read; its
-            captions are not among the texts.
+        report: Whether to return what is skipped, too: False if another reading does.
+
+    Returns:
+        The texts, and among them what is skipped.
 
     Raises:
-        DataError: If the source cannot be used, or, while reading, one of its texts cannot.
+        DataError: If the source cannot be used.
     """
-    return (
-        TextItem(id=record.id, text=record.text, metadata=record.metadata, image_id=record.image_id)
-        for record in iter_texts(source, split, on_skip)
-    )
+    skipped: list[SkippedPhoto] = []
+    records = iter_texts(source, split, skipped.append if report else ignore_skipped)
+
+    def items() -> Iterator[TextItem | SkippedItem]:
+        for each in records:
+            yield from _left_out(skipped)
+            yield TextItem(
+                id=each.id, text=each.text, metadata=each.metadata, image_id=each.image_id
+            )
+        yield from _left_out(skipped)
+
+    return items()
 
 
 def texts_of_all(
     sources: Sequence[Path], split: str | None, reported: Sequence[Path] = ()
-) -> Iterator[TextItem]:
+) -> Iterator[TextItem | SkippedItem]:
     """Read the texts of several sources, one after another, each as `text_items` reads it.
 
     Args:
@@ -161,10 +171,7 @@ def texts_of_all(
         DataError: If `text_items` raises it for a source.
     """
     return chain.from_iterable(
-        [
-            text_items(source, split, ignore_skipped if source in reported else log_skipped)
-            for source in sources
-        ]
+        [text_items(source, split, report=source not in reported) for source in sources]
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.format.records import SkippedItem
 from aladin_network.errors import DataError
 from aladin_service.item_sources import image_items, text_items
 
@@ -51,8 +52,9 @@ def test_items_come_before_the_source_is_read_to_its_end(tmp_path: Path) -> None
     assert next(images).id == "a.png"
     assert next(texts).id == "a.png#0"
     for items in (images, texts):
-        with pytest.raises(DataError, match=r"data\.jsonl:2: not JSON"):
-            next(items)
+        (skipped,) = items
+        assert isinstance(skipped, SkippedItem)
+        assert (skipped.id, skipped.reason[:8]) == ("data.jsonl:2", "not JSON")
 
 
 def test_a_source_that_does_not_exist_is_refused_at_once(tmp_path: Path) -> None:

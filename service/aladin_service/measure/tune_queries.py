@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from aladin_index.encode.source_items import ImageItem
+from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.measure.encoding import MOST_PHOTOS
 from aladin_index.measure.fidelity import TuneQueries, queries_of_encoding
 from aladin_network.encoders.readers import PhotoInput
-from aladin_network.errors import DataError, InputError
+from aladin_network.errors import DataError, ImageError, InputError
 from aladin_network.inference import Network, encode_images, encode_texts
 from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.types import Modality
 from aladin_service.item_sources import image_items, text_items
 from aladin_training.batches.items import check_regions
-from aladin_training.data.records import ignore_skipped
+from aladin_training.data.records import SkippedPhoto, log_skipped
 from aladin_training.data.regions import RegionStore
 
 _TEXTS_AT_A_TIME = 64
@@ -53,6 +53,8 @@ def queries_of(
             photos = _sample((item for item in items if isinstance(item, ImageItem)), count)
             if photos:
                 inputs = _preprocessed(model, photos, regions)
+                if not inputs:
+                    raise InputError(f"{source}: none of {len(photos)} photos can be read")
                 encoding = encode_images(model, inputs)
                 kept = inputs[:MOST_PHOTOS]
                 queries["image"] = queries_of_encoding(encoding, "image", kept)
@@ -71,7 +73,8 @@ def _texts(source: Path) -> Iterable[str]:
         except (OSError, ValueError) as error:
             raise DataError(source, None, f"cannot be read as text ({error})") from error
         return [line.strip() for line in lines if line.strip()]
-    return (item.text for item in _items(lambda: text_items(source, None, ignore_skipped)))
+    items = _items(lambda: text_items(source, None, report=False))
+    return (item.text for item in items if isinstance(item, TextItem))
 
 
 def _items(read: Callable[[], Iterable[T]]) -> Iterable[T]:
@@ -100,7 +103,13 @@ def _preprocessed(
     encoder = model.image.encoder
     check_regions(encoder, regions)
     if regions is None:
-        return [encoder.preprocess(read_image(item.photo, DEFAULT_LIMITS)) for item in items]
+        found: list[PhotoInput] = []
+        for item in items:
+            try:
+                found.append(encoder.preprocess(read_image(item.photo, DEFAULT_LIMITS)))
+            except ImageError as error:
+                log_skipped(SkippedPhoto(item.id, error.reason))
+        return found
     keys = [item.regions_key for item in items if item.regions_key is not None]
     return [encoder.preprocess(regions.read(key)) for key in keys]
 

@@ -9,6 +9,7 @@ import pytest
 
 from aladin_network.errors import DataError
 from aladin_training.data import Record, iter_records, read_records
+from aladin_training.data.records import strict_data
 from aladin_training.data.tables import open_csv
 
 
@@ -55,7 +56,10 @@ def test_rows_of_one_photo_apart_are_one_id_twice(tmp_path: Path) -> None:
     for name in ("a.jpg", "b.jpg"):
         (tmp_path / name).touch()
     file = write(tmp_path, "image,caption\na.jpg,one\nb.jpg,two\na.jpg,three\n")
-    with pytest.raises(DataError, match=r"data\.csv:4: id 'a\.jpg' repeats, first used at line 2"):
+    with (
+        strict_data(True),
+        pytest.raises(DataError, match=r"data\.csv:4: id 'a\.jpg' repeats, first used at line 2"),
+    ):
         read_records(file)
 
 
@@ -145,7 +149,7 @@ def test_rows_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_a_table_that_cannot_be_used(tmp_path: Path, content: str | bytes, reason: str) -> None:
-    with pytest.raises(DataError, match=rf"data\.csv.*{reason}"):
+    with strict_data(True), pytest.raises(DataError, match=rf"data\.csv.*{reason}"):
         records(write(tmp_path, content))
 
 

@@ -10,6 +10,7 @@ from PIL import Image
 
 from aladin_network.errors import DataError
 from aladin_training.data import iter_records, read_records
+from aladin_training.data.records import strict_data
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_captions_are_the_lines_of_a_text_file(photos: Path) -> None:
 
 def test_a_caption_file_that_is_not_text(photos: Path) -> None:
     (photos / "a.txt").write_bytes(b"caf\xe9")
-    with pytest.raises(DataError, match=r"a\.txt: cannot be read as UTF-8 text"):
+    with strict_data(True), pytest.raises(DataError, match=r"a\.txt: cannot be read as UTF-8 text"):
         read_records(photos, require_captions=False)
 
 
@@ -53,7 +54,7 @@ def test_details_beside_a_photo(photos: Path) -> None:
     assert (first.id, first.captions, first.metadata) == ("A", ("a dog",), {"year": 1999})
     assert (second.captions, second.split) == (("but this",), "val")
     (photos / "a.json").write_text("[1]")
-    with pytest.raises(DataError, match=r"a\.json: expected a JSON object"):
+    with strict_data(True), pytest.raises(DataError, match=r"a\.json: expected a JSON object"):
         read_records(photos)
 
 

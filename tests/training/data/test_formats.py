@@ -12,6 +12,7 @@ import pytest
 
 from aladin_network.errors import DataError
 from aladin_training.data import KNOWN_FORMATS, iter_records, read_records
+from aladin_training.data.records import strict_data
 
 CAPTIONS = {"a": ["one dog", "a dog"], "b": ["two, dogs"], "c": ['"three" dogs']}
 SPLITS = {"a": "train", "b": "train", "c": "val"}
@@ -95,7 +96,10 @@ def test_several_files_of_one_pattern_are_one_source(sources: list[Path], tmp_pa
     assert {path.suffix for path in sources} >= {".csv", ".tsv"}
     records = list(iter_records(tmp_path / "a.{csv,tsv}"))
     assert [record.id for record in records] == ["a.png", "b.png", "c.png"] * 2
-    with pytest.raises(DataError, match=r"a\.tsv:2: id 'a\.png' repeats, first used at .*a\.csv"):
+    with (
+        strict_data(True),
+        pytest.raises(DataError, match=r"a\.tsv:2: id 'a\.png' repeats, first used at .*a\.csv"),
+    ):
         read_records(tmp_path / "a.{csv,tsv}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from PIL import Image
 
 from aladin_network.errors import DataError
 from aladin_training.data import read_records
+from aladin_training.data.records import strict_data
 
 Write = Callable[..., Path]
 
@@ -127,17 +129,24 @@ def test_photos_without_captions_where_none_are_required(write: Write) -> None:
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_a_line_that_cannot_be_used(write: Write, line: object, reason: str) -> None:
+def test_a_line_that_cannot_be_used(
+    write: Write, line: object, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     file = write(GOOD | {"id": "first"}, "", line)
-    with pytest.raises(DataError, match=reason) as caught:
+    with strict_data(True), pytest.raises(DataError, match=reason) as caught:
         read_records(file)
     assert (caught.value.file, caught.value.line) == (file, 3)
+    # Without, it is named, and the rest is used.
+    records = read_records(file)
+    assert records[0].captions == tuple(GOOD["captions"])
+    assert len(records) == (2 if "captions\\[1\\]" in reason else 1)
+    assert re.search(rf"skipped data\.jsonl:3: .*{reason}", caplog.text)
 
 
 def test_a_line_that_is_not_utf8(write: Write) -> None:
     file = write(GOOD)
     file.write_bytes(file.read_bytes() + b'{"image": "caf\xe9.png"}\n')
-    with pytest.raises(DataError, match=r":2: not UTF-8 at byte 15 of the line"):
+    with strict_data(True), pytest.raises(DataError, match=r":2: not UTF-8 at byte 15 of the line"):
         read_records(file)
 
 

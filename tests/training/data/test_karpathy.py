@@ -11,6 +11,7 @@ from PIL import Image
 
 from aladin_network.errors import DataError
 from aladin_training.data import read_records
+from aladin_training.data.records import strict_data
 
 
 def photo(filename: str, split: str, *captions: str, **fields: Any) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def test_photos_in_a_folder_of_their_own(tmp_path: Path) -> None:
 )
 def test_a_photo_that_cannot_be_used(tmp_path: Path, photos: list[object], reason: str) -> None:
     save(tmp_path, "1.jpg")
-    with pytest.raises(DataError, match=reason):
+    with strict_data(True), pytest.raises(DataError, match=reason):
         read_records(write(tmp_path / "dataset.json", *photos))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from aladin_network.errors import DataError
 from aladin_training.data import iter_records, read_records
+from aladin_training.data.records import strict_data
 
 WriteParquet = Callable[..., Path]
 
@@ -152,7 +153,7 @@ def test_pandas_index_is_no_column(write_parquet: WriteParquet) -> None:
 def test_a_table_that_cannot_be_used(
     write_parquet: WriteParquet, columns: dict[str, list[object]], reason: str
 ) -> None:
-    with pytest.raises(DataError, match=rf"a\.parquet: .*{reason}"):
+    with strict_data(True), pytest.raises(DataError, match=rf"a\.parquet: .*{reason}"):
         list(iter_records(write_parquet("a.parquet", columns), require_captions=False))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import tarfile
@@ -16,6 +17,7 @@ from aladin_network.errors import DataError
 from aladin_network.photos.decoding import read_image
 from aladin_training.data import iter_records, read_records
 from aladin_training.data.records import SkippedPhoto
+from aladin_training.data.texts import iter_texts
 from aladin_training.streaming.shards import TarShard, count_shard
 
 WriteTar = Callable[..., Path]
@@ -129,7 +131,7 @@ def test_readers_without_a_report_of_their_own_log_it(
     (photos / "a.jxl").write_bytes(b"x")
     with caplog.at_level(logging.WARNING):
         read_records(photos, require_captions=False)
-    assert caplog.messages == ["skipped: a.jxl: JPEG XL cannot be read"]
+    assert caplog.messages == ["skipped a.jxl: JPEG XL cannot be read"]
 
 
 @pytest.mark.skipif(not features.check("avif"), reason="this Pillow reads no AVIF")
@@ -182,4 +184,51 @@ def test_a_stream_names_them_once_when_it_counts(
     with caplog.at_level(logging.WARNING):
         assert count_shard(shard).photos == 1
         assert len(list(shard.records())) == 1
-    assert [message.split(": ")[1] for message in caplog.messages] == ["0.tar/b.jxl"]
+    assert [message.split(": ")[0] for message in caplog.messages] == ["skipped 0.tar/b.jxl"]
+
+
+def lines_of(tmp_path: Path, bad: int, good: int, bad_line: str) -> Path:
+    """A JSONL whose bad lines come first."""
+    Image.new("RGB", (4, 4)).save(tmp_path / "0.png")
+    used = [json.dumps({"id": str(n), "image": "0.png", "captions": ["a"]}) for n in range(good)]
+    file = tmp_path / "data.jsonl"
+    file.write_text("\n".join([bad_line] * bad + used), encoding="utf-8")
+    return file
+
+
+BAD = ["no JSON", '{"image": "gone.png", "captions": ["a"]}', '{"image": "0.png", "captions": []}']
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_half_of_the_photos_may_be_unusable_but_not_more(tmp_path: Path, line: str) -> None:
+    assert len(read_records(lines_of(tmp_path, 4, 4, line))) == 4
+    expected = (
+        r"data\.jsonl: 5 of 9 photos cannot be used, more than half; the first: .*data\.jsonl:1: "
+    )
+    with pytest.raises(DataError, match=expected):
+        read_records(lines_of(tmp_path, 5, 4, line))
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_a_thousand_unusable_photos_of_one_kind_are_four_lines(
+    tmp_path: Path, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    read_records(lines_of(tmp_path, 1000, 1000, line))
+    assert [message.split(": ")[0] for message in caplog.messages] == [
+        "skipped data.jsonl:1",
+        "skipped data.jsonl:2",
+        "skipped data.jsonl:3",
+        "skipped 997 more",
+    ]
+
+
+def test_a_blank_caption_is_named_and_the_others_keep_their_ids(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = {"image": "0.png", "id": "A", "captions": ["one", " ", "three"]}
+    file = lines_of(tmp_path, 1, 1, json.dumps(line))
+    first, _ = read_records(file)
+    assert (first.captions, first.caption_ids) == (("one", "three"), ["A#0", "A#2"])
+    assert caplog.messages == ["skipped data.jsonl:1: captions[1]: is blank"]
+    texts = list(iter_texts(file))
+    assert [text.id for text in texts] == ["A#0", "A#2", "0#0"]

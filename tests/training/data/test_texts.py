@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from aladin_network.errors import DataError
+from aladin_training.data.records import strict_data
 from aladin_training.data.texts import TextRecord, iter_texts
 
 
@@ -71,7 +72,7 @@ def test_a_table_of_texts(tmp_path: Path) -> None:
 def test_a_table_of_texts_that_cannot_be_used(tmp_path: Path, content: str, reason: str) -> None:
     file = tmp_path / "texts.csv"
     file.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=reason):
+    with strict_data(True), pytest.raises(DataError, match=reason):
         list(iter_texts(file))
 
 
@@ -107,7 +108,7 @@ def test_captions_of_one_split_of_a_folder(tmp_path: Path) -> None:
 )
 def test_a_text_line_that_cannot_be_used(tmp_path: Path, line: str, reason: str) -> None:
     file = write(tmp_path, '{"id": "1", "text": "a"}', line)
-    with pytest.raises(DataError, match=rf"texts\.jsonl:2: .*{reason}"):
+    with strict_data(True), pytest.raises(DataError, match=rf"texts\.jsonl:2: .*{reason}"):
         list(iter_texts(file))
 
 

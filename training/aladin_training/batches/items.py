@@ -5,7 +5,6 @@ The views of a photo are the photo itself, its mirror image and random crops.
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -17,21 +16,20 @@ from PIL import Image, ImageOps
 
 from aladin_network.config import ModelConfig
 from aladin_network.encoders.readers import PhotoReader
-from aladin_network.errors import ImageError, InputError
+from aladin_network.errors import DataError, ImageError, InputError
 from aladin_network.photos.decoding import decode_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
 from aladin_training.batches.feature_cache import FeatureCache, content_digest
 from aladin_training.data import Record
+from aladin_training.data.records import SkipLog, unusable
 from aladin_training.data.regions import RegionStore, region_keys
 
 # Share of each side that a crop keeps: large enough that the captions stay true.
 _CROP_SIDE = (0.65, 0.95)
 
 PLAIN = ""
-
-logger = logging.getLogger(__name__)
 
 THREADS = min(8, os.cpu_count() or 1)  # decoding releases the interpreter lock
 # For photos that are decoded only as a check: the decoder may skip pixels.
@@ -171,7 +169,7 @@ def usable_photos(
     cache: FeatureCache | None,
     progress: Progress,
 ) -> tuple[PhotoItems, list[int]]:
-    """Find out which photos can be decoded; a damaged one is skipped with a warning.
+    """Find out which photos can be decoded; the others are skipped with a warning.
 
     Args:
         files: Where the photos' bytes are.
@@ -183,24 +181,33 @@ def usable_photos(
         The usable photos, and their rows among `files`.
 
     Raises:
-        ImageError: If a photo file cannot be read.
+        DataError: If more than half of the photos cannot be decoded, or, in a block of
+            `strict_data`, one cannot.
     """
 
-    def look(file: PhotoFile) -> list[str] | None:
-        content = file.read()
-        keys = [content_digest(content, name) for name in names]
-        known = cache is not None and keys[0] in cache
-        return keys if known or _can_decode(content, file) else None
+    def look(file: PhotoFile) -> list[str] | ImageError:
+        try:
+            content = file.read()
+            keys = [content_digest(content, name) for name in names]
+            if cache is None or keys[0] not in cache:
+                decode_image(content, file.source, at_least_px=_ANY_SIZE_PX)
+        except ImageError as error:
+            return error
+        return keys
 
     progress.start(len(files), "photos")
     keys: list[list[str]] = [[] for _ in names]
     usable: list[int] = []
+    log = SkipLog(files[0].path.parent)
     for row, found in enumerate(map_in_threads(files, look)):
         progress.advance()
-        if found is not None:
-            usable.append(row)
-            for of_view, key in zip(keys, found, strict=True):
-                of_view.append(key)
+        if isinstance(found, ImageError):
+            log(unusable(DataError(found.source, None, found.reason)))
+            continue
+        usable.append(row)
+        for of_view, key in zip(keys, found, strict=True):
+            of_view.append(key)
+    log.end(len(usable))
     return PhotoItems([files[row] for row in usable], list(names), keys), usable
 
 
@@ -209,15 +216,6 @@ def map_in_threads(items: Sequence[S], work: Callable[[S], T]) -> Iterator[T]:
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(items), _READ_AHEAD):
             yield from pool.map(work, items[start : start + _READ_AHEAD])
-
-
-def _can_decode(content: bytes, file: PhotoFile) -> bool:
-    try:
-        decode_image(content, file.source, at_least_px=_ANY_SIZE_PX)
-    except ImageError as error:
-        logger.warning("skipped: %s", error)
-        return False
-    return True
 
 
 @dataclass(frozen=True)

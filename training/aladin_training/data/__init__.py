@@ -15,6 +15,7 @@ from aladin_training.data.formats import KNOWN_FORMATS, read_entries
 from aladin_training.data.records import (
     OnSkip,
     Record,
+    SkipLog,
     SkippedOfSplit,
     collect,
     log_skipped,
@@ -41,14 +42,14 @@ def iter_records(
         source: File of one of the `KNOWN_FORMATS`, a pattern of such files, or a folder; or several
             of them, read one after another as one data set.
         split: Split to read, or None for all photos.
-        require_captions: Refuse a photo without captions; searching photos needs none.
+        require_captions: Skip photos without captions; searching photos needs none.
         images: Folder of a Karpathy JSON's photos, if it is not beside the file.
-        on_skip: Called with each file of the split that looks like a photo and cannot be read.
+        on_skip: Called with each photo and caption of the split that cannot be used.
         rules: What is skipped in a folder of photos, see `read_folder`; None for a data set.
 
     Raises:
-        DataError: If the source cannot be used; while reading, if a line cannot be used, or at the
-            end, if there was no photo or no such split.
+        DataError: If the source cannot be used, or at the end, if there was no photo or no such
+            split.
     """
     skipped = SkippedOfSplit(split, on_skip)
     sources = [source] if isinstance(source, Path) else source
@@ -73,25 +74,27 @@ def read_records(
     require_photos: bool = True,
     images: Path | None = None,
 ) -> list[Record]:
-    """Read a whole data set; nothing is returned if one photo of it cannot be used.
-
-    Files that look like photos but have an unsupported format are logged as warnings.
+    """Read a whole data set; photos and captions that cannot be used are skipped and logged.
 
     Args:
         source: See `iter_records`, as for the other arguments.
         split: Split to read, or None for all photos.
-        require_captions: Refuse a photo without captions.
-        require_photos: Refuse a photo whose file is missing; networks that read ready-made regions
+        require_captions: Skip photos without captions.
+        require_photos: Skip photos whose file is missing; networks that read ready-made regions
             need no photos.
         images: Folder of a Karpathy JSON's photos.
 
     Raises:
-        DataError: If `iter_records` raises it, an id repeats, or the file of a photo is missing.
+        DataError: If `iter_records` raises it, more than half of the photos cannot be used, or, in
+            a block of `strict_data`, one cannot.
     """
-    skipped = SkippedOfSplit(split, log_skipped)
+    log = SkipLog(source)
+    skipped = SkippedOfSplit(split, log)
     entries = read_entries(source, images, skipped, split=split)
     chosen = select(entries, source, split, require_captions=require_captions, skipped=skipped)
-    return collect(chosen, require_photos=require_photos)
+    records = collect(chosen, skipped, require_photos=require_photos)
+    log.end(len(records))
+    return records
 
 
 def read_pairs(
@@ -103,13 +106,13 @@ def read_pairs(
 ) -> list[Record]:
     """Read the photos of a split that a network is trained or validated on, with their captions.
 
-    A photo without captions is refused, except in a BEIR folder, whose corpus holds the photos of
-    all splits.
+    A photo without captions is skipped and logged, except in a BEIR folder, whose corpus holds the
+    photos of all splits.
 
     Args:
         source: See `read_records`, as for the next two arguments.
         split: Split to read, or None for all photos.
-        require_photos: Refuse a photo whose file is missing.
+        require_photos: Skip photos whose file is missing.
         with_competitors: Whether to return the photos of a BEIR folder that no text of the split
             asks for: they compete in validation, and there is nothing to train on.
 

@@ -6,7 +6,7 @@ Every error names the place of its cause.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -61,6 +61,9 @@ def parse_json(raw: bytes, place: Place) -> object:
         raise place.error(f"not JSON ({error})") from None
 
 
+OnFault = Callable[[DataError], None]
+
+
 class Fields:
     """The fields of one JSON object."""
 
@@ -106,22 +109,40 @@ class Fields:
             raise self.place.error(f"{name}: expected a whole number, got {_kind(value)}")
         return value
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts, empty if the field is missing or null."""
-        return tuple(
-            self._checked(value, f"{name}[{number}]")
-            for number, value in enumerate(self._list(name))
-        )
+    def texts(self, name: str, on_fault: OnFault) -> dict[int, str]:
+        """Return the texts of a list by their numbers, none if the field is missing or null.
 
-    def objects(self, name: str) -> list[Fields]:
-        """Return a required list of objects."""
+        Args:
+            name: Name of the field.
+            on_fault: Called with the error of each text that cannot be used.
+        """
+        found: dict[int, str] = {}
+        for number, value in enumerate(self._list(name)):
+            try:
+                found[number] = self._checked(value, f"{name}[{number}]")
+            except DataError as error:
+                on_fault(error)
+        return found
+
+    def objects(self, name: str, on_fault: OnFault) -> dict[int, Fields]:
+        """Return the objects of a required list by their numbers; see `texts`."""
         if name not in self._data:
             raise self.place.error(f"lacks the field {name!r}")
         prefix = f"{self.place.part}." if self.place.part else ""
-        return [
-            Fields(value, self.place._replace(part=f"{prefix}{name}[{number}]"))
-            for number, value in enumerate(self._list(name))
-        ]
+        found: dict[int, Fields] = {}
+        for number, value in enumerate(self._list(name)):
+            try:
+                place = self.place._replace(part=f"{prefix}{name}[{number}]")
+                found[number] = Fields(value, place)
+            except DataError as error:
+                on_fault(error)
+        return found
+
+    @property
+    def split(self) -> str | None:
+        """The split, or None if there is none, or no text."""
+        value = self._data.get(SPLIT)
+        return value if isinstance(value, str) else None
 
     def mapping(self, name: str) -> dict[str, Any]:
         """Return an object, empty if the field is missing or null."""

@@ -17,6 +17,7 @@ from aladin_training.data.records import (
     OnSkip,
     log_skipped,
     skipped_photo,
+    unusable_beside,
 )
 from aladin_training.data.samples import (
     DETAILS,
@@ -40,16 +41,14 @@ def read_photo(file: Path, folder: Path, on_skip: OnSkip = log_skipped) -> Itera
     Args:
         file: The photo.
         folder: Folder that the photo's uri is relative to.
-        on_skip: Called with the photo if its name cannot be an id.
-
-    Raises:
-        DataError: If a file beside the photo cannot be used.
+        on_skip: Called with the photo if its name cannot be an id, and with each file beside it
+            that cannot be used.
     """
     path, folder = file.absolute(), folder.absolute()
     names = frozenset(
         each.name for each in (path.with_suffix(TEXT), path.with_suffix(DETAILS)) if each.is_file()
     )
-    for entry in _photo(path, names, folder, None):
+    for entry in _photo(path, names, folder, on_skip):
         fault = name_fault(entry.record.id) or _path_fault(path)
         if fault is None:
             yield entry
@@ -71,14 +70,13 @@ def read_folder(
         folder: Folder of the photos or tars.
         on_skip: Called with each file that looks like a photo and cannot be read, each broken
             link, each folder that cannot be read, and each link to a folder, which is not
-            followed.
-        rules: Decide what else is skipped, for a folder as people have it: a tar among photos and
-            a file beside a photo that cannot be used are then skipped, too. None for a data set,
-            where they are errors.
+            followed; and with each file beside a photo that cannot be used.
+        rules: Decide what else is skipped, for a folder as people have it: a tar among photos is
+            then skipped, too. None for a data set.
 
     Raises:
-        DataError: If the folder cannot be read; without rules, if a tar or a file beside a photo
-            cannot be used, or there are tars and photos.
+        DataError: If the folder cannot be read, or a tar; without rules, if there are tars and
+            photos.
     """
     folder = folder.absolute()
     first_photo: Path | None = None
@@ -111,7 +109,7 @@ def read_folder(
         if first_tar:
             yield from read_tar(path, folder, on_skip)
         else:
-            for entry in _photo(path, names, folder, None if rules is None else skip):
+            for entry in _photo(path, names, folder, on_skip):
                 fault = name_fault(entry.record.id) or _path_fault(path)
                 if fault is None:
                     yield entry
@@ -204,16 +202,15 @@ def _path_fault(path: Path) -> str | None:
 
 
 def _photo(
-    path: Path, names: frozenset[str], folder: Path, skip: PassedOver | None
+    path: Path, names: frozenset[str], folder: Path, on_skip: OnSkip
 ) -> Iterator[LocatedRecord]:
-    """Read a photo with the files beside it; those that cannot be used are skipped by `skip`."""
+    """Read a photo with the files beside it; those that cannot be used are skipped."""
     uri = PurePosixPath(path.relative_to(folder).as_posix())
     place = Place(path)
 
     def reject(file: Path, error: DataError) -> None:
-        if skip is None:
-            raise error
-        skip(file, f"not used for its photo: {error.reason}")
+        beside = PurePosixPath(file.relative_to(folder).as_posix())
+        on_skip(unusable_beside(beside, error, split_of_folder(uri)))
 
     def parsed(suffix: str, parse: Callable[[bytes, Place], Parsed]) -> Parsed | None:
         file = path.with_suffix(suffix)

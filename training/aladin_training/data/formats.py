@@ -22,7 +22,7 @@ from aladin_training.data.webdataset import is_tar, read_tar
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
-TABLES: Mapping[str, Callable[[Path], Table]] = {
+TABLES: Mapping[str, Callable[[Path, OnSkip], Table]] = {
     ".csv": open_csv,
     ".tsv": open_tsv,
     ".parquet": open_parquet,
@@ -104,14 +104,14 @@ def read_entries(
         source: Folder, file, or pattern of files, each read according to its own suffix, or
             ``datasets:NAME``.
         images: Folder of a Karpathy JSON's photos, or None if they are beside the file.
-        on_skip: Called with each file of a folder, and each member of a tar, that looks like a
-            photo and cannot be read.
+        on_skip: Called with each photo and caption that cannot be used, and each file of a folder
+            or a tar that looks like a photo and cannot be read.
         rules: What is skipped in a folder of photos, see `read_folder`; None for a data set.
         split: Split whose texts a photo of a BEIR folder has; other sources have all splits.
 
     Raises:
-        DataError: If there is no such source, or its format is unknown; while reading, if a photo
-            cannot be used.
+        DataError: If there is no such source, or its format is unknown; while reading, if what
+            follows cannot be told apart.
     """
     if is_dataset(source):
         # Not at the top: pyarrow is imported only where it is used.
@@ -142,7 +142,7 @@ def _read_file(
     if suffix in PHOTO_SUFFIXES:
         return read_photo(file, root, on_skip)
     if suffix == ".jsonl":
-        return read_jsonl(file)
+        return read_jsonl(file, on_skip)
     if suffix == ".json":
-        return read_karpathy(file, images)
-    return table_entries(TABLES[suffix](file))
+        return read_karpathy(file, images, on_skip)
+    return table_entries(TABLES[suffix](file, on_skip), on_skip)

@@ -12,13 +12,20 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile
 from aladin_training.data.fields import Fields, Place, parse_json
-from aladin_training.data.records import LocatedRecord, Record
+from aladin_training.data.records import (
+    LocatedRecord,
+    OnSkip,
+    Record,
+    log_skipped,
+    unusable,
+)
 
 _KNOWN = frozenset({"image", "captions", "split", "id", "metadata"})
 
@@ -28,37 +35,65 @@ _JOINED = {"restval": "train"}
 _COCO_ID = "cocoid"
 
 
-def read_jsonl(file: Path) -> Iterator[LocatedRecord]:
+def read_jsonl(file: Path, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
     """Read the photos of a JSONL file.
 
+    Args:
+        file: The file.
+        on_skip: Called with each line that is not JSON, lacks a field, or has an unknown or
+            ill-typed one, and with each caption that is none.
+
     Raises:
-        DataError: If a line is not JSON, lacks a field, or has an unknown or ill-typed one.
+        DataError: If the file cannot be read.
     """
     folder = file.absolute().parent
-    for line in read_lines(file, _KNOWN):
-        uri = line.text("image")
-        yield LocatedRecord(
-            line.place,
-            Record(
-                id=line.optional_text("id") or uri,
-                photo=PhotoFile(folder / uri),
-                uri=uri,
-                captions=line.texts("captions"),
-                split=line.optional_text("split"),
-                metadata=line.mapping("metadata"),
-            ),
-        )
+    for line in read_lines(file, _KNOWN, on_skip):
+        try:
+            yield LocatedRecord(line.place, _photo_of_line(line, folder, on_skip))
+        except DataError as error:
+            on_skip(unusable(error, line.split))
 
 
-def read_lines(file: Path, known: frozenset[str] | None) -> Iterator[Fields]:
+def _photo_of_line(line: Fields, folder: Path, on_skip: OnSkip) -> Record:
+    uri, split = line.text("image"), line.optional_text("split")
+    return captioned(
+        Record(
+            id=line.optional_text("id") or uri,
+            photo=PhotoFile(folder / uri),
+            uri=uri,
+            captions=(),
+            split=split,
+            metadata=line.mapping("metadata"),
+        ),
+        line.texts("captions", lambda error: on_skip(unusable(error, split, is_part=True))),
+    )
+
+
+def captioned(record: Record, captions: Mapping[int, str]) -> Record:
+    """Add captions to a photo; if some were skipped, the ids of the others stay what they were.
+
+    Args:
+        record: A photo without captions.
+        captions: Captions by their numbers.
+    """
+    ids: tuple[str, ...] = ()
+    if list(captions) != list(range(len(captions))):
+        ids = tuple(f"{record.id}#{number}" for number in captions)
+    return replace(record, captions=tuple(captions.values()), text_ids=ids)
+
+
+def read_lines(
+    file: Path, known: frozenset[str] | None, on_skip: OnSkip = log_skipped
+) -> Iterator[Fields]:
     """Parse a JSONL file; blank lines are skipped.
 
     Args:
         file: File in UTF-8, with any line ends.
         known: Fields that a line may have, or None to permit any.
+        on_skip: Called with each line that is not such a JSON object.
 
     Raises:
-        DataError: If the file cannot be read, or a line is not a JSON object.
+        DataError: If the file cannot be read.
     """
     try:
         # As bytes, so that the number of a line that is not UTF-8 is known.
@@ -68,18 +103,26 @@ def read_lines(file: Path, known: frozenset[str] | None) -> Iterator[Fields]:
                     raw = raw.removeprefix(codecs.BOM_UTF8)
                 if raw.strip():
                     place = Place(file, number)
-                    yield Fields(parse_json(raw, place), place, known)
+                    try:
+                        fields = Fields(parse_json(raw, place), place, known)
+                    except DataError as error:
+                        on_skip(unusable(error))
+                        continue
+                    yield fields
     except OSError as error:
         raise DataError(file, None, error.strerror or "cannot be read") from error
 
 
-def read_karpathy(file: Path, images: Path | None = None) -> Iterator[LocatedRecord]:
+def read_karpathy(
+    file: Path, images: Path | None = None, on_skip: OnSkip = log_skipped
+) -> Iterator[LocatedRecord]:
     """Read the photos of a Karpathy JSON; its "restval" joins "train".
 
     Args:
         file: E.g. ``dataset_flickr8k.json``.
         images: Folder of the photos, or None for ``images/`` beside the file if it exists, and
             otherwise the file's own folder.
+        on_skip: Called with each photo and caption that is not of this format.
 
     Raises:
         DataError: If the file is not JSON of this format.
@@ -87,24 +130,43 @@ def read_karpathy(file: Path, images: Path | None = None) -> Iterator[LocatedRec
     beside = file.absolute().parent
     if images is None:
         images = beside / "images" if (beside / "images").is_dir() else beside
-    for photo in _load(file).objects("images"):
-        # COCO's photos are in subfolders named by `filepath`; the others have none.
-        subfolder = photo.optional_text("filepath")
-        filename = photo.text("filename")
-        uri = f"{subfolder}/{filename}" if subfolder else filename
-        split = photo.text("split")
-        coco_id = photo.optional_number(_COCO_ID)
-        yield LocatedRecord(
-            photo.place,
-            Record(
-                id=uri,
-                photo=PhotoFile(images.absolute() / uri),
-                uri=uri,
-                captions=tuple(sentence.text("raw") for sentence in photo.objects("sentences")),
-                split=_JOINED.get(split, split),
-                metadata={} if coco_id is None else {_COCO_ID: coco_id},
-            ),
-        )
+    listed = _load(file).objects("images", lambda error: on_skip(unusable(error)))
+    for photo in listed.values():
+        try:
+            yield LocatedRecord(photo.place, _photo_of_karpathy(photo, images, on_skip))
+        except DataError as error:
+            on_skip(unusable(error, _JOINED.get(photo.split or "", photo.split)))
+
+
+def _photo_of_karpathy(photo: Fields, images: Path, on_skip: OnSkip) -> Record:
+    # COCO's photos are in subfolders named by `filepath`; the others have none.
+    subfolder = photo.optional_text("filepath")
+    filename = photo.text("filename")
+    uri = f"{subfolder}/{filename}" if subfolder else filename
+    split = photo.text("split")
+    split = _JOINED.get(split, split)
+    coco_id = photo.optional_number(_COCO_ID)
+    captions: dict[int, str] = {}
+
+    def skip(error: DataError) -> None:
+        on_skip(unusable(error, split, is_part=True))
+
+    for number, sentence in photo.objects("sentences", skip).items():
+        try:
+            captions[number] = sentence.text("raw")
+        except DataError as error:
+            skip(error)
+    return captioned(
+        Record(
+            id=uri,
+            photo=PhotoFile(images.absolute() / uri),
+            uri=uri,
+            captions=(),
+            split=split,
+            metadata={} if coco_id is None else {_COCO_ID: coco_id},
+        ),
+        captions,
+    )
 
 
 def _load(file: Path) -> Fields:

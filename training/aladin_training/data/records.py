@@ -6,30 +6,38 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile, printable
+from aladin_network.photos.skipped import SkippedLines
 from aladin_training.data.fields import Place
 
 logger = logging.getLogger(__name__)
 
 
 class SkippedPhoto(NamedTuple):
-    """A file that looks like a photo and is not read.
+    """A photo, or a part of one such as a caption, that is not used.
 
     Attributes:
-        name: Path in the data set, escaped so that it can be printed and stored.
-        reason: Reason in words, without a path.
+        name: Path in the data set, or file and line, escaped so that it can be printed and stored.
+        reason: Reason in words.
         split: Split that the photo would belong to, or None if the source does not name it.
+        error: Error about a line or a file that cannot be used, or None about what looks like a
+            photo and is not read.
+        is_part: Whether the photo is used without the part.
     """
 
     name: str
     reason: str
     split: str | None = None
+    error: DataError | None = None
+    is_part: bool = False
 
 
 OnSkip = Callable[[SkippedPhoto], None]
@@ -40,13 +48,91 @@ def skipped_photo(uri: PurePosixPath, reason: str, split: str | None) -> Skipped
     return SkippedPhoto(printable(str(uri)), reason, split)
 
 
+def unusable(error: DataError, split: str | None = None, *, is_part: bool = False) -> SkippedPhoto:
+    """Describe what cannot be used by its place; see `SkippedPhoto`."""
+    line = "" if error.line is None else f":{error.line}"
+    return SkippedPhoto(printable(f"{error.file.name}{line}"), error.reason, split, error, is_part)
+
+
+def unusable_beside(uri: PurePosixPath, error: DataError, split: str | None) -> SkippedPhoto:
+    """Describe a file beside a photo that cannot be used; the photo is, without it."""
+    reason = f"not used for its photo: {error.reason}"
+    return SkippedPhoto(printable(str(uri)), reason, split, error, is_part=True)
+
+
 def ignore_skipped(photo: SkippedPhoto) -> None:
-    """Ignore a file that is not read: another pass over the source reports it."""
+    """Ignore what is not used: another pass over the source reports it."""
+
+
+_STRICT: ContextVar[bool] = ContextVar("strict", default=False)
+
+
+@contextmanager
+def strict_data(strict: bool) -> Generator[None]:
+    """Let the first element of a data set that cannot be used stop the job, inside the block.
+
+    Args:
+        strict: False leaves everything as it is.
+    """
+    token = _STRICT.set(strict or _STRICT.get())
+    try:
+        yield
+    finally:
+        _STRICT.reset(token)
+
+
+def is_strict() -> bool:
+    """Tell whether the first element that cannot be used stops the job; see `strict_data`."""
+    return _STRICT.get()
 
 
 def log_skipped(photo: SkippedPhoto) -> None:
-    """Log a file that is not read as a warning."""
-    logger.warning("skipped: %s: %s", photo.name, photo.reason)
+    """Log what is not used as a warning, or raise its error in a block of `strict_data`.
+
+    Raises:
+        DataError: In such a block.
+    """
+    if is_strict():
+        raise photo.error or DataError(photo.name, None, photo.reason)
+    logger.warning("skipped %s: %s", photo.name, photo.reason)
+
+
+class SkipLog:
+    """Logs what a job does not use: the first of each kind, and then how many there were."""
+
+    def __init__(self, source: Path) -> None:
+        """Start with nothing skipped in `source`."""
+        self._source = source
+        self._lines = SkippedLines()
+        self._photos = 0
+        self._first: SkippedPhoto | None = None
+
+    def __call__(self, photo: SkippedPhoto) -> None:
+        """Log, or raise, as `log_skipped`, but a few of a kind only."""
+        if is_strict():
+            log_skipped(photo)
+        if not photo.is_part:
+            self._first = self._first or photo
+            self._photos += 1
+        for line in self._lines.add(photo.name, photo.reason):
+            logger.warning("%s", line)
+
+    def end(self, used: int) -> None:
+        """Log the count, and refuse to go on with the smaller part of the data.
+
+        Args:
+            used: Number of photos that are used.
+
+        Raises:
+            DataError: If more than half of the photos are not used.
+        """
+        for line in self._lines.rest():
+            logger.warning("%s", line)
+        if self._first is not None and self._photos > used:
+            of = f"{self._photos} of {self._photos + used} photos cannot be used, more than half"
+            name, reason, _, error, _ = self._first
+            reason = str(error) if error is not None else f"{name}: {reason}"
+            raise DataError(self._source, None, f"{of}; the first: {reason}")
 
 
 class SkippedOfSplit:
@@ -70,8 +156,9 @@ class SkippedOfSplit:
         self.first: SkippedPhoto | None = None
 
     def __call__(self, photo: SkippedPhoto) -> None:
-        """Forward a skipped photo if it belongs to the split."""
-        if self._split is not None and photo.split != self._split:
+        """Forward a skipped photo if it belongs to the split, or may belong to it."""
+        of_another = self._split is not None and photo.split != self._split
+        if of_another and (photo.error is None or photo.split is not None):
             return
         self.count += 1
         self.first = self.first or photo
@@ -161,7 +248,7 @@ def select(
     split: str | None,
     *,
     require_captions: bool,
-    skipped: SkippedOfSplit | None = None,
+    skipped: SkippedOfSplit,
 ) -> Iterator[LocatedRecord]:
     """Yield the photos of one split, in order.
 
@@ -169,11 +256,11 @@ def select(
         entries: Output of a reader.
         source: Source, named in the error if it has no such photos.
         split: Split to yield, or None for all photos.
-        require_captions: Refuse a photo without captions.
+        require_captions: Skip photos without captions.
         skipped: Photos that the reader could not read; reported if there was no other.
 
     Raises:
-        DataError: If a photo of the split has no caption, or at the end, if there was no photo.
+        DataError: At the end, if there was no photo.
     """
     known: set[str] = set()
     any_photo = any_chosen = False
@@ -184,10 +271,12 @@ def select(
         if split is not None and record.split != split:
             continue
         if require_captions and not record.captions:
-            raise entry.place.error(f"photo {record.uri!r} has no caption")
+            error = entry.place.error(f"photo {record.uri!r} has no caption")
+            skipped(unusable(error, record.split))
+            continue
         any_chosen = True
         yield entry
-    if not any_chosen and skipped is not None and skipped.count:
+    if not any_chosen and skipped.count:
         raise DataError(source, None, f"holds no photo that can be read: {skipped.summary}")
     if not any_photo:
         raise DataError(source, None, "holds no photo")
@@ -196,15 +285,15 @@ def select(
         raise DataError(source, None, f"has no split {split!r}, {found}")
 
 
-def collect(entries: Iterable[LocatedRecord], *, require_photos: bool = True) -> list[Record]:
-    """Collect records, refusing those that training could not use.
+def collect(
+    entries: Iterable[LocatedRecord], on_skip: OnSkip, *, require_photos: bool = True
+) -> list[Record]:
+    """Collect records, except those that training could not use.
 
     Args:
         entries: Output of a reader.
-        require_photos: Refuse a photo whose file is missing.
-
-    Raises:
-        DataError: If an id repeats, or the file of a photo is missing.
+        on_skip: Called with each photo whose id repeats, or whose file is missing.
+        require_photos: Skip photos whose file is missing.
     """
     first: dict[str, Place] = {}
     records: list[Record] = []
@@ -212,11 +301,14 @@ def collect(entries: Iterable[LocatedRecord], *, require_photos: bool = True) ->
         if record.id in first:
             before = first[record.id]
             where = before if before.file == place.file else f"{before.file}, {before}"
-            raise place.error(f"id {record.id!r} repeats, first used at {where}")
+            error = place.error(f"id {record.id!r} repeats, first used at {where}")
+            on_skip(unusable(error, record.split))
+            continue
         # A member of a tar is known to exist: its reader has found it.
         is_file = require_photos and record.photo.length is None
         if is_file and not record.photo.path.is_file():
-            raise place.error(f"no such photo: {record.photo.path}")
+            on_skip(unusable(place.error(f"no such photo: {record.photo.path}"), record.split))
+            continue
         first[record.id] = place
         records.append(record)
     return records

@@ -17,7 +17,13 @@ from typing import Any, NamedTuple
 from aladin_network.errors import DataError
 from aladin_network.photos.files import CAPTIONS, ID, PHOTO, SPLIT, PhotoFile, first_of
 from aladin_training.data.fields import Place, download_failed, parse_row
-from aladin_training.data.records import LocatedRecord, Record
+from aladin_training.data.records import (
+    LocatedRecord,
+    OnSkip,
+    Record,
+    log_skipped,
+    unusable,
+)
 
 # Only canonical spellings are numbers: "007" may be a code and "+1" a vote.
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
@@ -44,13 +50,17 @@ class Table(NamedTuple):
     rows: Iterator[tuple[Place, dict[str, Any]]]
 
 
-def table_entries(table: Table) -> Iterator[LocatedRecord]:
+def table_entries(table: Table, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
     """Read photos from rows; consecutive rows of one photo add their captions.
 
     The first row of a photo provides its id and metadata. Rows of failed downloads are skipped.
 
+    Args:
+        table: The table.
+        on_skip: Called with each row that cannot be used.
+
     Raises:
-        DataError: If the table has no column of photos, or a row cannot be used.
+        DataError: If the table has no column of photos.
     """
     column = first_of(PHOTO, table.columns)
     if column is None:
@@ -65,9 +75,14 @@ def table_entries(table: Table) -> Iterator[LocatedRecord]:
     for place, row in table.rows:
         if download_failed(row):
             continue
-        entry = LocatedRecord(place, _record(row, column, folder, place))
-        if waiting is not None and entry.record.uri == waiting.record.uri:
-            waiting = _joined(waiting, entry)
+        try:
+            entry = LocatedRecord(place, _record(row, column, folder, place))
+            if waiting is not None and entry.record.uri == waiting.record.uri:
+                waiting = _joined(waiting, entry)
+                continue
+        except DataError as error:
+            split = row.get(SPLIT)
+            on_skip(unusable(error, split if isinstance(split, str) else None))
             continue
         if waiting is not None:
             yield waiting
@@ -100,40 +115,47 @@ def _joined(first: LocatedRecord, another: LocatedRecord) -> LocatedRecord:
     return first._replace(record=replace(record, captions=captions))
 
 
-def open_csv(file: Path) -> Table:
+def open_csv(file: Path, on_skip: OnSkip = log_skipped) -> Table:
     """Open a table whose cells are separated by commas.
 
     The first line names the columns. Cells may be quoted. In columns that become metadata a
     cell such as 12, -0.5, 1e-3 or true is a number or a truth value, and an empty one is omitted.
 
+    Args:
+        file: The file.
+        on_skip: Called with each line that has another number of cells, or is not UTF-8.
+
     Raises:
-        DataError: If the file or its header cannot be used; while reading, if a line cannot.
+        DataError: If the file or its header cannot be used; while reading, if what follows a line
+            cannot be told apart.
     """
-    return _open(file, ",")
+    return _open(file, ",", on_skip)
 
 
-def open_tsv(file: Path) -> Table:
+def open_tsv(file: Path, on_skip: OnSkip = log_skipped) -> Table:
     """Open a table whose cells are separated by tabs; see `open_csv`."""
-    return _open(file, "\t")
+    return _open(file, "\t", on_skip)
 
 
-def _open(file: Path, delimiter: str) -> Table:
-    lines = _cells(file, delimiter)
+def _open(file: Path, delimiter: str, on_skip: OnSkip) -> Table:
+    lines = _cells(file, delimiter, on_skip)
     place, columns = next(lines, (Place(file), []))
     if not columns:
         raise place.error("is empty, expected a header")
     repeated = next((name for name in columns if columns.count(name) > 1), None)
     if repeated is not None:
         raise place.error(f"names the column {repeated!r} more than once")
-    return Table(file, columns, _rows(columns, lines))
+    return Table(file, columns, _rows(columns, lines, on_skip))
 
 
 def _rows(
-    columns: list[str], lines: Iterator[tuple[Place, list[str]]]
+    columns: list[str], lines: Iterator[tuple[Place, list[str]]], on_skip: OnSkip
 ) -> Iterator[tuple[Place, dict[str, Any]]]:
     for place, cells in lines:
         if len(cells) != len(columns):
-            raise place.error(f"expected {len(columns)} cells, as in the header, got {len(cells)}")
+            reason = f"expected {len(columns)} cells, as in the header, got {len(cells)}"
+            on_skip(unusable(place.error(reason)))
+            continue
         yield (
             place,
             {
@@ -152,14 +174,18 @@ def _typed(cell: str) -> Any:
     return _BOOLEANS.get(cell.lower(), cell or None)
 
 
-def _cells(file: Path, delimiter: str) -> Iterator[tuple[Place, list[str]]]:
+def _cells(file: Path, delimiter: str, on_skip: OnSkip) -> Iterator[tuple[Place, list[str]]]:
     """Yield the cells of each line that is not blank; a quoted cell may hold line ends."""
     first = 1
+    faults: list[DataError] = []
     try:
         with file.open("rb") as raw:
-            reader = csv.reader(_decoded(file, raw), delimiter=delimiter, strict=True)
+            reader = csv.reader(_decoded(file, raw, faults), delimiter=delimiter, strict=True)
             for cells in reader:
-                if cells:
+                if faults:
+                    on_skip(unusable(faults[0]))
+                    faults.clear()
+                elif cells:
                     yield Place(file, first), cells
                 first = reader.line_num + 1
     except csv.Error as error:
@@ -169,17 +195,21 @@ def _cells(file: Path, delimiter: str) -> Iterator[tuple[Place, list[str]]]:
         raise DataError(file, None, error.strerror or "cannot be read") from error
 
 
-def _decoded(file: Path, raw: Iterable[bytes]) -> Iterator[str]:
+def _decoded(file: Path, raw: Iterable[bytes], faults: list[DataError]) -> Iterator[str]:
     # Line by line, so that the number of a line that is not UTF-8 is known.
     for number, line in enumerate(raw, start=1):
+        encoding = "utf-8-sig" if number == 1 else "utf-8"
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield line.decode(encoding)
         except UnicodeDecodeError as error:
             reason = f"not UTF-8 at byte {error.start + 1} of the line"
-            raise DataError(file, number, reason) from None
+            faults.append(DataError(file, number, reason))
+            if number == 1:
+                raise faults[0] from None
+            yield line.decode(encoding, "replace")
 
 
-def open_parquet(file: Path) -> Table:
+def open_parquet(file: Path, on_skip: OnSkip = log_skipped) -> Table:  # noqa: ARG001
     """Open a parquet file; its rows are read in batches.
 
     Raises:

@@ -10,11 +10,17 @@ from typing import Any
 from aladin_network.errors import DataError
 from aladin_network.photos.files import CAPTIONS, PHOTO, first_of
 from aladin_training.data import iter_records
-from aladin_training.data.fields import parse_row
+from aladin_training.data.fields import Place, parse_row
 from aladin_training.data.formats import TABLES
 from aladin_training.data.hub_datasets.names import is_dataset
 from aladin_training.data.json_files import read_lines
-from aladin_training.data.records import OnSkip, log_skipped
+from aladin_training.data.records import (
+    OnSkip,
+    SkippedOfSplit,
+    ignore_skipped,
+    log_skipped,
+    unusable,
+)
 from aladin_training.data.tables import Table
 
 _KNOWN = frozenset({"id", "text", "metadata"})
@@ -49,13 +55,14 @@ def iter_texts(
             line; a table with ``id`` and ``text``, or a data set of `datasets`, without a column of
             photos; or any source of photos that `iter_records` reads.
         split: Split of photos with captions, or None for all.
-        on_skip: Called with each file that looks like a photo and cannot be read.
+        on_skip: Called with each text that cannot be used, and each file that looks like a photo
+            and cannot be read.
 
     Raises:
-        DataError: If the source cannot be used; while reading, if a line cannot be used, or at the
-            end, if there was no text.
+        DataError: If the source cannot be used, or at the end, if there was no text.
     """
-    return _some(_texts(source, split, on_skip), source)
+    skipped = SkippedOfSplit(None, on_skip)
+    return _some(_texts(source, split, skipped), source, skipped)
 
 
 def _texts(source: Path, split: str | None, on_skip: OnSkip) -> Iterator[TextRecord]:
@@ -66,11 +73,11 @@ def _texts(source: Path, split: str | None, on_skip: OnSkip) -> Iterator[TextRec
     if source.is_file():
         suffix = source.suffix.lower()
         if suffix == ".jsonl" and _holds_texts(source):
-            return _text_lines(source)
+            return _text_lines(source, on_skip)
         if suffix in TABLES:
-            table = TABLES[suffix](source)
+            table = TABLES[suffix](source, on_skip)
             if first_of(PHOTO, table.columns) is None:
-                return _text_rows(table)
+                return _text_rows(table, on_skip)
     return (
         TextRecord(
             id=caption_id,
@@ -83,37 +90,50 @@ def _texts(source: Path, split: str | None, on_skip: OnSkip) -> Iterator[TextRec
     )
 
 
-def _some(texts: Iterator[TextRecord], source: Path) -> Iterator[TextRecord]:
+def _some(
+    texts: Iterator[TextRecord], source: Path, skipped: SkippedOfSplit
+) -> Iterator[TextRecord]:
     first = next(texts, None)
     if first is None:
-        raise DataError(source, None, "holds no text")
+        but = f" that can be read: {skipped.summary}" if skipped.count else ""
+        raise DataError(source, None, f"holds no text{but}")
     yield first
     yield from texts
 
 
 def _holds_texts(file: Path) -> bool:
-    first = next(read_lines(file, known=None), None)
+    first = next(read_lines(file, None, ignore_skipped), None)
     return first is not None and "text" in first
 
 
-def _text_lines(file: Path) -> Iterator[TextRecord]:
-    for line in read_lines(file, _KNOWN):
-        yield TextRecord(
-            id=line.text("id"), text=line.text("text"), metadata=line.mapping("metadata")
-        )
+def _text_lines(file: Path, on_skip: OnSkip) -> Iterator[TextRecord]:
+    for line in read_lines(file, _KNOWN, on_skip):
+        try:
+            yield TextRecord(
+                id=line.text("id"), text=line.text("text"), metadata=line.mapping("metadata")
+            )
+        except DataError as error:
+            on_skip(unusable(error))
 
 
-def _text_rows(table: Table) -> Iterator[TextRecord]:
+def _text_rows(table: Table, on_skip: OnSkip) -> Iterator[TextRecord]:
     if first_of(CAPTIONS, table.columns) is None:
         columns = ", ".join(map(repr, table.columns))
         reason = f"expected a column of photos or of texts, got the columns {columns}"
         raise DataError(table.file, None, reason)
     for place, row in table.rows:
-        described = parse_row(row, place)
-        if described.id is None or len(described.captions) != 1:
-            found = f"id {described.id!r} and {len(described.captions)} texts"
-            raise place.error(f"expected an id and a text, got {found}")
-        yield TextRecord(id=described.id, text=described.captions[0], metadata=described.metadata)
+        try:
+            yield _text_of_row(row, place)
+        except DataError as error:
+            on_skip(unusable(error))
+
+
+def _text_of_row(row: dict[str, Any], place: Place) -> TextRecord:
+    described = parse_row(row, place)
+    if described.id is None or len(described.captions) != 1:
+        found = f"id {described.id!r} and {len(described.captions)} texts"
+        raise place.error(f"expected an id and a text, got {found}")
+    return TextRecord(id=described.id, text=described.captions[0], metadata=described.metadata)
 
 
 def _dataset_texts(source: Path, split: str | None) -> Iterator[TextRecord] | None:

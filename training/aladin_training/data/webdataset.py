@@ -26,6 +26,7 @@ from aladin_training.data.records import (
     OnSkip,
     log_skipped,
     skipped_photo,
+    unusable_beside,
 )
 from aladin_training.data.samples import (
     DETAILS,
@@ -181,11 +182,11 @@ def read_tar(path: Path, root: Path, on_skip: OnSkip = log_skipped) -> Iterator[
         path: Path of the tar.
         root: Folder that the photos' uris, such as ``00000.tar/000000012.jpg``, are relative to.
         on_skip: Called with each member that looks like a photo and cannot be read: an unsupported
-            format, a link, or a name that cannot be an id.
+            format, a link, or a name that cannot be an id; and with each part of a sample that
+            cannot be used.
 
     Raises:
-        DataError: If the tar is compressed, damaged, cut short or not sorted, or a part of a
-            sample cannot be used.
+        DataError: If the tar is compressed, damaged, cut short or not sorted.
     """
     if path.name.lower().endswith(_COMPRESSED):
         raise DataError(
@@ -227,16 +228,21 @@ class _Tar:
     ) -> Iterator[LocatedRecord]:
         captions: tuple[str, ...] | None = None
         details: dict[str, Any] | None = None
+        has_more = False
         for name, member in members:
-            if name.suffix.lower() == TEXT:
-                captions = parse_captions(self._read(member), self._place(name))
-            elif name.suffix.lower() == DETAILS:
-                details = parse_details(self._read(member), self._place(name))
+            has_more |= name.suffix.lower() in (TEXT, DETAILS)
+            try:
+                if name.suffix.lower() == TEXT:
+                    captions = parse_captions(self._read(member), self._place(name))
+                elif name.suffix.lower() == DETAILS:
+                    details = parse_details(self._read(member), self._place(name))
+            except DataError as error:
+                self._reject(name, error)
         for name, _ in members:
             if (reason := UNREADABLE_SUFFIXES.get(name.suffix.lower())) is not None:
                 self._skip(name, reason)
         photos = [pair for pair in members if pair[0].suffix.lower() in PHOTO_SUFFIXES]
-        self._refuse_torn(stem, bool(photos), captions is not None or details is not None)
+        self._refuse_torn(stem, bool(photos), has_more)
         if details is None and photos:
             details = self._row(stem.name)
         if details is not None and download_failed(details):
@@ -244,7 +250,11 @@ class _Tar:
         for name, member in photos:
             place = self._place(name)
             photo = PhotoFile(self._path, member.offset, member.length)
-            record = sample_record(self._uri / name, photo, captions, details or {}, place)
+            try:
+                record = sample_record(self._uri / name, photo, captions, details or {}, place)
+            except DataError as error:
+                self._reject(name.with_suffix(DETAILS), error)
+                record = sample_record(self._uri / name, photo, captions, {}, place)
             if (fault := name_fault(record.id)) is None:
                 yield LocatedRecord(place, record)
             else:
@@ -253,6 +263,10 @@ class _Tar:
     def _skip(self, name: PurePosixPath, reason: str) -> None:
         uri = self._uri / name
         self._on_skip(skipped_photo(uri, reason, split_of_folder(uri)))
+
+    def _reject(self, name: PurePosixPath, error: DataError) -> None:
+        uri = self._uri / name
+        self._on_skip(unusable_beside(uri, error, split_of_folder(uri)))
 
     def _skip_link(self, name: str) -> None:
         path = PurePosixPath(name.lstrip("/"))

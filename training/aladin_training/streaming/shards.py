@@ -21,7 +21,14 @@ from aladin_training.data import Record
 from aladin_training.data.folder import walk_files
 from aladin_training.data.formats import common_folder, expand
 from aladin_training.data.hub_datasets.names import is_dataset
-from aladin_training.data.records import OnSkip, SkippedOfSplit, ignore_skipped, log_skipped
+from aladin_training.data.records import (
+    OnSkip,
+    SkipLog,
+    SkippedOfSplit,
+    ignore_skipped,
+    is_strict,
+    log_skipped,
+)
 from aladin_training.data.samples import split_of_folder
 from aladin_training.data.webdataset import is_tar, read_tar
 
@@ -182,13 +189,17 @@ def downloaded_photos(shard: Shard) -> ShardCount | None:
     return ShardCount(successes, without_captions=None)
 
 
-def count_shard(shard: Shard) -> ShardCount:
+def count_shard(shard: Shard, on_skip: OnSkip = log_skipped) -> ShardCount:
     """Count the photos of a shard by reading its headers and everything but the photos.
+
+    Args:
+        shard: The shard.
+        on_skip: Called with each photo and caption that cannot be used.
 
     Raises:
         DataError: If the tar is damaged or cut short.
     """
-    captioned = [bool(record.captions) for record in shard.records(log_skipped)]
+    captioned = [bool(record.captions) for record in shard.records(on_skip)]
     photos = sum(captioned)
     return ShardCount(photos, len(captioned) - photos)
 
@@ -214,10 +225,13 @@ def count_shards(shards: Sequence[Shard], cache: Path, progress: Progress) -> li
         progress: Receives shards.
 
     Raises:
-        DataError: If a tar is damaged, cut short or missing.
+        DataError: If a tar is damaged, cut short or missing, or more than half of the photos cannot
+            be used.
     """
     file = cache / f"{_key(shards)}.json"
-    known = _load(file)
+    # Counts say nothing of what was skipped for them.
+    known = {} if is_strict() else _load(file)
+    log = SkipLog(shards[0].root)
     counts: list[ShardCount] = []
     read = 0
     saved_at = time.monotonic()
@@ -227,7 +241,7 @@ def count_shards(shards: Sequence[Shard], cache: Path, progress: Progress) -> li
         if count is None:
             state = _state(shard)
             if known.get(shard.name, {}).get("state") != state:
-                known[shard.name] = {"state": state, "count": count_shard(shard)._asdict()}
+                known[shard.name] = {"state": state, "count": count_shard(shard, log)._asdict()}
                 read += 1
             count = ShardCount(**known[shard.name]["count"])
         counts.append(count)
@@ -237,6 +251,7 @@ def count_shards(shards: Sequence[Shard], cache: Path, progress: Progress) -> li
             saved_at, read = time.monotonic(), 0
     if read:
         write_json(file, known)
+    log.end(sum(count.photos for count in counts))
     return counts
 
 

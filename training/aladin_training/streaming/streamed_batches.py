@@ -18,6 +18,7 @@ from torch import Tensor
 from aladin_network.encoders.base import ImageInput
 from aladin_network.errors import DataError, ImageError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decode_image
+from aladin_network.photos.skipped import SkippedLines
 from aladin_training.batches.batch import Batch, ExchangedBatch
 from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
 from aladin_training.batches.feature_cache import content_digest
@@ -26,6 +27,7 @@ from aladin_training.batches.network_inputs import CUT
 from aladin_training.batches.plan import draw_captions
 from aladin_training.data.exchanges import exchange_word
 from aladin_training.data.phrases import Wording, draw_short_text, meanings_of
+from aladin_training.data.records import is_strict
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.parallel.threads import prefetch
@@ -42,13 +44,13 @@ class _Shown(NamedTuple):
         image: Preprocessed photo.
         captions: Texts that are shown of it.
         exchanged: Number of a caption among these and the same with one word exchanged, or None.
-        damaged: Names of the photos that could not be decoded for it.
+        damaged: Reasons of the photos that could not be decoded for it, by name.
     """
 
     image: ImageInput
     captions: list[str]
     exchanged: tuple[int, str] | None
-    damaged: list[str]
+    damaged: dict[str, str]
 
 
 class _Choice(NamedTuple):
@@ -102,6 +104,7 @@ class StreamedBatches:
         self._short_captions = short_captions
         self._exchanged_captions = exchanged_captions
         self._new_crops = new_crops
+        self._strict = is_strict()  # batches are made in other threads
 
     @property
     def batches_per_epoch(self) -> int:
@@ -116,7 +119,8 @@ class StreamedBatches:
     def epoch(self, number: int, start: int = 0, share: BatchShare = WHOLE) -> Generator[Batch]:
         """Yield the batches of an epoch from a given one on.
 
-        A damaged photo is skipped with a warning, and replaced by another one.
+        A damaged photo is skipped with a warning, and replaced by another one, unless that is to
+        stop the job (`strict_data`).
 
         Args:
             number: Number of the epoch, from 0.
@@ -124,22 +128,32 @@ class StreamedBatches:
             share: Share of the photos and captions to return.
 
         Raises:
-            DataError: If a tar cannot be used, or there is no replacement for a damaged photo.
+            DataError: If a tar cannot be used, there is no replacement for a damaged photo, or more
+                than half of the photos are damaged.
+            ImageError: If a photo is damaged, and that is to stop the job.
         """
         return prefetch(self._batches(number, start, share), BATCHES_AHEAD)
 
     def _batches(self, epoch: int, start: int, share: BatchShare) -> Generator[Batch]:
-        damaged: set[str] = set()
+        damaged: dict[str, str] = {}
+        lines = SkippedLines()
         cut = 0
         with closing(self._decoding(epoch, start, share)) as decoding:
             for seed, drawn, shown in decoding:
                 each = [future.result() for future in shown]
-                damaged.update(*(place.damaged for place in each))
+                found = {name: why for place in each for name, why in place.damaged.items()}
+                for name in found.keys() - damaged.keys():
+                    for line in lines.add(name, found[name]):
+                        logger.warning("%s", line)
+                damaged |= found
                 captions = [caption for place in each for caption in place.captions]
                 cut += self._photos.text_encoder.count_too_long(captions)
                 yield self._batch(seed, drawn, each, share.photos(self._batch_size).start)
         if damaged:
             logger.warning("epoch %d: skipped %d damaged photos", epoch, len(damaged))
+        if 2 * len(damaged) * share.world > self._photos.stream.photos:
+            reason = f"{len(damaged)} photos of an epoch are damaged, more than half"
+            raise DataError(self._photos.stream.shards[0].root, None, reason)
         if cut:
             logger.warning("epoch %d: %d captions %s", epoch, cut, CUT)
 
@@ -170,14 +184,15 @@ class StreamedBatches:
 
     def _show(self, drawn: DrawnBatch, place: int, content: bytes | None, seed: str) -> _Shown:
         """Decode the photo of one position, or a replacement, and draw its view and captions."""
-        damaged: list[str] = []
+        damaged: dict[str, str] = {}
         for sample, known in chain([(drawn.samples[place], content)], _spares(drawn, place)):
             try:
                 data = sample.photo.read(DEFAULT_LIMITS.max_bytes) if known is None else known
                 photo = decode_image(data, sample.photo.source)
             except ImageError as error:
-                logger.warning("skipped: %s", error)
-                damaged.append(sample.photo.source)
+                if self._strict:
+                    raise
+                damaged[error.source] = error.reason
                 continue
             choice = self._choose(sample, seed)
             image = self._photos.image_encoder.preprocess(

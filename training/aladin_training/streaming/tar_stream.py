@@ -18,6 +18,7 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import Progress
 from aladin_training.data import Record
+from aladin_training.data.records import is_strict
 from aladin_training.streaming.shards import Shard, ShardCount, count_shards, find_shards
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,8 @@ def open_stream(source: Path, split: str | None, cache: Path, progress: Progress
         progress: Receives shards.
 
     Raises:
-        DataError: If there is no tar, one is damaged, or no photo of the split has a caption.
+        DataError: If there is no tar, one is damaged, or more than half of the photos of the split
+            have no caption.
     """
     shards = find_shards(source, split)
     counts = count_shards(shards, cache / _COUNTS, progress)
@@ -83,6 +85,9 @@ def open_stream(source: Path, split: str | None, cache: Path, progress: Progress
         of_split = "" if split is None else f" of split {split!r}"
         raise DataError(source, None, f"holds no photo{of_split} with a caption")
     without = sum(count.without_captions or 0 for count in counts)
+    if without > stream.photos or (without and is_strict()):
+        of = f"{without} of {without + stream.photos} photos have no caption"
+        raise DataError(source, None, of if is_strict() else f"{of}, more than half")
     if without:
         logger.warning("%s: skipped %d photos without a caption", source, without)
     return stream
