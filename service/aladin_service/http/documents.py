@@ -23,7 +23,7 @@ from aladin_network.errors import (
     OverloadedError,
 )
 from aladin_service.http.bodies import DATA_URL, decode_base64
-from aladin_service.http.errors import UnknownModelError
+from aladin_service.http.errors import MAX_ANSWER_BYTES, AnswerTooLargeError, UnknownModelError
 from aladin_service.http.shared_state import ServiceState
 from aladin_service.http.turns import Turns
 from aladin_service.observe.logs import CURRENT_REQUEST
@@ -260,6 +260,7 @@ async def encode_documents(
         The encoded documents, in their order, or why one cannot be encoded.
 
     Raises:
+        AnswerTooLargeError: If the vectors that are to be answered are too large together.
         OverloadedError: If the queues are full, too many such requests are running, or the model is
             replaced again and again.
         IndexNotReadyError: If no index is live.
@@ -284,8 +285,10 @@ async def _encode_all(
     entries = iter(enumerate(documents))
     turns = Turns(service.batch_room)
     received_s = time.monotonic()
+    written = 0
 
     async def feed() -> None:
+        nonlocal written
         for place, document in entries:
             job = replace(how, document=document, received_s=received_s)
             try:
@@ -293,7 +296,11 @@ async def _encode_all(
                     results[place] = await service.workers.encode(job)
                     continue
                 async with service.batch_room.documents:
-                    results[place] = await turns.enter(lambda job=job: service.workers.encode(job))
+                    found = await turns.enter(lambda job=job: service.workers.encode(job))
+                written += len(found.written)
+                if written > MAX_ANSWER_BYTES:
+                    raise AnswerTooLargeError
+                results[place] = found
             except InputError as error:
                 results[place] = error
 

@@ -44,6 +44,7 @@ from aladin_service.failures import cut_message, describe_faults, describe_inval
 from aladin_service.http.conventions import conventional_body
 from aladin_service.http.errors import (
     AccessError,
+    AnswerTooLargeError,
     BodyTimeoutError,
     BodyTooLargeError,
     ContentTypeError,
@@ -92,7 +93,7 @@ _DESCRIPTIONS = {
     404: "unknown id or model, or no such collection in the index",
     408: "the body was not received in time",
     409: "an item with this id already exists",
-    413: "the body, photo, number of pixels or regions exceed the limit",
+    413: "the body, photo, number of pixels, regions or answer exceed the limit",
     415: "not an image, or neither JSON nor multipart",
     421: "request without a key for a host name that is not allowed",
     422: "invalid field",
@@ -143,6 +144,7 @@ FAILURES: dict[type[BaseException], Failure] = {
     UnknownModelError: Failure(404, "model_not_found"),
     BodyTimeoutError: Failure(408, "body_timeout"),
     DuplicateItemError: Failure(409, "duplicate_id"),
+    AnswerTooLargeError: Failure(413, "answer_too_large"),
     BodyTooLargeError: Failure(413, "body_too_large"),
     ImageTooLargeError: Failure(413, "image_too_large"),
     RegionsTooLargeError: Failure(413, "regions_too_large"),

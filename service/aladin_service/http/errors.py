@@ -5,6 +5,9 @@ from __future__ import annotations
 from aladin_network.errors import AladinError, InputError, OverloadedError
 from aladin_service.api_key import Scope
 
+# A batch of searches, a page of hits with the largest metadata, or the tokens of many inputs would
+# have some gigabytes, all of it in memory until it is sent.
+MAX_ANSWER_BYTES = 32 * 2**20
 # Seconds after which some uploads are likely to have finished.
 _ROOM_S = 1.0
 
@@ -68,6 +71,16 @@ class CrossSiteError(AccessError):
 
     def __init__(self, origin: str) -> None:
         super().__init__(f"requests from pages of the origin {origin!r} are not allowed")
+
+
+class AnswerTooLargeError(AladinError):
+    """The answer to a request would be larger than answers may be."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the answer has more than {MAX_ANSWER_BYTES} bytes; ask for less of it at a time:"
+            " fewer hits, queries or inputs, or without explain or return_multivector"
+        )
 
 
 class RateLimitedError(AccessError):

@@ -7,8 +7,9 @@ disconnected.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar, cast
 
@@ -35,6 +36,37 @@ _LISTEN_AFTER_S = 0.02
 T = TypeVar("T")
 
 
+class Places:
+    """Places that are taken one or several at a time, in the order of arrival."""
+
+    def __init__(self, count: int) -> None:
+        """Start with all places free."""
+        self._count = self._free = count
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def take(self, needed: int) -> AsyncGenerator[None]:
+        """Hold places; a request for more than there are holds all."""
+        needed = min(needed, self._count)
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((needed, turn))
+        self._give()
+        try:
+            await turn
+            yield
+        finally:
+            if not turn.cancelled():
+                self._free += needed
+            self._give()
+
+    def _give(self) -> None:
+        while self._waiting and (self._waiting[0][1].done() or self._waiting[0][0] <= self._free):
+            needed, turn = self._waiting.popleft()
+            if not turn.done():
+                self._free -= needed
+                turn.set_result(None)
+
+
 class BatchRoom:
     """Places in the queues for queries of batch requests, and for documents.
 
@@ -50,7 +82,7 @@ class BatchRoom:
             places: Number of places: as many as are encoded together, so that an idle worker finds
                 a whole batch, while a single query still finds short queues.
         """
-        self.places = asyncio.Semaphore(places)
+        self.places = Places(places)
         # Documents fill less: as many queries as there are places are always admitted, so half of
         # them stay free for the queries of others.
         self.documents = asyncio.Semaphore(max(1, places // 2))

@@ -43,18 +43,19 @@ class Turns:
         self._room = room
         self._gives_up_s = time.monotonic() + _PATIENCE_S  # put off by every answer
 
-    async def enter(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def enter(self, ask: Callable[[], Awaitable[T]], cost: int = 1) -> T:
         """Wait for the answer to one part; while the queues are full, try again and again.
 
         Args:
             ask: Enters the part into a queue and returns its answer.
+            cost: Places that the part takes, by how much work it is.
 
         Raises:
             OverloadedError: If the queues are full and nothing of the request was taken, or for too
                 long.
             AladinError: If the part fails.
         """
-        async with self._room.places:
+        async with self._room.places.take(cost):
             while True:
                 self.taken += 1
                 try:

@@ -23,8 +23,10 @@ from aladin_network.errors import (
 )
 from aladin_service.http import turns
 from aladin_service.http.app import create_app
+from aladin_service.http.routes import batch as batches
+from aladin_service.http.routes import search as searches
 from aladin_service.observe.metrics import Metrics
-from aladin_service.search.job import Answered, QueueName, SearchJob, TextQuery
+from aladin_service.search.job import Answered, PartsQuery, QueueName, SearchJob, TextQuery
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Job
 from aladin_service.work.workers import WorkersHealth
@@ -60,8 +62,13 @@ class Gate:
         return OverloadedError(0.001) if len(self.waiting) >= self.line else None
 
     async def search(self, job: SearchJob) -> Answered:
-        assert isinstance(job.query, TextQuery)
-        words = job.query.text
+        if isinstance(job.query, TextQuery):
+            words = job.query.text
+        else:
+            assert isinstance(job.query, PartsQuery)
+            first = job.query.parts[0].query
+            assert isinstance(first, TextQuery)
+            words = first.text
         if self.refuses is not None:
             raise self.refuses
         refusal = self.refusal("text")
@@ -238,6 +245,98 @@ async def test_all_batches_together_hold_no_more_places_than_one_worker_takes() 
         for request, words in ((first, "abcdefgh"), (second, "ABCD")):
             answers = (await request).json()["answers"]
             assert [answer["said"] for answer in answers] == list(words)
+
+
+def costly(kind: str, words: str) -> dict[str, Any]:
+    """A search of several parts, of one that is compared with all items, or of both."""
+    parts = [{"text": words}, *[{"text": "a dog"}] * 3]
+    if kind == "all":
+        return {"target": "images", "text": words, "candidates": "all"}
+    more = {"candidates": "all"} if kind == "both" else {}
+    return {"target": "images", "all": parts, "not": [{"text": "a car"}] * 2} | more
+
+
+@pytest.mark.parametrize(("kind", "together"), [("all", 4), ("parts", 2), ("both", 1)])
+async def test_costly_searches_of_a_batch_take_more_places(kind: str, together: int) -> None:
+    words = [f"w{number}" for number in range(8)]
+    queries = [costly(kind, each) for each in words]
+    async with gated(line=100, max_batch=16) as (gate, client):
+        request = asyncio.create_task(client.post("/v1/search/batch", json={"queries": queries}))
+        await gate.until(together)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(gate.waiting) == together
+        other = asyncio.create_task(client.post("/v1/search/batch", json=batch(*"abc")))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert "a" not in gate.waiting  # it has its turn when places come free
+        gate.open = True
+        gate.let(*gate.waiting)
+        answers = (await request).json()["answers"]
+        assert (await other).status_code == 200
+    assert [answer["said"] for answer in answers] == words
+
+
+async def test_a_client_that_hangs_up_gives_its_places_back() -> None:
+    async with gated(line=100, max_batch=16) as (gate, client):
+        queries = {"queries": [costly("both", each) for each in "abc"]}
+        first = asyncio.create_task(client.post("/v1/search/batch", json=queries))
+        await gate.until(1)
+        second = asyncio.create_task(client.post("/v1/search/batch", json=queries))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        for each in (second, first):
+            each.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await each
+        gate.open = True
+        assert (await client.post("/v1/search/batch", json=queries)).status_code == 200
+
+
+@pytest.mark.parametrize(("kind", "cost"), [("all", 4), ("parts", 6), ("both", 24)])
+async def test_a_costly_search_costs_its_client_the_same_alone_and_in_a_batch(
+    kind: str, cost: int
+) -> None:
+    search = costly(kind, "a")
+    target = search.pop("target")
+    for path, body in (
+        (f"/v1/search/{target}", search),
+        ("/v1/search/batch", {"queries": [search | {"target": target}]}),
+    ):
+        limits = {"anonymous_requests_per_s": 1e-6, "anonymous_burst": cost + 1}
+        async with gated(line=100, **limits) as (gate, client):
+            gate.open = True
+            assert (await client.post(path, json=body)).status_code == 200
+            once, again = [
+                (await client.post("/v1/search/images", json={"text": "a"})).status_code
+                for _ in range(2)
+            ]
+        assert (once, again) == (200, 429), path
+
+
+async def test_answers_of_a_batch_end_at_the_largest_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = [letter * 100 for letter in "abcdefgh"]
+    monkeypatch.setattr(batches, "MAX_ANSWER_BYTES", 350)
+    async with gated(line=100, max_batch=1) as (gate, client):
+        gate.open = True
+        answers = (await client.post("/v1/search/batch", json=batch(*words))).json()["answers"]
+    assert [answer.get("said") for answer in answers] == [*words[:3], *[None] * 5]
+    for answer in answers[3:]:
+        assert (answer["status"], answer["error"]["code"]) == (413, "answer_too_large")
+
+
+async def test_an_answer_of_one_search_has_a_largest_size(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches, "MAX_ANSWER_BYTES", 2000)
+    async with service() as client:
+        small = await client.post("/v1/search/images", json={"text": "a dog", "k": 1})
+        large = await client.post("/v1/search/images", json={"text": "a dog", "k": 6})
+    assert small.status_code == 200
+    assert len(small.content) < 2000 < 6 * len(small.content)
+    assert (large.status_code, large.json()["error"]["code"]) == (413, "answer_too_large")
 
 
 async def test_more_batches_than_there_is_room_for_are_refused() -> None:

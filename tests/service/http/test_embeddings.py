@@ -20,6 +20,7 @@ from PIL import Image
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import OverloadedError
+from aladin_service.http import documents
 from aladin_service.search.job import EncodedDocument, EncodeJob
 from aladin_service.work.query_queue import QueryQueue
 
@@ -307,6 +308,18 @@ async def test_a_queue_without_a_place_refuses_the_whole_request(
     assert (response.status_code, response.headers["retry-after"]) == (429, "3")
     error = response.json()["error"]
     assert (error["type"], error["code"]) == ("rate_limit_error", "overloaded")
+
+
+async def test_vectors_together_have_a_largest_size(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with service() as client:
+        whole = await client.post("/v1/embeddings", json={"input": ["a red dog"] * 8})
+        monkeypatch.setattr(documents, "MAX_ANSWER_BYTES", len(whole.content) // 2)
+        refused = await client.post("/v1/embeddings", json={"input": ["a red dog"] * 8})
+        few = await client.post("/v1/embeddings", json={"input": ["a red dog"] * 2})
+    assert whole.status_code == few.status_code == 200
+    assert (refused.status_code, refused.json()["error"]["code"]) == (413, "answer_too_large")
 
 
 async def test_many_requests_of_one_input_are_admitted_like_queries(service: Service) -> None:

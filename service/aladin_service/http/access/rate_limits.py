@@ -194,7 +194,7 @@ def client_network(address: str) -> str:
     return str(ipaddress.IPv6Network((int(ip) >> 64 << 64, 64)))
 
 
-async def charge(request: Request, count: int) -> None:
+async def charge(request: Request, count: int, paid: int = 1) -> None:
     """Charge a request with several queries or items as much as individual requests.
 
     The request itself has cost 1 when it reaches its route. One that costs more than its client's
@@ -202,14 +202,15 @@ async def charge(request: Request, count: int) -> None:
 
     Args:
         request: Request that is being handled by a route.
-        count: Number of queries or items in the request.
+        count: Number of queries or items in the request, or the cost of its queries.
+        paid: What the request has cost already.
 
     Raises:
         RateLimitedError: If the client may not request so many now.
     """
     limit: RateLimit | None = request.state.limit
-    if limit is not None and count > 1:
-        await limit.take(count - 1, paid=1)
+    if limit is not None and count > paid:
+        await limit.take(count - paid, paid=paid)
 
 
 class RedisRates:

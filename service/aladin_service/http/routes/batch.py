@@ -24,7 +24,7 @@ from aladin_service.http.error_responses import (
     invalid_input,
     part_error,
 )
-from aladin_service.http.errors import ContentTypeError
+from aladin_service.http.errors import MAX_ANSWER_BYTES, AnswerTooLargeError, ContentTypeError
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.routes.search import SearchBody, run_search
 from aladin_service.http.shared_state import Service, ServiceState, until_disconnect
@@ -72,6 +72,7 @@ class BatchFeed:
         self._next = iter(enumerate(entries))
         self._bodies: list[bytes] = [b""] * len(entries)
         self._turns = Turns(service.batch_room)
+        self._bytes = 0  # of all answers
 
     async def run(self) -> list[bytes]:
         """Answer all queries; cancelling withdraws those that wait.
@@ -97,7 +98,13 @@ class BatchFeed:
             try:
                 if isinstance(entry, InputError):
                     raise entry
-                self._bodies[place] = (await self._answer(entry)).body
+                if self._bytes > MAX_ANSWER_BYTES:
+                    raise AnswerTooLargeError
+                body = (await self._answer(entry)).body
+                self._bytes += len(body)
+                if self._bytes > MAX_ANSWER_BYTES:
+                    raise AnswerTooLargeError
+                self._bodies[place] = body
             except NOT_TAKEN as error:
                 if not self._turns.taken:
                     raise
@@ -109,7 +116,7 @@ class BatchFeed:
         query = await search.query(self._service.fetcher)
         options = search.options()
         return await self._turns.enter(
-            lambda: run_search(self._service, query, search.target, options)
+            lambda: run_search(self._service, query, search.target, options), search.cost
         )
 
     def _fail(self, place: int, error: Exception) -> None:
@@ -162,7 +169,10 @@ async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
     if not 1 <= len(queries) <= limit:
         raise InputError(f"queries: expected 1 to {limit}, got {len(queries)}")
     await charge(request, len(queries))
-    return await run_sized(service, body.num_bytes, _read_entries, queries)
+    entries = await run_sized(service, body.num_bytes, _read_entries, queries)
+    cost = sum(1 if isinstance(each, InputError) else each.cost for each in entries)
+    await charge(request, cost, paid=len(queries))
+    return entries
 
 
 Batch = Annotated[list[BatchEntry], Depends(read_batch)]
@@ -190,7 +200,8 @@ async def search_batch(request: Request, entries: Batch, service: Service) -> Re
     """Answer many searches, each with the answer or the error of a separate request.
 
     Queries of a batch enter the queues as places become free, so a batch may be longer than a
-    queue. It is refused as a whole (429) only if its first query finds no place.
+    queue. It is refused as a whole (429) only if its first query finds no place. Once the answers
+    together are larger than an answer may be, those that follow are errors.
     """
     started = time.perf_counter()
     feed = BatchFeed(service, entries, request.state.request_id)

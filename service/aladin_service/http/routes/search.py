@@ -15,6 +15,7 @@ from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import AladinError, OverloadedError, TextTooLongError
 from aladin_network.types import Target
+from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import (
     HUNG_UP,
@@ -24,6 +25,7 @@ from aladin_service.http.error_responses import (
     failure_of,
     invalid_input,
 )
+from aladin_service.http.errors import MAX_ANSWER_BYTES, AnswerTooLargeError
 from aladin_service.http.middleware import declared_length
 from aladin_service.http.query_parts import (
     ALL_DESCRIPTION,
@@ -58,6 +60,9 @@ from aladin_service.search.job import (
     TextQuery,
 )
 from aladin_service.work.workers import Workers
+
+# Of a part that is compared with all items, next to the candidates alone.
+_EXHAUSTIVE_COST = 4
 
 _OPTIONS = frozenset(OPTION_NAMES)
 _DEFAULTS = SearchOptions()
@@ -168,6 +173,12 @@ class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[re
             return ItemQuery(self.id, box=box)
         return query_of_parts(self.all or [], self.not_ or [], self.like or [], self.unlike or [])
 
+    @property
+    def cost(self) -> int:
+        """Number of plain searches that this one is as much work as."""
+        parts = max(1, len(self.all or ()) + len(self.not_ or ()))
+        return parts * (_EXHAUSTIVE_COST if self.candidates == "all" else 1)
+
     def options(self) -> SearchOptions:
         """Return how to search, without the query."""
         given = self.model_fields_set & _OPTIONS
@@ -216,6 +227,7 @@ async def run_search(
 
     Raises:
         InputError: If the text is too long, or the filter is too large or malformed.
+        AnswerTooLargeError: If the hits with their texts and metadata are too large.
         AladinError: If the search fails, see `Workers.search`.
     """
     # Checked before the query waits for a worker and is sent to the worker's process.
@@ -229,6 +241,8 @@ async def run_search(
     request_id = None if request is None else request.request_id
     try:
         answered = await service.workers.search(job)
+        if len(answered.body) > MAX_ANSWER_BYTES:
+            raise AnswerTooLargeError
     except OverloadedError:
         raise  # rejected at once, so it was not slow
     except Exception as error:
@@ -258,6 +272,8 @@ def _add_route(target: Target, description: str) -> None:
     async def search(request: Request) -> Response:
         service: ServiceState = request.app.state.service
         body = await read_search_body(request, service)
+        if body.all or body.candidates is not None:
+            await charge(request, body.cost)
         answered = await until_disconnect(request, _find(body, target, service))
         return Response(answered.body, media_type="application/json")
 
