@@ -108,6 +108,26 @@ def test_the_extras_that_are_locked_come_with_dev() -> None:
     assert names - {"aladin-search"} <= installed_by_make_test()
 
 
+def test_messages_name_extras_that_there_are_by_the_line_that_installs_them() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {*project["optional-dependencies"], "{extra}", "{}"}
+    named: list[str] = []
+    for package in ("aladin", "training", "index", "service"):
+        for file in (ROOT / package).rglob("*.py"):
+            for before, extra in re.findall(
+                r"(.{15})aladin-search\[([^\]]*)\]", file.read_text(encoding="utf-8")
+            ):
+                named.append(extra)
+                assert extra in extras, (file, extra)
+                assert before.endswith(("pip install '", "``")), (file, before)
+            for extra in re.findall(
+                r'missing_package\([^)]*, "([\w-]+)"\)', file.read_text(encoding="utf-8")
+            ):
+                named.append(extra)
+                assert extra in extras, (file, extra)
+    assert {"mcp", "lora", "hdf5", "otel", "redis", "cpu"} <= {*named}
+
+
 def test_ci_begins_with_make_test_in_an_environment_that_this_alone_makes(tmp_path: Path) -> None:
     tree, programs, calls = tmp_path / "tree", tmp_path / "programs", tmp_path / "calls"
     (tree / ".ci").mkdir(parents=True)

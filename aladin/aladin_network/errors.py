@@ -316,6 +316,17 @@ class ReportedElsewhereError(AladinError):
         super().__init__("another process of this training job has failed")
 
 
+def missing_package(user: str, package: str, extra: str) -> str:
+    """Describe an optional package that is not installed, with the line that installs it.
+
+    Args:
+        user: What needs it.
+        package: Its name as a module.
+        extra: Extra of this project that brings it.
+    """
+    return f"{user} needs the package {package}: pip install 'aladin-search[{extra}]'"
+
+
 def _rebuild(kind: type[AladinError], args: tuple[object, ...]) -> AladinError:
     """Restore a pickled error without calling ``__init__``, whose parameters differ."""
     error = kind.__new__(kind)

@@ -17,6 +17,7 @@ from aladin_network.errors import (
     InputError,
     NoSuchTargetError,
     UnknownItemError,
+    missing_package,
 )
 from aladin_service.client_errors import (
     ConflictError,
@@ -90,11 +91,7 @@ def one_line(error: Exception) -> str:
     if isinstance(error, (AladinError, OSError)) and message:
         return message
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS_OF:
-        extra = _EXTRAS_OF[error.name]
-        return (
-            f"this needs the package {error.name}, which is not installed; "
-            f"`pip install 'aladin-search[{extra}]'` installs it"
-        )
+        return missing_package("this", error.name, _EXTRAS_OF[error.name])
     return f"{type(error).__name__}: {message} (use --debug for a traceback)"
 
 

@@ -22,7 +22,7 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.encoders.base import ImageBatch, TextBatch
 from aladin_network.encoders.hf_image import HFImageEncoder
-from aladin_network.errors import AladinError, CheckpointError, ConfigError
+from aladin_network.errors import AladinError, CheckpointError, ConfigError, missing_package
 from aladin_network.files import atomic_folder
 from aladin_network.graphs.files import (
     GRAPHS,
@@ -47,7 +47,6 @@ _LOG = logging.getLogger(__name__)
 TOLERANCE = 1e-4
 
 _EXPORTERS = ("onnx", "onnxscript")
-_INSTALL = "`pip install 'aladin-search[onnx-export]'` installs it"
 # Why networks of these image encoders have no graphs.
 _WITHOUT_GRAPHS = {
     "naflex": "every photo has its own grid of patches, with positions interpolated for it",
@@ -116,9 +115,8 @@ def export_graphs(checkpoint: Path) -> GraphManifest:
     missing = [name for name in _EXPORTERS if find_spec(name) is None]
     runtime = next(iter(installed_runtimes()), None)
     if missing or runtime is None:
-        raise ConfigError(
-            f"the package {missing[0] if missing else RUNTIMES[0]} is missing; {_INSTALL}"
-        )
+        package = missing[0] if missing else RUNTIMES[0]
+        raise ConfigError(missing_package("the export of graphs", package, "onnx-export"))
     loaded = load_checkpoint(checkpoint)
     model = loaded.model
     facts = _image_facts(model)

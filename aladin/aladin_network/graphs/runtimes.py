@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.errors import CheckpointError, ConfigError, missing_package
 from aladin_network.graphs.files import OUTPUTS, graph_path
 from aladin_network.inference import multiplies_bfloat16
 from aladin_network.types import RUNTIMES, GraphRuntime, Modality, Precision
@@ -163,11 +163,7 @@ def check_installed(runtime: GraphRuntime) -> None:
         ConfigError: If it is not.
     """
     if find_spec(runtime) is None:
-        extra = _EXTRAS[runtime]
-        raise ConfigError(
-            f"the package {runtime} is not installed; `pip install 'aladin-search[{extra}]'` "
-            "installs it"
-        )
+        raise ConfigError(missing_package("this runtime", runtime, _EXTRAS[runtime]))
 
 
 def open_graph(

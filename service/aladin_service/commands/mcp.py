@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aladin_network.errors import ConfigError, InputError
+from aladin_network.errors import ConfigError, InputError, missing_package
 from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.commands.options import (
     DetectorOption,
@@ -58,7 +58,7 @@ def mcp(
         got = "neither" if index is None else "both"
         raise InputError(f"expected either INDEX or --url, got {got}")
     if find_spec("mcp") is None:
-        raise ConfigError("the package mcp is not installed: install aladin-search[mcp]")
+        raise ConfigError(missing_package("aladin mcp", "mcp", "mcp"))
     # Reading stdin cannot be cancelled, and there is nothing to finish: the index is only read.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if url is not None:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from starlette.types import Scope
 
-from aladin_network.errors import ConfigError
+from aladin_network.errors import ConfigError, missing_package
 from aladin_service.observe.logs import RequestRecord
 
 # OpenTelemetry's own variables; the exporter reads these and its other variables itself.
@@ -71,9 +71,6 @@ def open_tracing(*, wanted: bool) -> Tracing | None:
     try:
         from aladin_service.observe.otel_tracing import OtelTracing
     except ModuleNotFoundError as error:
-        cause = named or "ALADIN_TRACES"
-        raise ConfigError(
-            f"{cause} enables traces, but the module {error.name} is not installed: "
-            "install aladin-search[otel]"
-        ) from None
+        cause = f"{named or 'ALADIN_TRACES'}, which enables traces,"
+        raise ConfigError(missing_package(cause, str(error.name), "otel")) from None
     return OtelTracing.to_collector()

@@ -165,7 +165,7 @@ def test_the_items_of_a_build_in_bfloat16(
     with pytest.raises(ConfigError, match="this processor does not multiply it"):
         load_for_inference(exported_checkpoint, precision="bfloat16")
     monkeypatch.setattr(runtimes, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"`pip install 'aladin-search\[openvino\]'`"):
+    with pytest.raises(ConfigError, match=r"pip install 'aladin-search\[openvino\]'"):
         load_for_inference(exported_checkpoint, precision="bfloat16")
 
 

@@ -26,7 +26,7 @@ def test_without_the_package_the_extra_is_named(
     monkeypatch.setattr(mcp, "find_spec", lambda name: None)  # noqa: ARG005
     result = CliRunner().invoke(app, ["mcp", str(tmp_path)])
     assert result.exit_code == 2
-    assert "the package mcp is not installed: install aladin-search[mcp]" in result.output
+    assert "aladin mcp needs the package mcp: pip install 'aladin-search[mcp]'" in result.output
 
 
 def test_the_service_does_without_the_package() -> None:

@@ -59,4 +59,4 @@ def test_a_missing_package_is_named(tiny_checkpoint: Path, monkeypatch: pytest.M
     monkeypatch.setattr(export, "find_spec", lambda name: name in installed or None)
     result = CliRunner().invoke(app, ["export", "onnx", str(tiny_checkpoint)])
     assert result.exit_code == 2
-    assert "onnxscript is missing; `pip install 'aladin-search[onnx-export]'`" in result.output
+    assert "the package onnxscript: pip install 'aladin-search[onnx-export]'" in result.output

@@ -188,7 +188,11 @@ def test_a_recipe_starts_from_a_model_by_name(
     [
         ("train", "data.validation_split=val", "has no split 'val', known are ['train']"),
         ("val", "data.train_split=train", "has no split 'train', known are ['val']"),
-        ("train", "peft", 'mode "lora" needs peft: pip install "aladin-search[lora]"'),
+        (
+            "train",
+            "peft",
+            "needs the package peft: pip install 'aladin-search[lora]'",
+        ),
     ],
 )
 def test_what_training_needs_is_checked_before_a_model_is_downloaded(

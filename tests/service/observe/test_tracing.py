@@ -50,5 +50,5 @@ def test_without_the_packages_it_says_what_to_install(
     with pytest.raises(ConfigError) as caught:
         open_tracing(wanted=name == "ALADIN_TRACES")
     message = str(caught.value)
-    assert message.startswith(f"{name} enables traces, but the module opentelemetry")
-    assert message.endswith("install aladin-search[otel]")
+    assert message.startswith(f"{name}, which enables traces, needs the package opentelemetry")
+    assert message.endswith("pip install 'aladin-search[otel]'")

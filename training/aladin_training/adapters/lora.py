@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from aladin_network.encoders.divided_tower import find_layers
-from aladin_network.errors import ConfigError
+from aladin_network.errors import ConfigError, missing_package
 from aladin_training.config.tune import TuneConfig
 
 
@@ -55,7 +55,7 @@ def check_peft() -> None:
         ConfigError: If it is not.
     """
     if importlib.util.find_spec("peft") is None:
-        raise ConfigError('mode "lora" needs peft: pip install "aladin-search[lora]"')
+        raise ConfigError(missing_package('mode "lora"', "peft", "lora"))
 
 
 def merge_adapters(encoder: nn.Module) -> None:

@@ -49,7 +49,7 @@ from aladin_index.engines.qdrant.store import (
 from aladin_index.engines.record import piece_texts, pieces_of_texts
 from aladin_index.format.layout import EngineLocation
 from aladin_index.items.tables import StoredItem
-from aladin_network.errors import ConfigError, EngineError
+from aladin_network.errors import ConfigError, EngineError, missing_package
 from aladin_network.types import Target
 
 # A server accepts requests of any size, but holds the whole response in memory.
@@ -301,6 +301,4 @@ def _in_folder(
 
 
 def _missing(error: ModuleNotFoundError, extra: str) -> ConfigError:
-    return ConfigError(
-        f"this engine needs the package {error.name}: pip install 'aladin-search[{extra}]'"
-    )
+    return ConfigError(missing_package("this engine", str(error.name), extra))

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
-from aladin_network.errors import ConfigError
+from aladin_network.errors import ConfigError, missing_package
 from aladin_service.http.errors import RateLimitedError
 from aladin_service.observe.metrics import Metrics
 
@@ -294,9 +294,7 @@ def _connect(url: str) -> Redis:
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
     except ImportError:
-        raise ConfigError(
-            "ALADIN_RATE_STORE needs the package redis: pip install 'aladin-search[redis]'"
-        ) from None
+        raise ConfigError(missing_package("ALADIN_RATE_STORE", "redis", "redis")) from None
     try:
         pool = BlockingConnectionPool.from_url(
             url,

@@ -157,5 +157,7 @@ def test_what_is_no_hdf5(tmp_path: Path) -> None:
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.h5", flat)
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(ConfigError, match=r"needs h5py: pip install 'aladin-search\[hdf5\]'"):
+    with pytest.raises(
+        ConfigError, match=r"needs the package h5py: pip install 'aladin-search\[hdf5\]'"
+    ):
         open_regions(path)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from aladin_network.errors import ConfigError, DataError
+from aladin_network.errors import ConfigError, DataError, missing_package
 from aladin_training.data.fields import Place
 from aladin_training.data.regions.store import (
     FloatArray,
@@ -44,8 +44,7 @@ def open_hdf5(path: Path) -> RegionLayout:
     try:
         import h5py
     except ImportError:
-        message = f"{path}: reading HDF5 needs h5py: pip install 'aladin-search[hdf5]'"
-        raise ConfigError(message) from None
+        raise ConfigError(missing_package(f"{path}: reading HDF5", "h5py", "hdf5")) from None
     try:
         file: Any = h5py.File(path, "r")
     except OSError as error:
