@@ -40,8 +40,28 @@ Errors are raised in the domain and rendered by the interfaces: into exit codes 
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from pathlib import Path
+
+# Characters of a value that a message repeats, and of a reason with several of them.
+_MOST_SHOWN, _MOST_REASON = 80, 400
+
+_LITERALS = reprlib.Repr()
+_LITERALS.maxstring = _LITERALS.maxother = _LITERALS.maxlong = _MOST_SHOWN
+
+
+def brief(value: object) -> str:
+    """Return an untrusted value as a Python literal for a message; a long one lacks its middle."""
+    return shortened(_LITERALS.repr(value), 2 * _MOST_SHOWN)
+
+
+def shortened(text: str, most: int = _MOST_REASON) -> str:
+    """Return a text of at most so many characters; a longer one lacks its middle."""
+    if len(text) <= most:
+        return text
+    end = most // 3
+    return f"{text[: most - end - 1]}…{text[-end:]}"
 
 
 class AladinError(Exception):
@@ -64,6 +84,7 @@ class ImageError(InputError):
     """An unusable picture, for example one that cannot be decoded."""
 
     def __init__(self, source: str, reason: str) -> None:
+        reason = shortened(reason)
         super().__init__(f"{source}: {reason}")
         self.source = source
         self.reason = reason
@@ -103,7 +124,7 @@ class DataError(InputError):
     """A line of a data file that cannot be used."""
 
     def __init__(self, file: Path | str, line: int | None, reason: str) -> None:
-        where = str(file) if line is None else f"{file}:{line}"
+        where, reason = str(file) if line is None else f"{file}:{line}", shortened(reason)
         super().__init__(f"{where}: {reason}")
         self.file = Path(file)
         self.line = line
@@ -210,7 +231,7 @@ class UnknownItemError(SearchIndexError):
     """No item of the index has this id."""
 
     def __init__(self, target: str, item_id: str) -> None:
-        super().__init__(f"no item {item_id!r} among the {target} of this index")
+        super().__init__(f"no item {brief(item_id)} among the {target} of this index")
         self.target = target
         self.item_id = item_id
 
@@ -220,7 +241,8 @@ class DuplicateItemError(SearchIndexError):
 
     def __init__(self, target: str, item_id: str) -> None:
         super().__init__(
-            f"{target}: id {item_id!r} is in the index already; replace it or skip it on duplicates"
+            f"{target}: id {brief(item_id)} is in the index already; replace it or skip it on "
+            "duplicates"
         )
         self.target = target
         self.item_id = item_id

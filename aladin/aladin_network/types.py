@@ -34,6 +34,12 @@ COMPARED_AS: dict[tuple[Modality, Target], Modality] = {
     ("image", "images"): "text",
 }
 
+# Limits of what is stored of an item and returned with each hit: characters of a photo's caption,
+# of an id or a name, and bytes of a text or of the metadata as JSON.
+MAX_CAPTION_CHARS = 2000
+MAX_NAME_CHARS = 4096
+MAX_STORED_BYTES = 64 * 2**10
+
 # Treatment of a new item whose id is already in the index.
 OnDuplicate = Literal["error", "replace", "skip"]
 

@@ -9,9 +9,8 @@ from typing import Any, cast
 
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
-from aladin_network.types import TOKEN_DTYPES, Precision, TokenDtype
+from aladin_network.types import MAX_STORED_BYTES, TOKEN_DTYPES, Precision, TokenDtype
 
-MAX_METADATA_BYTES = 64 * 2**10
 # Distinct names of metadata fields that the items of one collection may have if all get an index.
 MAX_FILTER_FIELDS = 100_000
 
@@ -26,7 +25,7 @@ class MetadataLimits:
         max_depth: Nesting levels of objects and lists, including the metadata object itself.
     """
 
-    max_bytes: int = MAX_METADATA_BYTES
+    max_bytes: int = MAX_STORED_BYTES
     max_fields: int = 1000
     max_depth: int = 32
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from aladin_index.encode.source_items import ImageItem, PhotoPlaces, TextItem
+from aladin_index.encode.source_items import ImageItem, PhotoPlaces, TextItem, cut_text
 from aladin_index.format.records import SkippedItem
 from aladin_network.photos.formats import PHOTO_SUFFIXES
-from aladin_training.data import iter_records
+from aladin_training.data import Record, iter_records
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.formats import common_folder
-from aladin_training.data.records import SkippedPhoto, ignore_skipped
+from aladin_training.data.records import OnSkip, SkippedPhoto, ignore_skipped
 from aladin_training.data.regions import RegionStore, region_key, region_keys
 from aladin_training.data.texts import iter_texts
 
@@ -100,19 +100,37 @@ def image_items(
             if fault is not None:
                 yield SkippedItem(record.id, fault)
                 continue
-            yield ImageItem(
-                id=record.id,
-                path=record.photo.path,
-                offset=record.photo.offset,
-                length=record.photo.length,
-                regions_key=None if regions is None else region_key(record, regions),
-                uri=record.uri,
-                text=record.captions[0] if record.captions else None,
-                metadata=record.metadata,
+            yield photo_item(
+                record, None if regions is None else region_key(record, regions), skipped.append
             )
         yield from _left_out(skipped)
 
     return items()
+
+
+def photo_item(record: Record, regions_key: str | None, on_skip: OnSkip) -> ImageItem:
+    """Return the item of a photo, with its first caption as far as it is stored.
+
+    Args:
+        record: Record of the photo.
+        regions_key: Key of the photo's regions, or None if it is read itself.
+        on_skip: Called with what is not used of a caption.
+    """
+    text = record.captions[0] if record.captions else None
+    if text is not None:
+        text, cut = cut_text(text, "images")
+        if cut is not None:
+            on_skip(SkippedPhoto(record.id, f"indexed, but {cut}", is_part=True))
+    return ImageItem(
+        id=record.id,
+        path=record.photo.path,
+        offset=record.photo.offset,
+        length=record.photo.length,
+        regions_key=regions_key,
+        uri=record.uri,
+        text=text,
+        metadata=record.metadata,
+    )
 
 
 def photo_places(source: Path | Sequence[Path], root: Path | None) -> PhotoPlaces:
@@ -148,9 +166,10 @@ def text_items(
     def items() -> Iterator[TextItem | SkippedItem]:
         for each in records:
             yield from _left_out(skipped)
-            yield TextItem(
-                id=each.id, text=each.text, metadata=each.metadata, image_id=each.image_id
-            )
+            text, cut = cut_text(each.text, "texts")
+            yield TextItem(id=each.id, text=text, metadata=each.metadata, image_id=each.image_id)
+            if cut is not None and report:
+                yield SkippedItem(each.id, f"indexed, but {cut}")
         yield from _left_out(skipped)
 
     return items()

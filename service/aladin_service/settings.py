@@ -17,13 +17,18 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aladin_index.format.layout import location_of
-from aladin_index.settings import MAX_METADATA_BYTES, MetadataLimits
+from aladin_index.settings import MetadataLimits
 from aladin_network.errors import ConfigError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, MOST_PIXELS, MOST_SIDE_PX, ImageLimits
 from aladin_network.photos.formats import UPLOAD_FORMATS
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits
-from aladin_network.types import QueryPrecisionSetting, RuntimeSetting
+from aladin_network.types import (
+    MAX_CAPTION_CHARS,
+    MAX_STORED_BYTES,
+    QueryPrecisionSetting,
+    RuntimeSetting,
+)
 
 if TYPE_CHECKING:
     from aladin_index.open import EngineOptions
@@ -56,7 +61,7 @@ class QueryLimits:
     image: ImageLimits = DEFAULT_LIMITS
     regions: RegionLimits = field(default_factory=RegionLimits)
     metadata: MetadataLimits = field(default_factory=MetadataLimits)
-    max_text_chars: int = 2000
+    max_text_chars: int = MAX_CAPTION_CHARS
     exif: bool = True
     memory: DecodingMemory = field(default_factory=DecodingMemory, compare=False)
 
@@ -210,8 +215,8 @@ class ServiceSettings(BaseSettings):
     max_image_side_px: int = Field(default=30_000, ge=1, le=MOST_SIDE_PX)
     max_regions_bytes: int = Field(default=8 * 2**20, ge=1)
     max_regions: int = Field(default=100, ge=1)
-    max_metadata_bytes: int = Field(default=MAX_METADATA_BYTES, ge=2)
-    max_text_chars: int = Field(default=2000, ge=1)
+    max_metadata_bytes: int = Field(default=MAX_STORED_BYTES, ge=2)
+    max_text_chars: int = Field(default=MAX_CAPTION_CHARS, ge=1)
     max_photo_size_px: int = Field(default=2048, ge=16)
     thumbnail_cache_bytes: int = Field(default=64 * 2**20, ge=0)
     photo_cache_bytes: int = Field(default=64 * 2**20, ge=0)

@@ -36,6 +36,25 @@ def test_items_of_photos_and_of_their_captions(tmp_path: Path) -> None:
     ]
 
 
+def test_of_long_texts_the_beginning_is_stored_and_said_by_name(tmp_path: Path) -> None:
+    long = "dogs " * 20_000
+    file = write(
+        tmp_path,
+        {"image": "a.png", "captions": ["d" * 2000]},
+        {"image": "b.png", "captions": [long, "short"]},
+    )
+    reason = "indexed, but the first {} of its text's 100000 characters are kept"
+    first, second, said = image_items(file, None)
+    assert isinstance(first, ImageItem)
+    assert isinstance(second, ImageItem)
+    assert (first.text, second.text) == ("d" * 2000, long[:2000])
+    assert said == SkippedItem("b.png", reason.format(2000))
+    texts = list(text_items(file, None))
+    assert texts[2] == SkippedItem("b.png#0", reason.format(65_536))
+    kept = [text.text for text in texts if isinstance(text, TextItem)]
+    assert kept == ["d" * 2000, long[:65_536], "short"]
+
+
 def test_one_split(tmp_path: Path) -> None:
     file = write(
         tmp_path,

@@ -156,7 +156,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 # Columns of img2dataset: a failed download has no photo.
-STATUS, SUCCESS = "status", "success"
+STATUS, FAILED = "status", "failed_"
 # EXIF data reveal where and when a photo was taken, and metadata are part of public search results.
 NOT_METADATA = frozenset({STATUS, "error_message", "exif"})
 

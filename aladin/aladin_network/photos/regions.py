@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from aladin_network.errors import RegionError
+from aladin_network.errors import RegionError, brief
 
 # Detectors round: a box may exceed the photo by this fraction of its size, and is then clipped.
 _SLACK = 1e-3
@@ -60,7 +60,7 @@ class RegionSet:
             raise RegionError(f"labels: expected {len(vectors)}, got {len(self.labels)}")
         for text in (*self.labels, self.detector or ""):
             if any("\ud800" <= letter <= "\udfff" for letter in text):
-                raise RegionError(f"expected texts of Unicode, got {text!a}")
+                raise RegionError(f"expected texts of Unicode, got {brief(text)}")
         if not all(1 <= side <= _LONGEST_SIDE_PX for side in self.size_px or ()):
             raise RegionError(
                 f"size: expected 1 to {_LONGEST_SIDE_PX} px a side, got {self.size_px}"

@@ -44,7 +44,7 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.sample_texts import SampleTexts
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.fitted_files import read_fitted
-from aladin_network.errors import ConfigError, IndexNotReadyError, InputError
+from aladin_network.errors import ConfigError, IndexNotReadyError, InputError, brief
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.inference import Network
 from aladin_network.scoring.correction import HubCorrection
@@ -313,7 +313,7 @@ class _Build:
         if len(left_out) == len(rows):
             discard(self._root)
             raise InputError(
-                f"{target}: none of {len(left_out)} could be used, e.g. {left_out[0].id!r}: "
+                f"{target}: none of {len(left_out)} could be used, e.g. {brief(left_out[0].id)}: "
                 f"{left_out[0].reason}"
             )
         return shards

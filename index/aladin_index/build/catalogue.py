@@ -28,6 +28,7 @@ from aladin_index.encode.source_items import (
     file_state,
     item_from_json,
     item_json,
+    place_of,
     stored_form,
 )
 from aladin_index.format.layout import NEW_CATALOGUE
@@ -36,7 +37,7 @@ from aladin_index.generations.collection_writer import CollectionSource, Encoded
 from aladin_index.settings import MAX_FILTER_FIELDS, BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
-from aladin_network.errors import InputError
+from aladin_network.errors import InputError, brief
 from aladin_network.types import Progress, Target, TokenDtype
 
 _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
@@ -228,7 +229,7 @@ def _lines(
             if len(fields) > MAX_FILTER_FIELDS:
                 raise InputError(
                     f"{target}: expected at most {MAX_FILTER_FIELDS} distinct metadata fields, "
-                    f"got more by item {item.id!r}; --filter-fields names those to filter by"
+                    f"got more by item {brief(item.id)}; --filter-fields names those to filter by"
                 )
         path = str(item.path) if isinstance(item, ImageItem) else None
         yield row, item.id, path, item_json(item)
@@ -241,17 +242,19 @@ def _but(connection: sqlite3.Connection) -> str:
         return ""
     first = "SELECT id, reason FROM left_out ORDER BY number LIMIT 1"
     item_id, reason = connection.execute(first).fetchone()
-    return f"; {count} skipped, e.g. {item_id!r}: {reason}"
+    return f"; {count} skipped, e.g. {brief(item_id)}: {reason}"
 
 
 def _repetition(connection: sqlite3.Connection, lines: list[_Line], target: Target) -> InputError:
     """Find the id for which some lines were rejected; the lines before it are inserted."""
-    for row, item_id, *_ in lines:
-        found = connection.execute("SELECT row FROM items WHERE id = ?", (item_id,)).fetchone()
+    for row, item_id, _, line in lines:
+        statement = "SELECT row, item FROM items WHERE id = ?"
+        found = connection.execute(statement, (item_id,)).fetchone()
         if found is not None and found[0] != row:
-            return InputError(
-                f"{target}: id {item_id!r} repeats, item {row + 1} after item {found[0] + 1}"
+            again, first = (
+                place_of(item_from_json(line, target), row) for row, line in ((row, line), found)
             )
+            return InputError(f"{target}: id {brief(item_id)} repeats, {again} after {first}")
     raise AssertionError("the database rejected lines without a repeated id")
 
 

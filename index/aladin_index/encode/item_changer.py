@@ -30,12 +30,13 @@ from aladin_index.encode.source_items import (
     ImageItem,
     SourceItem,
     check_item,
+    place_of,
     stored_form,
     with_file_state,
 )
 from aladin_index.format.records import SkippedItem
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
-from aladin_network.errors import DuplicateItemError, InputError, TextTooLongError
+from aladin_network.errors import DuplicateItemError, InputError, TextTooLongError, brief
 from aladin_network.inference import Network
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
 from aladin_network.scoring.encoding import Encoding
@@ -150,11 +151,13 @@ class ItemChanger:
             check_item(item, target, self._metadata)
             num_chars, limit = len(item.text or ""), self._max_text_chars
             if limit is not None and num_chars > limit:
-                raise TextTooLongError(num_chars, limit, f"characters (item {item.id!r})")
+                raise TextTooLongError(num_chars, limit, f"characters (item {brief(item.id)})")
             is_photo = isinstance(item, ImageItem)
             # No file of this machine is read for a request.
             if is_photo and item.upload is None and item.region_file is None:
-                raise InputError(f"item {item.id!r}: expected an image among the images, got none")
+                raise InputError(
+                    f"item {brief(item.id)}: expected an image among the images, got none"
+                )
             # In the size that the network takes: the photo itself may have 64 million pixels.
             prepared.append(_prepared(encoder, row, item))
         decoded_s = time.perf_counter()
@@ -191,7 +194,7 @@ def _prepared(encoder: ItemEncoder, row: int, item: SourceItem) -> Prepared:
     except InputError as error:
         if isinstance(item, ImageItem):
             raise
-        raise InputError(f"item {item.id!r}: {error}") from error
+        raise InputError(f"item {brief(item.id)}: {error}") from error
 
 
 def check_new(
@@ -213,13 +216,16 @@ def check_new(
         DuplicateItemError: If an id is in the index already, or occurs twice.
         InputError: If there is an item that no index could hold, or whose metadata exceeds a limit.
     """
-    seen: set[str] = set()
+    seen: dict[str, int] = {}
     for batch in batched((item for item in items if not isinstance(item, SkippedItem)), 1000):
         for item in batch:
             check_item(item, target, metadata)
             if item.id in seen:
-                raise InputError(f"{target}: id {item.id!r} comes twice")
-            seen.add(item.id)
+                again, first = place_of(item, len(seen)), seen[item.id] + 1
+                raise InputError(
+                    f"{target}: id {brief(item.id)} repeats, {again} after item {first}"
+                )
+            seen[item.id] = len(seen)
         known = writer.known(target, [item.id for item in batch])
         if known:
             raise DuplicateItemError(target, min(known))

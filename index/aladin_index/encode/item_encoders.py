@@ -19,7 +19,7 @@ from aladin_index.encode.region_sources import RegionReader, RegionSource, check
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.readers import PhotoInput, PhotoReader
-from aladin_network.errors import InputError
+from aladin_network.errors import InputError, brief
 from aladin_network.graphs.network import for_throughput
 from aladin_network.inference import (
     Network,
@@ -271,12 +271,12 @@ class PhotoEncoder:
         if isinstance(data, RegionSet):
             image = prepare_regions(encoder, data, data.size_px)
         elif item.region_file is not None:
-            source = f"regions of item {item.id!r}"
+            source = f"regions of item {brief(item.id)}"
             image = self.images.read_regions(encoder, item.region_file, data, source)
         elif data is None:
-            raise InputError(f"item {item.id!r}: expected an image among the images, got none")
+            raise InputError(f"item {brief(item.id)}: expected an image among the images, got none")
         else:
-            source = f"image of item {item.id!r}" if item.upload else item.photo.source
+            source = f"image of item {brief(item.id)}" if item.upload else item.photo.source
             image = self.images.read_photo(encoder, data, source)
         return Prepared(row, *image)
 

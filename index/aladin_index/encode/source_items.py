@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from aladin_index.items.tables import StoredItem, pack_boxes
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits, check_metadata
-from aladin_network.errors import InputError
+from aladin_network.errors import InputError, brief
 from aladin_network.photos.files import CONTROL_CHARACTER, ListedPhotos, PhotoFile, PhotosRoot
-from aladin_network.types import Target
+from aladin_network.types import MAX_CAPTION_CHARS, MAX_NAME_CHARS, MAX_STORED_BYTES, Target
 
 # Contents of uploads and states of files, which are in no list of a build's items, and the path,
 # written by itself.
@@ -92,6 +92,27 @@ class TextItem:
 SourceItem = ImageItem | TextItem
 
 
+def place_of(item: SourceItem, row: int) -> str:
+    """Name an item in a message by its place in the source and its photo."""
+    return f"item {row + 1}" + (f" ({brief(item.uri)})" if isinstance(item, ImageItem) else "")
+
+
+def cut_text(text: str, target: Target) -> tuple[str, str | None]:
+    """Cut a text to what is stored and returned with each hit.
+
+    Args:
+        text: A photo's caption, or a text that is searched.
+        target: Kind of the item.
+
+    Returns:
+        The beginning of the text, and what became of a longer one, or None.
+    """
+    most = MAX_CAPTION_CHARS if target == "images" else MAX_STORED_BYTES
+    if len(text) <= most:
+        return text, None
+    return text[:most], f"the first {most} of its text's {len(text)} characters are kept"
+
+
 def file_state(path: Path) -> str | None:
     """Return the length of a file in bytes and the time of its last change in nanoseconds.
 
@@ -130,7 +151,7 @@ def check_item(
     try:
         check_metadata(item.metadata, limits)
     except InputError as error:
-        raise InputError(f"{target}: item {item.id!r}: {error}") from None
+        raise InputError(f"{target}: item {brief(item.id)}: {error}") from None
     except (TypeError, ValueError) as error:
         raise _not_stored(item, target, error) from error
     try:
@@ -140,23 +161,30 @@ def check_item(
 
 
 def _not_stored(item: SourceItem, target: Target, error: Exception) -> InputError:
-    return InputError(f"{target}: item {item.id!r} cannot be stored ({error})")
+    return InputError(f"{target}: item {brief(item.id)} cannot be stored ({error})")
 
 
 def check_id(item_id: str, target: Target) -> None:
     """Reject an id that could not be requested.
 
     Raises:
-        InputError: If the id is empty, ``.`` or ``..``, which clients and proxies resolve in the
-            path of a URL, or has a line break or another control character, which is invalid there
-            and in a list of ids with one per line.
+        InputError: If the id is empty, longer than can be asked for, ``.`` or ``..``, which clients
+            and proxies resolve in the path of a URL, or has a line break or another control
+            character, which is invalid there and in a list of ids with one per line.
     """
     if not item_id:
         raise InputError(f"{target}: expected an id, got an empty text")
     if item_id in (".", ".."):
-        raise InputError(f"{target}: expected an id that a URL can hold, got {item_id!r}")
+        raise InputError(f"{target}: expected an id that a URL can hold, got {brief(item_id)}")
+    if len(item_id) > MAX_NAME_CHARS:
+        raise InputError(
+            f"{target}: expected an id of at most {MAX_NAME_CHARS} characters, got {len(item_id)}: "
+            f"{brief(item_id)}"
+        )
     if CONTROL_CHARACTER.search(item_id):
-        raise InputError(f"{target}: expected an id without control characters, got {item_id!r}")
+        raise InputError(
+            f"{target}: expected an id without control characters, got {brief(item_id)}"
+        )
 
 
 def stored_form(

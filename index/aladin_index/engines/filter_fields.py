@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from aladin_index.items.filters import Equal, Exists, Scalar, field_scalars
-from aladin_network.errors import InputError
+from aladin_network.errors import InputError, brief
 
 # Vector databases limit the length of strings: the term of a longer text has its digest.
 MAX_TERM_BYTES = 256
@@ -143,8 +143,9 @@ def text_bound(field: str, value: Scalar) -> str:
     text = str(value.value)
     if len(text) >= MAX_ORDERED_CHARS:
         raise InputError(
-            f"filter field {field!r}: expected a text of less than {MAX_ORDERED_CHARS} characters "
-            f"to compare with, got {len(text)}; an engine orders texts by their beginnings"
+            f"filter field {brief(field)}: expected a text of less than {MAX_ORDERED_CHARS} "
+            f"characters to compare with, got {len(text)}; an engine orders texts by their "
+            "beginnings"
         )
     return text
 
@@ -163,4 +164,4 @@ def _term(field: str, value: Scalar) -> str:
     if value.kind == "bool":
         return f"{prefix}:bool:{value.value}"
     key = number_key(value.value)
-    return f"{prefix}:number:{key.rounded!r}{key.rest:+d}"
+    return f"{prefix}:number:{brief(key.rounded)}{key.rest:+d}"

@@ -29,6 +29,7 @@ from aladin_network.errors import (
     InputError,
     NoSuchTargetError,
     UnknownItemError,
+    brief,
 )
 from aladin_network.types import OnDuplicate, Target
 
@@ -209,4 +210,4 @@ def _as_float32(embedding: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _check_unicode(item: StoredItem) -> None:
     if not is_unicode(item_text(item)):
-        raise InputError(f"item {item.id!r}: its id, text or metadata are not valid Unicode")
+        raise InputError(f"item {brief(item.id)}: its id, text or metadata are not valid Unicode")

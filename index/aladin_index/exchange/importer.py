@@ -48,7 +48,7 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import QUERY_SAMPLE, TOKEN_SAMPLE
 from aladin_network.calibration.fitted_files import read_fitted
-from aladin_network.errors import DataError, IndexMismatchError
+from aladin_network.errors import DataError, IndexMismatchError, brief
 from aladin_network.files import FileEntry
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.photos.files import PhotoFile
@@ -309,7 +309,7 @@ def _with_photos(parts: Iterable[EncodedPart], folder: Path, root: Path) -> Iter
                 uploaded = UploadedPhoto(PhotoFile(folder / item.path).read())
                 if uploaded.path != item.path:
                     found = uploaded.path
-                    raise IndexMismatchError(f"{folder}: photo {item.id!r}", item.path, found)
+                    raise IndexMismatchError(f"{folder}: photo {brief(item.id)}", item.path, found)
                 uploaded.write(root)
         yield part
 

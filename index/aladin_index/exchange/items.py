@@ -7,6 +7,7 @@ this module returns is typed.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,15 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from aladin_index.encode.source_items import PhotoPlaces, check_id
+from aladin_index.encode.source_items import PhotoPlaces, check_id, cut_text
 from aladin_index.exchange.arrays import check_rows
 from aladin_index.exchange.layout import CollectionLayout
 from aladin_index.format.records import SkippedItem
 from aladin_index.generations.collection_writer import EncodedPart
 from aladin_index.items.tables import StoredItem
-from aladin_network.errors import DataError, InputError
+from aladin_network.errors import DataError, InputError, brief
 from aladin_network.photos.files import CAPTIONS, PHOTO, first_of, metadata_of
 from aladin_network.types import Target
+
+logger = logging.getLogger(__name__)
 
 # Columns of an export, with the names of their Arrow types. The first two are those of
 # clip-retrieval; `file` is the location of a photo's bytes, with `offset` and `length` if it lies
@@ -112,12 +115,15 @@ def foreign_item(row: Mapping[str, Any], number: int, target: Target) -> StoredI
     uri = None if photo is None else str(row[photo])
     is_text = target == "texts"
     of_photo = is_text and photo is not None
+    text, cut = (None, None) if caption is None else cut_text(str(row[caption]), target)
+    if cut is not None:
+        logger.warning("row %d: %s", number, cut)
     return StoredItem(
         row=0,
         id=f"{item_id}#0" if of_photo else item_id,
         uri=None if is_text else uri or item_id,
         path=uri if uri is not None and not is_text and Path(uri).is_absolute() else None,
-        text=None if caption is None else str(row[caption]),
+        text=text,
         image_id=item_id if of_photo else None,
         width_px=None,
         height_px=None,
@@ -276,7 +282,8 @@ class ItemSource:
             if item_id in first:
                 folder: Path = self._layout.metadata("").parent
                 raise InputError(
-                    f"{folder}: id {item_id!r} repeats, row {number} after row {first[item_id]}"
+                    f"{folder}: id {brief(item_id)} repeats, row {number} after row "
+                    f"{first[item_id]}"
                 )
             first[item_id] = number
 

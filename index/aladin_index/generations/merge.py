@@ -32,7 +32,7 @@ from aladin_index.search.live_collection import LiveCollection
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.errors import IndexMismatchError, InputError
+from aladin_network.errors import IndexMismatchError, InputError, brief
 from aladin_network.scoring.correction import CORRECTION, HubCorrection
 from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
@@ -71,7 +71,8 @@ def check_ids_differ(
                     except sqlite3.IntegrityError:
                         item_id, first = _repetition(connection, batch, part)
                         raise InputError(
-                            f"{target}: id {item_id!r} is in {paths[first]} and in {paths[part]}"
+                            f"{target}: id {brief(item_id)} is in {paths[first]} and in "
+                            f"{paths[part]}"
                         ) from None
                     progress.advance(len(batch))
     finally:

@@ -41,7 +41,7 @@ from aladin_index.search.live_collection import StoredCollection
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint_files import read_model_id
-from aladin_network.errors import AladinError, CheckpointError, IndexCorruptError
+from aladin_network.errors import AladinError, CheckpointError, IndexCorruptError, brief
 from aladin_network.files import FileEntry
 from aladin_network.graphs.files import GRAPHS, read_graphs
 from aladin_network.scoring.encoding import Encoding
@@ -232,7 +232,7 @@ def _probe_items(side: StoredCollection, rows: list[int]) -> str | None:
         by_id = side.items.by_id(item.id)
         if by_id is None or by_id.row != item.row:
             found = "none" if by_id is None else f"row {by_id.row}"
-            return f"id {item.id!r}: expected row {item.row}, found {found}"
+            return f"id {brief(item.id)}: expected row {item.row}, found {found}"
     return None
 
 

@@ -59,7 +59,7 @@ from aladin_index.tokens.lazy_bounds import query_sample
 from aladin_index.tokens.store import TokenStore
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint_files import CHECKPOINT_FILES
-from aladin_network.errors import InputError
+from aladin_network.errors import InputError, brief
 from aladin_network.files import (
     FileEntry,
     atomic_file,
@@ -254,7 +254,7 @@ def _write_sides(
             first = next(iter(side.left_out), None)
             but = ""
             if first is not None:
-                but = f"; {len(side.left_out)} skipped, e.g. {first.id!r}: {first.reason}"
+                but = f"; {len(side.left_out)} skipped, e.g. {brief(first.id)}: {first.reason}"
             raise InputError(f"{target}: expected at least one item, got none{but}")
         write_json(place / SKIPPED, side.left_out)
     return counts

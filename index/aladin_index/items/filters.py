@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
-from aladin_network.errors import InputError
+from aladin_network.errors import InputError, brief
 
 Kind = Literal["bool", "number", "text"]
 Comparison = Literal["gt", "gte", "lt", "lte"]
@@ -199,12 +199,13 @@ class _Parser:
     def _entry(self, name: str, wanted: object, depth: int) -> Iterator[Filter]:
         operator = _operator(name, wanted)
         if operator == "not":
-            yield Not(self.filter(f"filter {name!r}", wanted, depth + 1))
+            yield Not(self.filter(f"filter {brief(name)}", wanted, depth + 1))
         elif operator is not None:
             if not isinstance(wanted, (list, tuple)) or not wanted:
-                raise InputError(f"filter {name!r}: expected a list of at least one filter")
+                raise InputError(f"filter {brief(name)}: expected a list of at least one filter")
             parts = tuple(
-                self.filter(f"filter {name!r}", part, depth + 1) for part in cast(list[Any], wanted)
+                self.filter(f"filter {brief(name)}", part, depth + 1)
+                for part in cast(list[Any], wanted)
             )
             yield And(parts) if operator == "and" else Or(parts)
         else:
@@ -217,7 +218,7 @@ class _Parser:
             yield self._equal(field, values)
             return
         if not wanted:
-            raise InputError(f"filter field {field!r}: expected a comparison, got {{}}")
+            raise InputError(f"filter field {brief(field)}: expected a comparison, got {{}}")
         bounds: list[Bound] = []
         for written, value in cast(Mapping[str, Any], wanted).items():
             operator = written.removeprefix("$")
@@ -234,36 +235,40 @@ class _Parser:
             return found if operator == "eq" else Not(found)
         if operator in ("in", "nin"):
             if not isinstance(value, (list, tuple)):
-                raise InputError(f"filter field {field!r}: {operator} takes a list of values")
+                raise InputError(f"filter field {brief(field)}: {operator} takes a list of values")
             found = self._equal(field, cast(list[Any], value))
             return found if operator == "in" else Not(found)
         if operator == "exists":
             if not isinstance(value, bool):
-                raise InputError(f"filter field {field!r}: exists takes true or false")
+                raise InputError(f"filter field {brief(field)}: exists takes true or false")
             exists = self._counted(Exists(field))
             return exists if value else Not(exists)
         known = ", ".join(_COMPARISONS)
-        raise InputError(f"filter field {field!r}: expected one of {known}, got {written!r}")
+        raise InputError(
+            f"filter field {brief(field)}: expected one of {known}, got {brief(written)}"
+        )
 
     def _equal(self, field: str, values: Sequence[Any]) -> Equal:
         if not values:
-            raise InputError(f"filter field {field!r}: expected at least one value, got []")
+            raise InputError(f"filter field {brief(field)}: expected at least one value, got []")
         self._values += len(values)
         if self._values > MAX_VALUES:
-            raise InputError(f"filter field {field!r}: expected at most {MAX_VALUES} values in all")
+            raise InputError(
+                f"filter field {brief(field)}: expected at most {MAX_VALUES} values in all"
+            )
         return self._counted(Equal(field, tuple(_operand(field, value) for value in values)))
 
     def _bound(self, field: str, operator: str, value: object) -> Scalar:
         operand = _operand(field, value)
         if operand.kind == "bool":
-            raise InputError(f"filter field {field!r}: {operator} takes a number or a text")
+            raise InputError(f"filter field {brief(field)}: {operator} takes a number or a text")
         return operand
 
     def _counted(self, test: TestType) -> TestType:
         self._tests += 1
         if self._tests > MAX_TESTS:
             raise InputError(
-                f"filter field {test.field!r}: expected at most {MAX_TESTS} tests in all"
+                f"filter field {brief(test.field)}: expected at most {MAX_TESTS} tests in all"
             )
         return test
 
@@ -292,16 +297,16 @@ def _operator(name: str, wanted: object) -> Literal["and", "or", "not"] | None:
 
 def _operand(field: str, value: object) -> Scalar:
     if isinstance(value, float) and math.isnan(value):
-        raise InputError(f"filter field {field!r}: expected a finite number, got {value}")
+        raise InputError(f"filter field {brief(field)}: expected a finite number, got {value}")
     operand = scalar(value)
     if operand is None:
         raise InputError(
-            f"filter field {field!r}: expected text, number or bool, got {_kind(value)}"
+            f"filter field {brief(field)}: expected text, number or bool, got {_kind(value)}"
         )
     if isinstance(operand.value, float) and not math.isfinite(operand.value):
-        raise InputError(f"filter field {field!r}: expected a finite number, got {value}")
+        raise InputError(f"filter field {brief(field)}: expected a finite number, got {value}")
     if isinstance(operand.value, str):
-        _check_text(operand.value, f"the value of filter field {field!r}")
+        _check_text(operand.value, f"the value of filter field {brief(field)}")
     return operand
 
 
@@ -313,4 +318,4 @@ def _check_text(text: str, what: str) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise InputError(f"{what} is not valid Unicode: {text!r}") from None
+        raise InputError(f"{what} is not valid Unicode: {brief(text)}") from None

@@ -17,7 +17,7 @@ from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.errors import InputError
+from aladin_network.errors import InputError, brief
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
@@ -98,7 +98,8 @@ def evaluation_queries(
     for text in texts:
         if text.image_id not in captions:
             raise InputError(
-                f"text {text.id!r} belongs to {text.image_id!r}, which is not among the images"
+                f"text {brief(text.id)} belongs to {brief(text.image_id)}, which is not among the "
+                "images"
             )
         captions[text.image_id].add(text.id)
     asking = [image_id for image_id in image_ids if captions[image_id]]
@@ -137,7 +138,7 @@ def _check_known(side: Collection, ids: Iterable[str]) -> None:
     if unknown:
         raise InputError(
             f"{len(unknown)} of the {side.target} to evaluate are not in the index, "
-            f"e.g. {unknown[0]!r}"
+            f"e.g. {brief(unknown[0])}"
         )
 
 

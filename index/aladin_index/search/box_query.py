@@ -9,7 +9,7 @@ from aladin_index.search.boxes import overlap_areas, regions_inside
 from aladin_index.search.evidence import region_boxes
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.region_embedder import LazyEmbedder
-from aladin_network.errors import InputError, NoSuchTargetError
+from aladin_network.errors import InputError, NoSuchTargetError, brief
 from aladin_network.scoring.encoding import Encoding
 from aladin_network.scoring.fusion import DirectionFusion
 
@@ -46,7 +46,7 @@ def check_boxed(
         InputError: If it cannot, or an option is given that does not apply.
     """
     if query.modality != "image":
-        name = "a text" if query.own_id is None else f"{query.own_id!r}, which is a text"
+        name = "a text" if query.own_id is None else f"{brief(query.own_id)}, which is a text"
         raise InputError(f"box: expected a photo to take a part of, got {name}")
     if not is_aligned:
         raise InputError(

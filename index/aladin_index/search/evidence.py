@@ -17,7 +17,7 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, EncodedQuery
 from aladin_index.search.results import Box, Evidence
 from aladin_index.search.whole_words import whole_words
-from aladin_network.errors import EngineUnavailableError, InputError
+from aladin_network.errors import EngineUnavailableError, InputError, brief
 from aladin_network.inference import Network
 from aladin_network.types import Modality
 
@@ -201,7 +201,7 @@ def word_maps(pair: ComparedPair) -> list[WordMap]:
 def _check_words(words: int, text: str, spans: Sequence[tuple[int, int]]) -> None:
     # The alignment head may be configured to drop a text's last word piece.
     if len(spans) - words not in (0, 1):
-        raise InputError(f"the query has {words} words, its text {len(spans)}: {text!r}")
+        raise InputError(f"the query has {words} words, its text {len(spans)}: {brief(text)}")
 
 
 def region_boxes(

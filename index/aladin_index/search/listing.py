@@ -26,7 +26,7 @@ from aladin_index.items.filters import KIND_CODES, Exists, Kind, field_scalars
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection
 from aladin_index.search.live_collection import LiveCollection
-from aladin_network.errors import InputError, UnknownItemError
+from aladin_network.errors import InputError, UnknownItemError, brief
 
 # Items read at once while those of a page are looked for.
 _BATCH = 200
@@ -187,7 +187,7 @@ def _check_indexed(live: LiveCollection, field: str) -> None:
     if indexed is not None and field not in indexed:
         known = ", ".join(indexed) or "none"
         raise InputError(
-            f"sort: expected a field that is indexed for filters, got {field!r};"
+            f"sort: expected a field that is indexed for filters, got {brief(field)};"
             f" indexed are: {known}"
         )
 

@@ -26,7 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from aladin_index.items.filters import Kind, field_scalars
 from aladin_index.search.results import SearchHit
-from aladin_network.errors import InputError
+from aladin_network.errors import InputError, brief
 
 MAX_K = 1000
 MAX_CANDIDATES = 10_000
@@ -60,7 +60,7 @@ def candidates_from(given: str | None) -> int | Literal["all"] | None:
     if given is None or given == "all":
         return given
     if not given.isascii() or not given.isdigit():
-        raise InputError(f"--candidates: expected a whole number or all, got {given!r}")
+        raise InputError(f"--candidates: expected a whole number or all, got {brief(given)}")
     return int(given)
 
 
@@ -211,7 +211,7 @@ class SearchOptions:
             InputError: If an option is out of its bounds, or two exclude each other.
         """
         if self.sort is not None and not self.sort_field:
-            raise InputError(f"sort: expected the name of a field, got {self.sort!r}")
+            raise InputError(f"sort: expected the name of a field, got {brief(self.sort)}")
         if self.confidence is not None and self.min_probability is not None:
             raise InputError("confidence, min_probability: expected at most one of them, got both")
         for bound in _BOUNDS:

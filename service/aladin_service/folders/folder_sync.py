@@ -13,7 +13,7 @@ from typing import Literal
 from aladin_index.changes.writer import ChangesWriter, OtherGenerationError
 from aladin_index.encode.item_changer import AddSettings
 from aladin_index.encode.region_sources import check_regions
-from aladin_index.encode.source_items import ImageItem, PhotoPlaces
+from aladin_index.encode.source_items import PhotoPlaces
 from aladin_index.format.models import live_model_folder
 from aladin_index.format.records import SkippedItem
 from aladin_index.generations.compact import compact_index
@@ -27,6 +27,7 @@ from aladin_network.detectors.base import Detector
 from aladin_network.errors import DataError, InputError
 from aladin_network.graphs.loading import load_for_inference
 from aladin_network.types import NullProgress, Progress
+from aladin_service.item_sources import photo_item
 from aladin_training.data.folder import UNREADABLE_FOLDER, read_folder
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.records import SkippedPhoto
@@ -253,13 +254,7 @@ class FolderSync:
                 if self._unusable.get(path, ())[:2] == (state.st_size, state.st_mtime_ns):
                     left_out.append(SkippedItem(record.id, self._unusable[path][2]))
                     continue
-                item = ImageItem(
-                    id=record.id,
-                    path=path,
-                    uri=record.uri,
-                    text=record.captions[0] if record.captions else None,
-                    metadata=record.metadata,
-                )
+                item = photo_item(record, None, skip)
                 settled = self._is_settled(path, state.st_size, state.st_mtime_ns)
                 photos.append(ListedPhoto(item, folder, state.st_size, state.st_mtime_ns, settled))
         except DataError as error:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 from aladin_index.search.boxes import check_box
 from aladin_index.search.results import Box
 from aladin_network.errors import InputError
+from aladin_network.types import MAX_NAME_CHARS
 from aladin_service.http.bodies import StrictBody, Upload
 from aladin_service.search.job import (
     MAX_EXAMPLES,
@@ -23,7 +24,7 @@ from aladin_service.search.job import (
 )
 
 # Longest ID in a request: builds accept IDs of any length, such as paths and URLs.
-MAX_ASKED_ID_CHARS = 4096
+MAX_ASKED_ID_CHARS = MAX_NAME_CHARS
 
 MAX_WEIGHT = 100
 

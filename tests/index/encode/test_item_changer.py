@@ -161,7 +161,7 @@ def test_all_ids_are_looked_at_before_the_first_is_added(
     check_new(writer, "images", images[12:])
     with pytest.raises(DuplicateItemError, match="'photo 11'"):
         check_new(writer, "images", images[11:])
-    with pytest.raises(InputError, match="id 'photo 12' comes twice"):
+    with pytest.raises(InputError, match=r"id 'photo 12' repeats, item 2 \('.*'\) after item 1$"):
         check_new(writer, "images", [images[12], images[12]])
     assert half.side("images").changes is None
 
@@ -173,6 +173,7 @@ def test_all_ids_are_looked_at_before_the_first_is_added(
         (TextItem(id="..", text="a"), r"texts: expected an id that a URL can hold, got '\.\.'"),
         (TextItem(id="a\nb", text="a"), r"expected an id without control characters, got 'a\\nb'"),
         (TextItem(id="a\x7f", text="a"), r"without control characters, got 'a\\x7f'"),
+        (TextItem(id="i" * 50_000, text="a"), r"at most 4096 characters, got 50000: 'iii.{,200}$"),
         (TextItem(id="a", text="\ud800"), "item 'a' cannot be stored"),
         (TextItem(id="a", text="a", metadata={"n": float("nan")}), "item 'a' cannot be stored"),
         (TextItem(id="a", text="a", metadata={"n": {1, 2}}), "item 'a' cannot be stored"),

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from aladin_index.settings import MAX_METADATA_BYTES, MetadataLimits, check_metadata
+from aladin_index.settings import MetadataLimits, check_metadata
 from aladin_network.errors import InputError
+from aladin_network.types import MAX_STORED_BYTES
 
 LIMITS = MetadataLimits(max_bytes=200, max_fields=10, max_depth=3)
 
@@ -19,12 +20,12 @@ def of_bytes(count: int) -> dict[str, Any]:
 
 
 def test_metadata_may_be_as_large_as_the_limits() -> None:
-    assert MAX_METADATA_BYTES == MetadataLimits().max_bytes == 65_536
+    assert MAX_STORED_BYTES == MetadataLimits().max_bytes == 65_536
     check_metadata({}, LIMITS)
     check_metadata(of_bytes(200), LIMITS)
     check_metadata({f"f{number}": number for number in range(10)}, LIMITS)
     check_metadata({"a": {"b": [1, "c", None]}, "d": [[], {}]}, LIMITS)
-    check_metadata(of_bytes(MAX_METADATA_BYTES), MetadataLimits())
+    check_metadata(of_bytes(MAX_STORED_BYTES), MetadataLimits())
     check_metadata({f"f{number}": [1] for number in range(1000)}, MetadataLimits())
 
 

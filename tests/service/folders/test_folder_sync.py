@@ -406,12 +406,34 @@ def test_a_file_that_is_no_photo_is_read_once(index: Path, photos: Path) -> None
 
 def test_metadata_that_cannot_be_stored_leave_one_photo_out(index: Path, photos: Path) -> None:
     paint(photos / "g.png", 10)
-    (photos / "g.json").write_text('{"long": "' + 70_000 * "x" + '"}', encoding="utf-8")
+    (photos / "g.json").write_text('{"deep": ' + 40 * "[" + 40 * "]" + "}", encoding="utf-8")
     paint(photos / "h.png", 11)
     report = one_pass(index, photos)
     assert report.added == ["h.png"]
     assert [item_id for item_id, _ in report.left_out] == ["g.png"]
-    assert "at most 65536 bytes" in report.left_out[0].reason
+    assert "at most 32 levels" in report.left_out[0].reason
+
+
+def test_files_of_other_programs_neither_identify_nor_fill_an_item(
+    index: Path, photos: Path
+) -> None:
+    for number in range(3):
+        paint(photos / f"post_{number}.jpg", 10 + number)
+        (photos / f"post_{number}.json").write_text('{"id": 77, "title": "my post"}')
+    (photos / "post_0.txt").write_text("x" * 2001, encoding="utf-8")
+    (photos / "post_1.txt").write_bytes(b"x" * 70_000)
+    (photos / "post_2.json").write_text('{"long": "' + 70_000 * "x" + '"}', encoding="utf-8")
+    report = one_pass(index, photos)
+    assert report.added == ["post_0.jpg", "post_1.jpg", "post_2.jpg"]
+    kept = {item_id: found.text for item_id, found in contents(index).items() if "post" in item_id}
+    assert kept == {"post_0.jpg": "x" * 2000, "post_1.jpg": None, "post_2.jpg": None}
+    too_large = "not used for its photo: {} bytes, at most 65536 are read beside a photo"
+    assert report.left_out == [
+        ("post_0.jpg", "indexed, but the first 2000 of its text's 2001 characters are kept"),
+        ("post_1.txt", too_large.format(70_000)),
+        ("post_2.json", too_large.format(70_012)),
+    ]
+    assert one_pass(index, photos).unchanged == 9
 
 
 def test_a_dry_run_changes_nothing(index: Path, photos: Path) -> None:

@@ -33,7 +33,7 @@ def sources(
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{name}.png").write_bytes(content)
         (place / f"{name}.txt").write_text("\n".join(CAPTIONS[name]))
-        (place / f"{name}.json").write_text(json.dumps({"id": f"{name}.png", "n": 1}))
+        (place / f"{name}.json").write_text(json.dumps({"n": 1}))
     lines = [
         {"image": f"{n}.png", "captions": CAPTIONS[n], "split": SPLITS[n], "metadata": {"n": 1}}
         for n in CAPTIONS
@@ -83,13 +83,15 @@ def test_the_same_records_from_every_format(
 ) -> None:
     for source in sources:
         records = read_records(source)
-        assert [record.id for record in records] == ["a.png", "b.png", "c.png"], source
+        names = [f"{record.split}/" if source.is_dir() else "" for record in records]
+        ids = [f"{folder}{n}.png" for folder, n in zip(names, CAPTIONS, strict=True)]
+        assert [record.id for record in records] == ids, source
         assert [list(record.captions) for record in records] == list(CAPTIONS.values()), source
         assert [record.split for record in records] == list(SPLITS.values()), source
         assert [record.photo.read() for record in records] == [picture(n) for n in range(3)]
         if source.suffix != ".json":  # Karpathy's has no metadata
             assert [record.metadata for record in records] == [{"n": 1}] * 3, source
-        assert [record.id for record in iter_records(source, "val")] == ["c.png"], source
+        assert [record.id for record in iter_records(source, "val")] == ids[2:], source
 
 
 def test_several_files_of_one_pattern_are_one_source(sources: list[Path], tmp_path: Path) -> None:

@@ -94,13 +94,13 @@ def test_a_name_that_cannot_be_an_id(photos: Path) -> None:
     assert all("rename the file" in photo.reason for photo in skipped)
 
 
-def test_an_id_of_its_own_makes_up_for_a_line_break_but_not_for_a_path(photos: Path) -> None:
+def test_an_id_in_a_file_beside_a_photo_does_not_make_up_for_its_name(photos: Path) -> None:
     for stem in ("new\nline", os.fsdecode(b"caf\xe9")):
         (photos / f"{stem}.png").write_bytes((photos / "good.png").read_bytes())
         (photos / f"{stem}.json").write_text('{"id": "mine"}')
     ids, skipped = read(photos)
-    assert sorted(ids) == ["good.png", "mine"]
-    assert [photo.name for photo in skipped] == ["caf\\xe9.png"]
+    assert ids == ["good.png"]
+    assert [photo.name for photo in skipped] == ["caf\\xe9.png", "new\\nline.png"]
 
 
 def test_only_skipped_photos_of_the_split_count(photos: Path) -> None:

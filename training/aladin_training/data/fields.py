@@ -6,12 +6,12 @@ Every error names the place of its cause.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from aladin_network.errors import DataError
-from aladin_network.photos.files import CAPTIONS, ID, SPLIT, STATUS, SUCCESS, first_of, metadata_of
+from aladin_network.errors import DataError, brief
+from aladin_network.photos.files import CAPTIONS, FAILED, ID, SPLIT, STATUS, first_of, metadata_of
 
 _KINDS: Mapping[type, str] = {
     type(None): "null",
@@ -84,12 +84,12 @@ class Fields:
         self.place = place
         unknown = sorted(self._data.keys() - known) if known is not None else []
         if known is not None and unknown:
-            raise place.error(f"unknown field {unknown[0]!r}, known are {sorted(known)}")
+            raise place.error(f"unknown field {brief(unknown[0])}, known are {sorted(known)}")
 
     def text(self, name: str) -> str:
         """Return a required text that is not blank."""
         if name not in self._data:
-            raise self.place.error(f"lacks the field {name!r}")
+            raise self.place.error(f"lacks the field {brief(name)}")
         return self._checked(self._data[name], name)
 
     def optional_text(self, name: str) -> str | None:
@@ -127,7 +127,7 @@ class Fields:
     def objects(self, name: str, on_fault: OnFault) -> dict[int, Fields]:
         """Return the objects of a required list by their numbers; see `texts`."""
         if name not in self._data:
-            raise self.place.error(f"lacks the field {name!r}")
+            raise self.place.error(f"lacks the field {brief(name)}")
         prefix = f"{self.place.part}." if self.place.part else ""
         found: dict[int, Fields] = {}
         for number, value in enumerate(self._list(name)):
@@ -193,11 +193,17 @@ class RowDescription(NamedTuple):
 
 def download_failed(row: Mapping[str, Any]) -> bool:
     """Tell whether img2dataset could not download the photo of a row."""
-    return row.get(STATUS, SUCCESS) not in (None, SUCCESS)
+    # Other programs have states of their own, such as "published".
+    return str(row.get(STATUS)).startswith(FAILED)
 
 
 def parse_row(
-    row: Mapping[str, Any], place: Place, photo_column: str | None = None
+    row: Mapping[str, Any],
+    place: Place,
+    photo_column: str | None = None,
+    *,
+    ids: Sequence[str] = ID,
+    captions: Sequence[str] = CAPTIONS,
 ) -> RowDescription:
     """Separate id, captions, split and metadata of a row.
 
@@ -205,17 +211,19 @@ def parse_row(
         row: Values by column.
         place: Place of the row, named in errors.
         photo_column: Column that names the photo, which is no metadata.
+        ids: Columns of which the first that is present holds the id.
+        captions: Columns of which the first that is present holds the captions.
 
     Raises:
         DataError: If a value has the wrong type for its column.
     """
     present = [name for name, value in row.items() if value is not None]
-    captions, identity = first_of(CAPTIONS, present), first_of(ID, present)
+    texts, identity = first_of(captions, present), first_of(ids, present)
     return RowDescription(
         id=None if identity is None else parse_word(row[identity], identity, place),
-        captions=() if captions is None else parse_captions_value(row[captions], captions, place),
+        captions=() if texts is None else parse_captions_value(row[texts], texts, place),
         split=parse_word(row[SPLIT], SPLIT, place) if SPLIT in present else None,
-        metadata=metadata_of(row, [captions, identity, photo_column, SPLIT]),
+        metadata=metadata_of(row, [texts, identity, photo_column, SPLIT]),
     )
 
 

@@ -22,6 +22,7 @@ from aladin_training.data.records import (
 from aladin_training.data.samples import (
     DETAILS,
     TEXT,
+    check_side_file,
     parse_captions,
     parse_details,
     sample_record,
@@ -63,8 +64,8 @@ def read_folder(
     """Read all photos below a folder, or all tars, sorted by path; hidden files are skipped.
 
     ``dog.txt`` beside ``dog.jpg`` holds its captions, one on each line, and ``dog.json`` holds
-    other fields. Photos below the subfolders ``train``, ``val`` and ``test`` belong to these
-    splits.
+    other fields; the id is the path in the folder. Photos below the subfolders ``train``, ``val``
+    and ``test`` belong to these splits.
 
     Args:
         folder: Folder of the photos or tars.
@@ -226,15 +227,16 @@ def _photo(
         return
     captions = parsed(TEXT, parse_captions)
     try:
-        record = sample_record(uri, PhotoFile(path), captions, known, place)
+        record = sample_record(uri, PhotoFile(path), captions, known, place, in_tar=False)
     except DataError as error:
         reject(path.with_suffix(DETAILS), error)
-        record = sample_record(uri, PhotoFile(path), captions, {}, place)
+        record = sample_record(uri, PhotoFile(path), captions, {}, place, in_tar=False)
     yield LocatedRecord(place, record)
 
 
 def _content(file: Path) -> bytes:
     try:
+        check_side_file(file.stat().st_size, Place(file))
         return file.read_bytes()
     except OSError as error:
         raise DataError(file, None, error.strerror or "cannot be read") from error

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aladin_network.errors import DataError
+from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import PhotoFile
 from aladin_training.data.fields import Place
 from aladin_training.data.records import LocatedRecord, Record
@@ -171,7 +171,9 @@ def _ids(folder: Path, name: str, photos: int, captions_a_photo: int) -> list[st
     first: dict[str, int] = {}
     for number, photo_id in enumerate(ids):
         if not photo_id or photo_id in first:
-            raise DataError(file, None, f"expected an id of its own for each photo: {photo_id!r}")
+            raise DataError(
+                file, None, f"expected an id of its own for each photo: {brief(photo_id)}"
+            )
         first[photo_id] = number
     return ids
 

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import logging
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from aladin_network.errors import DataError
+from aladin_network.errors import DataError, brief, shortened
 from aladin_network.photos.files import PhotoFile, printable
 from aladin_network.photos.skipped import SkippedLines
+from aladin_network.types import MAX_NAME_CHARS
 from aladin_training.data.fields import Place
 
 logger = logging.getLogger(__name__)
@@ -45,7 +47,8 @@ OnSkip = Callable[[SkippedPhoto], None]
 
 def skipped_photo(uri: PurePosixPath, reason: str, split: str | None) -> SkippedPhoto:
     """Describe a file that is not read, by its path in the data set."""
-    return SkippedPhoto(printable(str(uri)), reason, split)
+    # A name in a tar may have a million characters.
+    return SkippedPhoto(shortened(printable(str(uri)), MAX_NAME_CHARS), reason, split)
 
 
 def unusable(error: DataError, split: str | None = None, *, is_part: bool = False) -> SkippedPhoto:
@@ -57,7 +60,7 @@ def unusable(error: DataError, split: str | None = None, *, is_part: bool = Fals
 def unusable_beside(uri: PurePosixPath, error: DataError, split: str | None) -> SkippedPhoto:
     """Describe a file beside a photo that cannot be used; the photo is, without it."""
     reason = f"not used for its photo: {error.reason}"
-    return SkippedPhoto(printable(str(uri)), reason, split, error, is_part=True)
+    return skipped_photo(uri, reason, split)._replace(error=error, is_part=True)
 
 
 def ignore_skipped(photo: SkippedPhoto) -> None:
@@ -271,7 +274,7 @@ def select(
         if split is not None and record.split != split:
             continue
         if require_captions and not record.captions:
-            error = entry.place.error(f"photo {record.uri!r} has no caption")
+            error = entry.place.error(f"photo {brief(record.uri)} has no caption")
             skipped(unusable(error, record.split))
             continue
         any_chosen = True
@@ -282,7 +285,7 @@ def select(
         raise DataError(source, None, "holds no photo")
     if not any_chosen:
         found = f"known are {sorted(known)}" if known else "it has none; use --split all"
-        raise DataError(source, None, f"has no split {split!r}, {found}")
+        raise DataError(source, None, f"has no split {brief(split)}, {found}")
 
 
 def collect(
@@ -301,12 +304,13 @@ def collect(
         if record.id in first:
             before = first[record.id]
             where = before if before.file == place.file else f"{before.file}, {before}"
-            error = place.error(f"id {record.id!r} repeats, first used at {where}")
+            error = place.error(f"id {brief(record.id)} repeats, first used at {where}")
             on_skip(unusable(error, record.split))
             continue
         # A member of a tar is known to exist: its reader has found it.
         is_file = require_photos and record.photo.length is None
-        if is_file and not record.photo.path.is_file():
+        # Unlike `Path.is_file`, this does not raise for a name that no file can have.
+        if is_file and not os.path.isfile(record.photo.path):  # noqa: PTH113
             on_skip(unusable(place.error(f"no such photo: {record.photo.path}"), record.split))
             continue
         first[record.id] = place

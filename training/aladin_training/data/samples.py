@@ -1,20 +1,30 @@
 """Samples: a photo with a ``.txt`` and a ``.json`` of the same name, in a folder or in a tar.
 
-This is the layout of img2dataset and webdataset.
+This is the layout of img2dataset and webdataset. Other programs write such files into folders of
+photos, too: there a photo is identified by its path alone, and only fields named as captions are
+captions. A title is often the name of the file, and an id that of an album or a post.
 """
 
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, cast
 
 from aladin_network.photos.files import PhotoFile
+from aladin_network.types import MAX_STORED_BYTES
 from aladin_training.data.fields import Place, parse_json, parse_row
 from aladin_training.data.records import Record
 
 TEXT, DETAILS = ".txt", ".json"
+_OWN_CAPTIONS = ("captions", "caption")
+# A field that all files of Google Takeout have. Their people and places are not for everybody who
+# may search.
+_TAKEOUT = "photoTakenTime"
+# A line of the labels of a detector, as of YOLO: a class and the numbers of a box.
+_LABEL = re.compile(r"\s*\d+(\s+-?[\d.]+(e-?\d+)?){4,}\s*")
 _SPLITS = frozenset({"train", "val", "test"})
 
 
@@ -29,6 +39,8 @@ def sample_record(
     captions: tuple[str, ...] | None,
     details: Mapping[str, Any],
     place: Place,
+    *,
+    in_tar: bool,
 ) -> Record:
     """Combine a photo with the files beside it.
 
@@ -40,11 +52,16 @@ def sample_record(
             file.
         details: Fields of the ``.json``, or of a row in its place.
         place: Place of the sample, named in errors.
+        in_tar: Whether it is a sample of a data set, whose details may have an id and a title.
 
     Raises:
         DataError: If the details cannot be used.
     """
-    described = parse_row(details, place)
+    described = (
+        parse_row(details, place)
+        if in_tar
+        else parse_row(details, place, ids=(), captions=_OWN_CAPTIONS)
+    )
     return Record(
         id=described.id or str(uri),
         photo=photo,
@@ -55,6 +72,20 @@ def sample_record(
     )
 
 
+def check_side_file(size: int, place: Place) -> None:
+    """Refuse a file beside a photo before it is read, if it is too large to be about one photo.
+
+    Args:
+        size: Length of the file in bytes.
+        place: Place of the file, named in the error.
+
+    Raises:
+        DataError: If it is larger than what is stored of a photo.
+    """
+    if size > MAX_STORED_BYTES:
+        raise place.error(f"{size} bytes, at most {MAX_STORED_BYTES} are read beside a photo")
+
+
 def split_of_folder(uri: PurePosixPath) -> str | None:
     """Return the split that the top folder of a photo, or of a tar, is named after."""
     top = uri.parts[0]
@@ -62,7 +93,7 @@ def split_of_folder(uri: PurePosixPath) -> str | None:
 
 
 def parse_details(raw: bytes, place: Place) -> dict[str, Any]:
-    """Parse the ``.json`` of a sample.
+    """Parse the ``.json`` of a sample; of one of Google Takeout nothing is taken.
 
     Raises:
         DataError: If it is not a JSON object.
@@ -70,11 +101,11 @@ def parse_details(raw: bytes, place: Place) -> dict[str, Any]:
     details = parse_json(raw, place)
     if not isinstance(details, dict):
         raise place.error("expected a JSON object")
-    return cast(dict[str, Any], details)
+    return {} if _TAKEOUT in details else cast(dict[str, Any], details)
 
 
 def parse_captions(raw: bytes, place: Place) -> tuple[str, ...]:
-    """Parse the ``.txt`` of a sample: one caption on each line.
+    """Parse the ``.txt`` of a sample: one caption on each line; labels of a detector are none.
 
     Raises:
         DataError: If it is not UTF-8 text.
@@ -83,4 +114,5 @@ def parse_captions(raw: bytes, place: Place) -> tuple[str, ...]:
         lines = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise place.error(f"cannot be read as UTF-8 text ({error})") from None
-    return tuple(line.strip() for line in lines if line.strip())
+    captions = tuple(line.strip() for line in lines if line.strip())
+    return () if all(map(_LABEL.fullmatch, captions)) else captions

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aladin_network.errors import DataError
+from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import CAPTIONS, ID, PHOTO, SPLIT, PhotoFile, first_of
 from aladin_training.data.fields import Place, download_failed, parse_row
 from aladin_training.data.records import (
@@ -68,7 +68,7 @@ def table_entries(table: Table, on_skip: OnSkip = log_skipped) -> Iterator[Locat
             table.file,
             None,
             f"expected a column of photos, one of {', '.join(PHOTO)}, "
-            f"got the columns {', '.join(map(repr, table.columns))}",
+            f"got the columns {', '.join(map(brief, table.columns))}",
         )
     folder = table.file.absolute().parent
     waiting: LocatedRecord | None = None
@@ -94,7 +94,7 @@ def table_entries(table: Table, on_skip: OnSkip = log_skipped) -> Iterator[Locat
 def _record(row: dict[str, Any], column: str, folder: Path, place: Place) -> Record:
     uri = row[column]
     if not isinstance(uri, str) or not uri.strip():
-        raise place.error(f"{column}: expected the path of a photo, got {uri!r}")
+        raise place.error(f"{column}: expected the path of a photo, got {brief(uri)}")
     described = parse_row(row, place, column)
     return Record(
         id=described.id or uri,
@@ -109,8 +109,10 @@ def _record(row: dict[str, Any], column: str, folder: Path, place: Place) -> Rec
 def _joined(first: LocatedRecord, another: LocatedRecord) -> LocatedRecord:
     record, split = first.record, another.record.split
     if split != record.split:
-        reason = f"photo {record.uri!r} is in split {split!r} here, in {record.split!r} before"
-        raise another.place.error(reason)
+        raise another.place.error(
+            f"photo {brief(record.uri)} is in split {brief(split)} here, in {brief(record.split)} "
+            "before"
+        )
     captions = record.captions + another.record.captions
     return first._replace(record=replace(record, captions=captions))
 
@@ -144,7 +146,7 @@ def _open(file: Path, delimiter: str, on_skip: OnSkip) -> Table:
         raise place.error("is empty, expected a header")
     repeated = next((name for name in columns if columns.count(name) > 1), None)
     if repeated is not None:
-        raise place.error(f"names the column {repeated!r} more than once")
+        raise place.error(f"names the column {brief(repeated)} more than once")
     return Table(file, columns, _rows(columns, lines, on_skip))
 
 

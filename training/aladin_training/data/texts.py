@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aladin_network.errors import DataError
+from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import CAPTIONS, PHOTO, first_of
 from aladin_training.data import iter_records
 from aladin_training.data.fields import Place, parse_row
@@ -118,7 +118,7 @@ def _text_lines(file: Path, on_skip: OnSkip) -> Iterator[TextRecord]:
 
 def _text_rows(table: Table, on_skip: OnSkip) -> Iterator[TextRecord]:
     if first_of(CAPTIONS, table.columns) is None:
-        columns = ", ".join(map(repr, table.columns))
+        columns = ", ".join(map(brief, table.columns))
         reason = f"expected a column of photos or of texts, got the columns {columns}"
         raise DataError(table.file, None, reason)
     for place, row in table.rows:
@@ -131,7 +131,7 @@ def _text_rows(table: Table, on_skip: OnSkip) -> Iterator[TextRecord]:
 def _text_of_row(row: dict[str, Any], place: Place) -> TextRecord:
     described = parse_row(row, place)
     if described.id is None or len(described.captions) != 1:
-        found = f"id {described.id!r} and {len(described.captions)} texts"
+        found = f"id {brief(described.id)} and {len(described.captions)} texts"
         raise place.error(f"expected an id and a text, got {found}")
     return TextRecord(id=described.id, text=described.captions[0], metadata=described.metadata)
 

@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
-from aladin_network.errors import DataError
+from aladin_network.errors import DataError, brief
 from aladin_network.photos.files import PhotoFile, name_fault
 from aladin_network.photos.formats import PHOTO_SUFFIXES, UNREADABLE_SUFFIXES
 from aladin_training.data.fields import Place, download_failed
@@ -31,6 +31,7 @@ from aladin_training.data.records import (
 from aladin_training.data.samples import (
     DETAILS,
     TEXT,
+    check_side_file,
     is_hidden,
     parse_captions,
     parse_details,
@@ -92,7 +93,7 @@ def walk_tar(
         start = position + _BLOCK
         length = int(about_next.get("size", info.size)) if _has_content(info) else 0
         if length < 0 or start + length > size:
-            raise DataError(path, None, f"cut short inside of {name!r}; {whole}")
+            raise DataError(path, None, f"cut short inside of {brief(name)}; {whole}")
         position = start + -(-length // _BLOCK) * _BLOCK
         if info.type in _NOTES:
             if length > _MAX_NOTE_BYTES:
@@ -105,7 +106,7 @@ def walk_tar(
         elif on_link is not None and (info.issym() or info.islnk()):
             on_link(name)
         about_next = {}
-        whole = f"whole up to {name!r}, that is byte {position} of {size}"
+        whole = f"whole up to {brief(name)}, that is byte {position} of {size}"
 
 
 def _header(path: Path, file: BinaryIO, position: int, whole: str) -> tarfile.TarInfo | None:
@@ -154,7 +155,9 @@ def _pax_records(path: Path, content: bytes) -> dict[str, str]:
             key == b"size" and not _is_number(value)
         ):
             raise DataError(
-                path, None, f"damaged: a pax header {content[:20]!r}, expected LENGTH KEY=VALUE"
+                path,
+                None,
+                f"damaged: a pax header {brief(content[:20])}, expected LENGTH KEY=VALUE",
             )
         records[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
         content = content[length:]
@@ -167,7 +170,9 @@ def _is_number(digits: bytes) -> bool:
 
 def _refuse_unreadable(path: Path, info: tarfile.TarInfo, name: str, about: dict[str, str]) -> None:
     if info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in about):
-        raise DataError(path, None, f"{name!r} is stored sparse, which cannot be read in place")
+        raise DataError(
+            path, None, f"{brief(name)} is stored sparse, which cannot be read in place"
+        )
 
 
 def is_tar(path: Path) -> bool:
@@ -233,9 +238,9 @@ class _Tar:
             has_more |= name.suffix.lower() in (TEXT, DETAILS)
             try:
                 if name.suffix.lower() == TEXT:
-                    captions = parse_captions(self._read(member), self._place(name))
+                    captions = parse_captions(self._read(member, name), self._place(name))
                 elif name.suffix.lower() == DETAILS:
-                    details = parse_details(self._read(member), self._place(name))
+                    details = parse_details(self._read(member, name), self._place(name))
             except DataError as error:
                 self._reject(name, error)
         for name, _ in members:
@@ -250,11 +255,12 @@ class _Tar:
         for name, member in photos:
             place = self._place(name)
             photo = PhotoFile(self._path, member.offset, member.length)
+            uri = self._uri / name
             try:
-                record = sample_record(self._uri / name, photo, captions, details or {}, place)
+                record = sample_record(uri, photo, captions, details or {}, place, in_tar=True)
             except DataError as error:
                 self._reject(name.with_suffix(DETAILS), error)
-                record = sample_record(self._uri / name, photo, captions, {}, place)
+                record = sample_record(uri, photo, captions, {}, place, in_tar=True)
             if (fault := name_fault(record.id)) is None:
                 yield LocatedRecord(place, record)
             else:
@@ -303,7 +309,8 @@ class _Tar:
             self._rows = {str(row["key"]): row for _, row in rows if row.get("key") is not None}
         return self._rows.get(key)
 
-    def _read(self, member: TarMember) -> bytes:
+    def _read(self, member: TarMember, name: PurePosixPath) -> bytes:
+        check_side_file(member.length, self._place(name))
         return os.pread(self._file.fileno(), member.length, member.offset)
 
     def _place(self, name: PurePosixPath) -> Place:

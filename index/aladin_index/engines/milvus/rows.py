@@ -27,7 +27,7 @@ from aladin_index.engines.filter_fields import (
 from aladin_index.engines.record import item_from_text, item_text, token_bytes, tokens_of
 from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
 from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
-from aladin_network.errors import EngineError, InputError
+from aladin_network.errors import EngineError, InputError, brief
 from aladin_network.types import TokenDtype
 
 TERMS, EXTENTS = "terms", "extents"
@@ -147,7 +147,9 @@ class CollectionForm(NamedTuple):
         try:
             return cls(**json.loads(description))
         except (ValueError, TypeError) as error:
-            raise EngineError("milvus", f"a collection is described as {description!r}") from error
+            raise EngineError(
+                "milvus", f"a collection is described as {brief(description)}"
+            ) from error
 
     @property
     def description(self) -> str:
@@ -267,7 +269,7 @@ def _number_ends(numbers: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 def _too_large(entry: EngineItem, what: str, most: int, found: int) -> InputError:
     return InputError(
-        f"item {entry.item.id!r}: Milvus takes at most {most} {what}, this one has {found}"
+        f"item {brief(entry.item.id)}: Milvus takes at most {most} {what}, this one has {found}"
     )
 
 

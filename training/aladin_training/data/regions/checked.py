@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aladin_network.errors import DataError, RegionError
+from aladin_network.errors import DataError, RegionError, brief
 from aladin_network.photos.regions import GEOMETRY, RegionSet
 from aladin_training.data.fields import Place
 from aladin_training.data.regions.labels import DetectedObjects, RegionLabels
@@ -76,7 +76,7 @@ class CheckedRegions:
             DataError: If there is no such photo, or its regions cannot be used.
         """
         if key not in self:
-            raise DataError(self.path, None, f"no regions of a photo {key!r}")
+            raise DataError(self.path, None, f"no regions of a photo {brief(key)}")
         raw = self._raw(key)
         if raw.vectors.ndim != 2 or raw.vectors.shape[1] != self._numbers or not len(raw.vectors):
             expected = f"vectors of shape (regions, {self._numbers}), as of the first photo"
@@ -101,7 +101,9 @@ class CheckedRegions:
         raw = self._layout.read(key)
         if self._labels is None:
             return raw
-        return _joined(raw, self._labels.read(key), Place(self._labels.path, part=f"photo {key!r}"))
+        return _joined(
+            raw, self._labels.read(key), Place(self._labels.path, part=f"photo {brief(key)}")
+        )
 
 
 def _joined(raw: RawRegions, objects: DetectedObjects, place: Place) -> RawRegions:
@@ -158,7 +160,9 @@ def _nothing(layout: RegionLayout, labels: RegionLabels | None) -> DataError:
     first = next(iter(layout.keys()), None)
     if first is None or labels is None:
         return DataError(layout.path, None, "holds no photo's regions")
-    return DataError(labels.path, None, f"has labels of no photo of {layout.path}, e.g. {first!r}")
+    return DataError(
+        labels.path, None, f"has labels of no photo of {layout.path}, e.g. {brief(first)}"
+    )
 
 
 class JoinedRegions:
@@ -181,7 +185,9 @@ class JoinedRegions:
             for key in keys:
                 first = self._store_of.setdefault(key, store)
                 if first is not store:
-                    raise DataError(store.path, None, f"the photo {key!r} is in {first.path}, too")
+                    raise DataError(
+                        store.path, None, f"the photo {brief(key)} is in {first.path}, too"
+                    )
         self.fingerprint = joint_fingerprint(*(store.fingerprint for store in stores))
 
     def __contains__(self, key: object) -> bool:
@@ -203,5 +209,5 @@ class JoinedRegions:
             DataError: If no source has it, or its regions cannot be used.
         """
         if key not in self._store_of:
-            raise DataError(self.path, None, f"no regions of a photo {key!r}")
+            raise DataError(self.path, None, f"no regions of a photo {brief(key)}")
         return self._store_of[key].read(key)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from PIL import Image
 
 from aladin_network.detectors.base import Detector, detect_all
-from aladin_network.errors import ConfigError, DataError, ImageError, InputError
+from aladin_network.errors import ConfigError, DataError, ImageError, InputError, brief
 from aladin_network.files import atomic_file, write_json
 from aladin_network.photos.decoding import read_image
 from aladin_network.photos.region_files import write_region_npz
@@ -84,7 +84,7 @@ def extract_regions(
     seen: set[str] = set()
     for record in records:
         if record.id in seen:
-            raise DataError(out, None, f"two photos have the id {record.id!r}")
+            raise DataError(out, None, f"two photos have the id {brief(record.id)}")
         seen.add(record.id)
         if region_file(out, record.id).exists():
             kept += 1

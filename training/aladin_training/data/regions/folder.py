@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from aladin_network.errors import DataError, RegionError
+from aladin_network.errors import DataError, RegionError, brief
 from aladin_network.photos.region_files import RegionLimits, read_region_npz
 from aladin_training.data.fields import Place
 from aladin_training.data.precomp import map_images, open_precomp
@@ -73,7 +73,9 @@ class FolderRegions:
         place = Place(file)
         if self._boxes is not None:
             if key not in self._boxes:
-                raise place.error(f"expected the boxes of {key!r} in a {_BOXES!r} folder beside")
+                raise place.error(
+                    f"expected the boxes of {brief(key)} in a {_BOXES!r} folder beside"
+                )
             return RawRegions(place, _array(file), _array(self._boxes[key]))
         if file.suffix == _NPY:
             return RawRegions(place, _array(file))

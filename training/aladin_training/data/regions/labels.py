@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from aladin_network.errors import DataError
+from aladin_network.errors import DataError, brief
 from aladin_training.data.fields import Place, parse_json
 from aladin_training.data.regions.line_file import LineFile
 from aladin_training.data.regions.store import FloatArray, file_fingerprint, parse_count
@@ -223,4 +223,4 @@ class JsonLabels:
         Raises:
             DataError: If it is not JSON of objects.
         """
-        return parse_objects(self._photos[key], Place(self.path, part=f"photo {key!r}"))
+        return parse_objects(self._photos[key], Place(self.path, part=f"photo {brief(key)}"))
