@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aladin_network.conversion.named_models import DEFAULT_MODEL
+from aladin_network.types import DeviceName
 from aladin_search.index import Index
-from aladin_search.inputs import photos_of, texts_of
+from aladin_search.inputs import check_literals, photos_of, texts_of
 from aladin_search.progress import reported
 from aladin_service.library.places import model_folder, with_start_folder
 
 if TYPE_CHECKING:
     from aladin_index.settings import BuildSettings
     from aladin_network.scoring.metrics import RetrievalMetrics
-    from aladin_network.types import DeviceName, Progress
+    from aladin_network.types import Progress
 
 
 def open(
@@ -81,6 +82,7 @@ def build(
         IndexMismatchError: If the index in `out` was built with another network.
         IndexWriteError: If `out` cannot be written.
     """
+    check_literals(device=(device, DeviceName))
     checkpoint = model_folder(model)
     from aladin_index.build.builder import build_index
     from aladin_index.settings import BuildSettings

@@ -8,14 +8,14 @@ from contextlib import ExitStack, closing
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from aladin_index.search.options import SearchOptionFields, SearchOptions
 from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.types import DeviceName, OnDuplicate, Target
 from aladin_search.hits import THUMBNAIL_PX, Hits, sent_photo
-from aladin_search.inputs import GivenParts, Part, items_of, search_query
-from aladin_search.listing import Field, Item, every_item, fields_of, left_out_of
+from aladin_search.inputs import GivenParts, Part, check_literals, items_of, search_query
+from aladin_search.listing import Field, Item, Order, every_item, fields_of, left_out_of
 from aladin_search.progress import reported
 from aladin_service.search.job import PhotoQuery
 
@@ -42,6 +42,7 @@ class Index:
 
     def __init__(self, path: Path, device: DeviceName, detector: str | None) -> None:
         """Open the live generation; see `open`."""
+        check_literals(device=(device, DeviceName))
         from aladin_index.format.layout import check_index
 
         check_index(path)  # a wrong path is named before torch is imported
@@ -130,6 +131,8 @@ class Index:
         """
         from aladin_service.search.parts import encode_any
 
+        if target is not None:
+            check_literals(target=(target, Target))
         parts = GivenParts(all=all, not_=not_, like=like, unlike=unlike)
         query, described = search_query(Part(text=text, image=image, id=id, box=box), parts)
         held = self._searcher.index.manifest.targets
@@ -146,7 +149,7 @@ class Index:
         target: Target = "images",
         *,
         sort: str | None = None,
-        order: Literal["desc", "asc"] = "desc",
+        order: Order = "desc",
         filter: Mapping[str, Any] | None = None,
     ) -> Iterator[Item]:
         """List items without a query; they are read as they are taken.
@@ -163,6 +166,7 @@ class Index:
             InputError: If the index is in a vector database, the filter is wrong, or the field is
                 not indexed for filters.
         """
+        check_literals(target=(target, Target), order=(order, Order))
         return every_item(self._searcher.index, target, sort, order, filter)
 
     def fields(self, target: Target = "images") -> list[Field]:
@@ -172,6 +176,7 @@ class Index:
             NoSuchTargetError: If the index has no such collection.
             InputError: If the index is in a vector database.
         """
+        check_literals(target=(target, Target))
         return fields_of(self._searcher.index, target)
 
     def add(
@@ -202,6 +207,7 @@ class Index:
             DuplicateItemError: If an id is in the index already and `on_duplicate` is "error".
             NoSuchTargetError: If the index has no such collection.
         """
+        check_literals(on_duplicate=(on_duplicate, OnDuplicate))
         from aladin_index.encode.item_changer import AddSettings, add_items, check_new
 
         sources: dict[Target, Path] = {}
@@ -239,6 +245,7 @@ class Index:
             UnknownItemError: If an id is not in the index and `ignore_missing` is off; nothing is
                 removed.
         """
+        check_literals(target=(target, Target))
         with closing(self._writer()) as writer:
             return len(writer.delete(target, list(ids), ignore_missing=ignore_missing).deleted)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from aladin_index.search.results import Box, Role
 from aladin_network.errors import InputError
@@ -26,6 +26,22 @@ if TYPE_CHECKING:
 
     from aladin_index.encode.source_items import ImageItem, TextItem
     from aladin_index.format.records import SkippedItem
+
+
+def check_literals(**given: tuple[object, object]) -> None:
+    """Check values that have to be one of a few texts.
+
+    Args:
+        **given: Each value, and the literal type that it has to be of.
+
+    Raises:
+        InputError: If a value is another.
+    """
+    for name, (value, literal) in given.items():
+        allowed = get_args(literal)
+        if value not in allowed:
+            expected = ", ".join(map(repr, allowed))
+            raise InputError(f"{name}: expected one of {expected}, got {value!r:.100}")
 
 
 @dataclass(frozen=True, kw_only=True)

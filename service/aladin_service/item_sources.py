@@ -133,12 +133,13 @@ def photo_item(record: Record, regions_key: str | None, on_skip: OnSkip) -> Imag
     )
 
 
-def photo_places(source: Path | Sequence[Path], root: Path | None) -> PhotoPlaces:
+def photo_places(source: Path | Sequence[Path], root: Path | Sequence[Path] | None) -> PhotoPlaces:
     """Return an object that looks up where the photos of a data set are stored.
 
     Args:
         source: Source of any format that `aladin_training.data` supports, or several of them.
-        root: Folder outside of which no photo is used, or None to use photos from anywhere.
+        root: Folder or folders outside of which no photo is used, or None to use photos from
+            anywhere; see `PhotoPlaces`.
     """
     sources = [source] if isinstance(source, Path) else source
     return PhotoPlaces([each if each.is_dir() else common_folder(each) for each in sources], root)

@@ -141,6 +141,7 @@ def remove_key(file: Path, name: str) -> None:
     Raises:
         ConfigError: If the key does not exist, or the file is not a valid keys file.
     """
+    read_keys(file)  # what is no file of keys gets no lock beside it
     with _only_writer(file):
         keys = read_keys(file)
         left = tuple(key for key in keys if key.name != name)

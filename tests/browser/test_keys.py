@@ -93,3 +93,26 @@ def test_the_key_goes_with_its_tab_and_into_no_address(locked: SearchPage, secre
     assert secret not in locked.page.url
     assert locked.page.context.cookies() == []
     assert secret not in locked.page.evaluate("JSON.stringify(localStorage)")
+
+
+def test_the_key_of_an_address_is_kept_for_all_tabs_and_leaves_the_address(
+    secret: str, keys_file: Path, open_service: OpenService, open_page: OpenPage
+) -> None:
+    with open_service(keys_file=keys_file) as url:
+        page = open_page(url)
+        page.page.goto(f"{url}/?token={secret}#text=a+plain+square")
+        expect(page.hits.first).to_be_visible()
+        page.expect_photos()
+        assert page.page.url == f"{url}/#text=a+plain+square"
+
+        tab = page.page.context.new_page()
+        tab.goto(f"{url}/")
+        expect(tab.locator("#library li.hit").first).to_be_visible()
+        expect(tab.locator("#key-form")).to_be_hidden()
+        assert page.page.context.cookies() == []  # which other services of the machine would get
+
+        page.complaints.expect("status of 401")
+        tab.goto(f"{url}/?token=aladin_wrong")
+        expect(tab.locator("#key-form")).to_be_visible()
+        for each in (tab, page.page):
+            each.goto("about:blank")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -13,6 +14,8 @@ import pytest
 from playwright.sync_api import expect
 
 from aladin_index.build.builder import build_index
+from aladin_index.format.left_out import record_stop, write_follow_record
+from aladin_index.format.records import SkippedItem
 from aladin_service.item_sources import image_items
 from benchmarks.service.search_page import SearchPage, data_of
 
@@ -308,3 +311,39 @@ def test_back_from_a_search_leads_to_the_same_place(page: SearchPage) -> None:
 
     expect(page.listed.first).to_be_attached()
     page.page.wait_for_function("() => scrollY === 500")
+
+
+def test_what_is_left_out_is_counted_and_told_on_click(
+    dated: Path, open_service: OpenService, open_page: OpenPage, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    shutil.copytree(dated, index)
+    heic = [SkippedItem(f"IMG_{number}.HEIC", "HEIC needs a package") for number in range(16)]
+    write_follow_record(index, [*heic, SkippedItem("trip/a.jpg", "damaged")], {"videos": 8})
+    with open_service(index=index) as url:
+        page = open_page(url).open()
+        page.complaints.expect("status of 404")  # the photo whose file is gone
+        left_out = page.page.locator("#left-out")
+        expect(left_out.locator("summary")).to_have_text("17 files left out")
+        expect(left_out.locator("li").first).to_be_hidden()
+        left_out.locator("summary").click()
+        expect(left_out.locator("li")).to_have_text(
+            [
+                re.compile(r"16 files: HEIC needs a package IMG_0\.HEIC, IMG_1\.HEIC"),
+                "1 file: damaged trip/a.jpg",
+                "Not photos: 8 videos",
+            ]
+        )
+        expect(page.page.locator("#index-warning")).to_be_hidden()
+
+        record_stop(index, "it was killed")
+        page.page.reload()
+        expect(page.page.locator("#index-warning")).to_have_text(
+            "The folders are not followed any more (it was killed). Start aladin photos again."
+        )
+        write_follow_record(index, [], {})
+        page.page.reload()
+        expect(page.page.locator("#index-warning")).to_be_hidden()
+        expect(page.listed.first).to_be_visible()
+        expect(left_out).to_be_hidden()
+        page.page.goto("about:blank")

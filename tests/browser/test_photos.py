@@ -13,7 +13,7 @@ import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -93,7 +93,9 @@ def started(
 
 def count(address: str) -> int:
     """Return the number of photos that a search may return."""
-    with urlopen(f"{address}/v1/index", timeout=60) as answer:
+    page, _, token = address.partition("/?token=")
+    request = Request(f"{page}/v1/index", headers={"Authorization": f"Bearer {token}"})
+    with urlopen(request, timeout=60) as answer:
         return json.load(answer)["images"]["count"]
 
 
@@ -104,8 +106,14 @@ def test_from_the_wheel_to_a_search_in_the_page(
     total = len(list(photos.iterdir()))
     with started(command, photos, clip_folder, tmp_path) as (running, address):
         context = browser.new_context()
-        page = SearchPage(context, address).open()
+        page = SearchPage(context, address.partition("/?")[0])
+        page.page.goto(address)
         expect(page.listed.first).to_be_visible()  # while the others are added
+        assert page.page.url == f"{page.url}/"  # the key is in no history and in no link
+        tab = context.new_page()  # of the same browser: the key need not be given again
+        tab.goto(f"{page.url}/")
+        expect(tab.locator("#library li.hit img").first).to_be_visible()
+        tab.close()
         until = time.monotonic() + _PATIENCE_S
         while count(address) < total and time.monotonic() < until:
             time.sleep(0.2)

@@ -159,3 +159,9 @@ def test_the_group_that_was_given_the_file_keeps_it(file: Path) -> None:
     os.chown(file, -1, groups[-1])
     add_key(file, "two", ["read"])
     assert file.stat().st_gid == groups[-1]
+
+
+def test_a_key_removed_from_no_file_leaves_nothing(file: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the keys"):
+        remove_key(file, "ci")
+    assert list(file.parent.iterdir()) == []

@@ -23,6 +23,59 @@ UNALIGNED = (
 )
 
 
+UNTRAINED = (
+    "the towers of this model were never trained together: hits come in random order, until a"
+    " recipe of `aladin train` that starts from it has trained them"
+)
+DRAWN_ALONE = (
+    "this model was trained on the drawn scenes of `aladin demo` alone: it knows nothing of photos"
+)
+# The recipe of the demo, and the end of the path of what it draws.
+_DEMO, _DRAWN = "demo", "data/captions.jsonl"
+
+
+def untrained_reason(recipe: str, stage: str) -> str | None:
+    """Return why the order of a checkpoint's hits is random, or None if it is not known to be.
+
+    Args:
+        recipe: Recipe of its provenance.
+        stage: Stage of its provenance.
+    """
+    if stage != "convert":
+        return None
+    known = _parsed(recipe)
+    source: object = known.get("converted_from")
+    if not isinstance(source, dict):
+        return None
+    towers = cast(dict[str, Any], source)
+    # New heads on an OSCAR have a seed; two towers that belong together have one name.
+    is_pair = towers.get("vision") != towers.get("text")
+    has_new_heads = "file" in towers and known.get("seed") is not None
+    return UNTRAINED if is_pair or has_new_heads else None
+
+
+def useless_on_photos(recipe: str, stage: str) -> str | None:
+    """Return why a checkpoint cannot search photos, or None if nothing is known against it.
+
+    Args:
+        recipe: Recipe of its provenance.
+        stage: Stage of its provenance.
+    """
+    known = _parsed(recipe)
+    data: object = known.get("data")
+    source: object = cast(dict[str, Any], data).get("source") if isinstance(data, dict) else None
+    is_drawn = known.get("name") == _DEMO and str(source).endswith(_DRAWN)
+    return untrained_reason(recipe, stage) or (DRAWN_ALONE if is_drawn else None)
+
+
+def _parsed(recipe: str) -> dict[str, Any]:
+    try:
+        data: object = json.loads(recipe)
+    except ValueError:
+        return {}
+    return cast(dict[str, Any], data) if isinstance(data, dict) else {}
+
+
 def trains_alignment(recipe: Mapping[str, Any], stage: str, *, before: bool) -> bool:
     """Tell whether the alignment of a stage's network was trained, by it or by a stage before.
 
@@ -64,13 +117,9 @@ def alignment_trained(config: Mapping[str, Any]) -> bool:
     if isinstance(recorded, bool):
         return recorded
     provenance = cast(dict[str, Any], config.get("provenance") or {})
-    try:
-        recipe: object = json.loads(provenance.get("recipe") or "")
-    except ValueError:
+    known = _parsed(provenance.get("recipe") or "")
+    if not known:
         return True
-    if not isinstance(recipe, dict):
-        return True
-    known = cast(dict[str, Any], recipe)
     if "converted_from" in known:
         # New tensors have a seed; the conversion of ALADIN's own checkpoints has none.
         return known.get("seed") is None
@@ -84,8 +133,22 @@ def read_alignment_trained(folder: Path) -> bool:
     Returns:
         True if the file cannot be read: loading the checkpoint reports the error.
     """
+    config = _config(folder)
+    return not config or alignment_trained(config)
+
+
+def read_untrained(folder: Path) -> str | None:
+    """Read from a checkpoint's folder why the order of its hits is random; see `untrained_reason`.
+
+    Returns:
+        None also if the file cannot be read: loading the checkpoint reports the error.
+    """
+    provenance = cast(dict[str, Any], _config(folder).get("provenance") or {})
+    return untrained_reason(str(provenance.get("recipe")), str(provenance.get("stage")))
+
+
+def _config(folder: Path) -> dict[str, Any]:
     try:
-        data: object = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return _parsed((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return True
-    return not isinstance(data, dict) or alignment_trained(cast(dict[str, Any], data))
+        return {}

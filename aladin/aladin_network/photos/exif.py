@@ -5,14 +5,15 @@
     camera     "Canon EOS 5D", the maker and the model
     lat, lon   degrees, north and east positive, 6 decimals (11 cm)
 
-What a photo does not tell, or tells in an invalid form, is absent.
+What a photo does not tell, or tells in an invalid form, is absent; so is a time before there were
+photos, or in the future.
 """
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from PIL import ExifTags, Image
@@ -25,6 +26,8 @@ EXIF_FIELDS = (TAKEN_AT, CAMERA, LAT, LON)
 # Some devices write other separators than the standard's "2024:07:31 18:05:09".
 _TIME = re.compile(r"(\d{4})[:/.-](\d\d)[:/.-](\d\d)[ T](\d\d):(\d\d):(\d\d)")
 _MOST_CHARACTERS = 100
+_FIRST_PHOTO = datetime(1826, 1, 1)
+_OTHER_ZONES = timedelta(days=1)  # by which the time of day elsewhere is at most ahead
 _DECIMALS = 6
 
 
@@ -53,7 +56,10 @@ def _taken_at(exif: Image.Exif) -> dict[str, str | float]:
         if match is not None:
             with suppress(ValueError):  # such as "0000:00:00 00:00:00" of a camera without a clock
                 year, month, day, hour, minute, second = map(int, match.groups())
-                return {TAKEN_AT: datetime(year, month, day, hour, minute, second).isoformat()}
+                taken = datetime(year, month, day, hour, minute, second)
+                # A clock that is wrong would put the photo before or behind all others.
+                if _FIRST_PHOTO <= taken <= datetime.now() + _OTHER_ZONES:
+                    return {TAKEN_AT: taken.isoformat()}
     return {}
 
 

@@ -90,17 +90,18 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 class PhotosRoot:
-    """A folder that must contain all photos once symbolic links are resolved."""
+    """Folders, one of which must contain each photo once symbolic links are resolved."""
 
-    def __init__(self, folder: Path) -> None:
-        """Resolve the folder itself, which may be a symbolic link."""
-        self.folder = Path(os.path.realpath(folder))
-        self._prefix = os.path.join(self.folder, "")  # noqa: PTH118 - "/" stays "/"
+    def __init__(self, *folders: Path) -> None:
+        """Resolve the folders themselves, which may be symbolic links."""
+        self.folders = tuple(Path(os.path.realpath(folder)) for folder in folders)
+        # "/" stays "/".
+        self._prefixes = tuple(os.path.join(folder, "") for folder in self.folders)  # noqa: PTH118
 
     def holds(self, path: Path) -> bool:
-        """Whether the folder contains a photo's file; resolves the path anew at each call."""
+        """Whether a folder contains a photo's file; resolves the path anew at each call."""
         try:
-            return os.path.realpath(path).startswith(self._prefix)
+            return os.path.realpath(path).startswith(self._prefixes)
         except ValueError:  # the name contains a zero byte
             return False
 

@@ -27,6 +27,7 @@ _NOT_LISTED = frozenset({"path", "upload", "region_file", "file_state"})
 
 _EXAMPLES = 3
 OUTSIDE = "the photo's file lies outside of the folder of --photos-root"
+LINKED_OUTSIDE = "a link to a file outside of the followed folders, which is not followed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,19 +257,23 @@ _Way = Literal["by an absolute path", "by '..'", "by a link"]
 class PhotoPlaces:
     """Checks the location of each photo while its sources are read once."""
 
-    def __init__(self, source: Path | Sequence[Path], root: Path | None = None) -> None:
+    def __init__(
+        self, source: Path | Sequence[Path], root: Path | Sequence[Path] | None = None
+    ) -> None:
         """Start with no photo checked.
 
         Args:
             source: Folder of the data set, or folders of several; photos outside of all of them are
                 counted if there is no root.
-            root: Folder that all photos must be in, or None to accept photos from anywhere.
+            root: Folder that all photos must be in; the followed folders, out of which no link may
+                lead; or None to accept photos from anywhere.
         """
         folders = [source] if isinstance(source, Path) else list(dict.fromkeys(source))
+        self._outside = OUTSIDE if isinstance(root, Path) else LINKED_OUTSIDE
         self._has_root = root is not None
         self._source = " and ".join(map(str, folders))
-        roots = folders if root is None else [root]
-        self._places = [ListedPhotos(PhotosRoot(each)) for each in roots]
+        roots = folders if root is None else [root] if isinstance(root, Path) else root
+        self._place = ListedPhotos(PhotosRoot(*roots))
         self._counts: dict[_Way, int] = {}
         self._examples: list[str] = []
 
@@ -282,10 +287,10 @@ class PhotoPlaces:
         Returns:
             The reason, without a path, or None if the photo is taken.
         """
-        if any(place.holds(path) for place in self._places):
+        if self._place.holds(path):
             return None
         if self._has_root:
-            return OUTSIDE
+            return self._outside
         way = _way_out(uri)
         self._counts[way] = self._counts.get(way, 0) + 1
         if len(self._examples) < _EXAMPLES:

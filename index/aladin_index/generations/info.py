@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from aladin_index.format.layout import (
     live_generation,
     published_generations,
 )
+from aladin_index.format.left_out import LeftOut, read_left_out
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
 from aladin_index.format.models import model_folder
 from aladin_index.format.query_encoding import QueryEncoding
@@ -34,7 +35,7 @@ from aladin_index.search.live_collection import LiveCollection
 from aladin_index.tokens.bound_files import BOUND_FILES
 from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.heads.trained import read_alignment_trained
+from aladin_network.heads.trained import read_alignment_trained, read_untrained
 from aladin_network.scoring.correction import CorrectionConstants
 from aladin_network.types import Modality, Target
 
@@ -86,6 +87,8 @@ class IndexInfo:
         memory: Memory estimate of each collection.
         total_bytes: Size of the generation's files and the model's, in bytes.
         upgrade: Progress of an unfinished upgrade to another model, or None.
+        left_out: What the index lacks of its sources.
+        untrained: Why the order of hits is random, or None.
     """
 
     path: Path
@@ -106,6 +109,8 @@ class IndexInfo:
     memory: dict[Target, MemoryEstimate]
     total_bytes: int
     upgrade: UpgradeProgress | None = None
+    left_out: LeftOut = field(default_factory=LeftOut)
+    untrained: str | None = None
 
 
 def describe(path: Path) -> IndexInfo:
@@ -140,6 +145,8 @@ def describe(path: Path) -> IndexInfo:
         memory={target: _memory(manifest, target, side) for target, side in sides.items()},
         total_bytes=sum(entry.bytes for entry in files),
         upgrade=upgrade_progress(path, generation),
+        left_out=read_left_out(path, manifest),
+        untrained=read_untrained(model_folder(path, manifest.model.id)),
     )
 
 

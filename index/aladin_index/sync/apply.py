@@ -52,6 +52,7 @@ class SyncReport:
             stopped.
         left_out: Files that cannot be used, with the reason.
         unusable: Those among them that were read in this pass and are no photos.
+        other_files: Number of files of the folders that are no photos, by kind.
         conflicts: Ids that others took during the pass; a further pass is needed.
     """
 
@@ -67,6 +68,7 @@ class SyncReport:
     unusable: list[tuple[PhotoChange, SkippedItem]] = field(
         default_factory=list[tuple[PhotoChange, SkippedItem]]
     )
+    other_files: dict[str, int] = field(default_factory=dict[str, int])
     conflicts: list[str] = field(default_factory=list[str])
 
     @property

@@ -66,6 +66,17 @@ def _write_parameters(command: Any, context: Any, formatter: Any) -> None:
 class Command(TyperCommand):
     """A command whose usage names required arguments without braces."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line, and tell about quotes where there are too many words."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            message = getattr(error, "message", "")
+            if "unexpected extra argument" in message:
+                hint = 'put several words that belong together in quotes: "two dogs"'
+                cast(Any, error).message = f"{message}; {hint}"
+            raise
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line: ``[OPTIONS] INDEX [TEXT]``."""
         pieces = ["[OPTIONS]"]

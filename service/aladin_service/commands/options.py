@@ -240,13 +240,38 @@ def workers_device(ray: Any, device: DeviceName) -> str:
 def checked_index(index: Path) -> Path:
     """Return an existing index, and name a wrong path before anything heavy is imported.
 
+    Args:
+        index: Folder of an index; or the name of a library of `aladin photos`, or a folder that
+            only one library follows, for the index of that library.
+
     Raises:
         IndexNotReadyError: If there is no index.
         IndexCorruptError: If the index's first file is not what was written.
     """
     from aladin_index.format.layout import check_index
+    from aladin_network.errors import IndexNotReadyError
 
-    check_index(index)
+    try:
+        check_index(index)
+    except IndexNotReadyError as error:
+        if not (index.is_dir() or len(index.parts) == 1):
+            raise  # neither a folder nor a name
+        from aladin_service.library.libraries import all_libraries
+        from aladin_service.library.places import libraries_folder
+
+        place = index.expanduser().resolve()
+        found = [
+            library.index
+            for library in all_libraries(libraries_folder())[0]
+            if place == library.place or place in library.folders or str(index) == library.name
+        ]
+        if not found:
+            raise
+        if len(found) > 1:
+            places = " or ".join(map(str, found))
+            raise IndexNotReadyError(f"{error}; several libraries have one: {places}") from None
+        check_index(found[0])
+        return found[0]
     return index
 
 

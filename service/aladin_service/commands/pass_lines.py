@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,8 +12,25 @@ if TYPE_CHECKING:
     from aladin_index.sync.apply import SyncReport
 
 
+# From this number on, files that are skipped for one reason share a line, which names the first.
+_MANY, _NAMED = 4, 3
+
+
+def skipped_lines(items: Sequence[SkippedItem]) -> list[str]:
+    """Return what is skipped and why, a line each, or one for many of the same reason."""
+    from aladin_index.format.left_out import by_reason
+
+    lines: list[str] = []
+    for reason, count, names in by_reason(items, len(items), _MANY):
+        if count < _MANY:
+            lines += [f"{name}: {reason}" for name in names]
+        else:
+            lines.append(f"{count:,} x {reason} ({', '.join(names[:_NAMED])}, ...)")
+    return lines
+
+
 class PassLines:
-    """Prints the first complete pass, those with changes, and each skipped file once on stderr."""
+    """Prints the first complete pass, those with changes, and skipped files once on stderr."""
 
     def __init__(self, print_pass: Callable[[SyncReport], None], skipped: str) -> None:
         """Start before the first pass.
@@ -29,9 +46,9 @@ class PassLines:
 
     def __call__(self, report: SyncReport) -> None:
         """Print a pass, if it is one of those."""
-        for item in report.left_out:
-            if item not in self._known:
-                typer.echo(f"{self._skipped} {item.id}: {item.reason}", err=True)
+        new = [item for item in report.left_out if item not in self._known]
+        for line in skipped_lines(new):
+            typer.echo(f"{self._skipped} {line}", err=True)
         self._known = set(report.left_out)
         if report.has_changes or (self._is_first and not report.waiting):
             self._is_first = False

@@ -120,7 +120,7 @@ def photos(
     checkpoint = None
     if not _has_index(library):
         _check_photos(places, library.exclude)  # before a model is downloaded for them
-        checkpoint = model_folder(library.model)
+        checkpoint = _for_photos(library.model)
     from aladin_service.library.keeper import KeepPlan
 
     plan = KeepPlan(
@@ -133,6 +133,25 @@ def photos(
         watch=watch,
     )
     _serve(library, plan, host, port, browser=browser and _has_browser())
+
+
+def _for_photos(model: str) -> Path:
+    """Return the checkpoint of a model that can search photos.
+
+    Raises:
+        CheckpointError: If there is no such model, it cannot be converted, or was never trained to
+            find photos.
+    """
+    from aladin_network.checkpoint_files import read_config
+    from aladin_network.errors import CheckpointError
+    from aladin_network.heads.trained import useless_on_photos
+
+    checkpoint = model_folder(model)
+    provenance = read_config(checkpoint).provenance
+    reason = useless_on_photos(provenance.recipe, provenance.stage)
+    if reason is not None:
+        raise CheckpointError(f"{model}: {reason}")
+    return checkpoint
 
 
 def _has_index(library: Library) -> bool:

@@ -281,7 +281,7 @@ def _search_here(
     from aladin_index.search.backend import EncodedParts
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_network.graphs.loading import load_for_inference
-    from aladin_network.heads.trained import UNALIGNED
+    from aladin_network.heads.trained import UNALIGNED, untrained_reason
     from aladin_service.search.encoder import QueryEncoder
     from aladin_service.search.job import PartsQuery, PhotoQuery, RegionsQuery, TextQuery
     from aladin_service.search.parts import encode_any
@@ -298,7 +298,11 @@ def _search_here(
         if isinstance(query, PhotoQuery):
             finder = detector_for(opened.checkpoint.model.image.encoder, detector, place.device)
         searcher = TwoStageSearcher(opened)
-        if not opened.checkpoint.alignment_trained and options.fusion is None:
+        provenance = opened.checkpoint.provenance
+        untrained = untrained_reason(provenance.recipe, provenance.stage)
+        if untrained is not None:
+            typer.echo(f"warning: {untrained}", err=True)
+        elif not opened.checkpoint.alignment_trained and options.fusion is None:
             typer.echo(UNALIGNED, err=True)
         with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
             received_s = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from aladin_index.changes.writer import ChangesWriter, OtherGenerationError
 from aladin_index.encode.item_changer import AddSettings
 from aladin_index.encode.region_sources import check_regions
 from aladin_index.encode.source_items import PhotoPlaces
+from aladin_index.format.left_out import FOLLOWED, write_follow_record
 from aladin_index.format.models import live_model_folder
 from aladin_index.format.records import SkippedItem
 from aladin_index.generations.compact import compact_index
@@ -32,6 +34,8 @@ from aladin_training.data.folder import UNREADABLE_FOLDER, read_folder
 from aladin_training.data.folder_rules import FolderRules
 from aladin_training.data.records import SkippedPhoto
 
+_LOG = logging.getLogger(__name__)
+
 # A pass is planned anew if other processes have changed the index meanwhile.
 _MOST_ATTEMPTS = 5
 
@@ -43,7 +47,8 @@ class FolderSettings:
     Attributes:
         folders: The folders; none inside another.
         exclude: Patterns of what is skipped, see `FolderRules`.
-        photos_root: Folder that all photos have to be in, or None.
+        photos_root: Folder that all photos have to be in; the followed folders, out of which no
+            link may lead; or None.
         add: How photos are read and encoded.
         allow_missing: Whether all photos of a folder may be removed from the index, because the
             folder is empty or gone.
@@ -55,7 +60,7 @@ class FolderSettings:
 
     folders: Sequence[Path]
     exclude: tuple[str, ...] = ()
-    photos_root: Path | None = None
+    photos_root: Path | Sequence[Path] | None = None
     add: AddSettings = field(default_factory=AddSettings)
     allow_missing: bool = False
     compact_at: int | None = 20_000
@@ -148,6 +153,7 @@ class FolderSync:
         for attempt in range(_MOST_ATTEMPTS):
             report.conflicts.clear()
             report.left_out.clear()
+            report.other_files.clear()
             try:
                 self._pass(self._checkpoint, report, progress, is_stopped, dry_run=dry_run)
             except OtherGenerationError:
@@ -161,7 +167,15 @@ class FolderSync:
             self._unusable[change.item.path] = (state.size, state.mtime_ns, skipped.reason)
         if report.has_changes and not dry_run and not is_stopped():
             self._compact(progress)
+        if not dry_run and not report.conflicts:
+            self._record(report)
         return report
+
+    def _record(self, report: SyncReport) -> None:
+        try:
+            write_follow_record(self._index, report.left_out, report.other_files)
+        except OSError as error:  # what was added and removed is in the index
+            _LOG.warning("%s: cannot be written (%s)", self._index / FOLLOWED, error.strerror)
 
     def _pass(
         self,
@@ -174,7 +188,7 @@ class FolderSync:
     ) -> None:
         settings = self._settings
         self.warnings.clear()
-        listings = [self._list(folder) for folder in settings.folders]
+        listings = [self._list(folder, report.other_files) for folder in settings.folders]
         with open_index(self._index, checkpoint=checkpoint) as index:
             live = index.side("images")
             plan = plan_sync(
@@ -208,7 +222,7 @@ class FolderSync:
                     is_stopped=is_stopped,
                 )
 
-    def _list(self, folder: Path) -> FolderListing:
+    def _list(self, folder: Path, other_files: dict[str, int]) -> FolderListing:
         """List a folder; a missing one is an empty one if that is allowed."""
         settings = self._settings
         folder = folder.absolute()
@@ -259,6 +273,8 @@ class FolderSync:
                 photos.append(ListedPhoto(item, folder, state.st_size, state.st_mtime_ns, settled))
         except DataError as error:
             raise MissingPhotosError(f"{error}; nothing was changed") from error
+        for kind, count in rules.kinds.items():
+            other_files[kind] = other_files.get(kind, 0) + count
         if rules.summary is not None:
             self.warnings.append(f"not looked at: {rules.summary}")
         if places.warning is not None:

@@ -52,6 +52,12 @@ _REMOTE = frozenset(
         *("fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
     )
 )
+# Beginning of the limit's error as watchfiles tells it; errno is that of a full disk.
+_WATCH_LIMITS = ("OS file watch limit reached", "No space left on device", "Too many open files")
+_REMEDY = (
+    "; the system's limit of watched folders is reached, raise it by `sudo sysctl"
+    " fs.inotify.max_user_watches=1048576 fs.inotify.max_user_instances=1024`"
+)
 _MOUNTS = Path("/proc/self/mounts")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _SUFFIXES = frozenset({*PHOTO_SUFFIXES, *UNREADABLE_SUFFIXES, TEXT, DETAILS})
@@ -191,7 +197,12 @@ class FolderWatch:
                         break
             except (OSError, RuntimeError) as error:
                 if not polls:
-                    _LOG.warning("%s; the folders are polled instead", error)
+                    _LOG.warning(
+                        "%s; the folders are looked at every %g s instead%s",
+                        error,
+                        _POLL_S,
+                        _REMEDY if _is_watch_limit(error) else "",
+                    )
                     self._must_poll = True
                 elif self._places() == places:
                     raise
@@ -263,6 +274,10 @@ class FolderWatch:
         parents = [parent for parent in inside.parents if parent.name]
         rules = FolderRules(self._exclude)  # a new one, since it counts
         return any(rules.leaves_out(part) for part in (*parents, inside) if part.name)
+
+
+def _is_watch_limit(error: Exception) -> bool:
+    return any(text in str(error) for text in _WATCH_LIMITS)
 
 
 def is_remote(folder: Path, mounts: Iterable[str] | None = None) -> bool:

@@ -280,7 +280,7 @@ def _side(report: IndexReport, target: Target) -> SideState | None:
         ann=FirstStageState.model_validate(entry.ann),
         tuning=None if entry.tuning is None else TuningState.model_validate(entry.tuning),
         left_out=LeftOutPage(
-            total=entry.left_out,
+            total=(report.left_out_total or {}).get(target, entry.left_out),
             offset=report.offset,
             items=[LeftOutItem(id=each.id, reason=without_paths(each.reason)) for each in left_out],
         ),

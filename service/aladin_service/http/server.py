@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -68,6 +69,7 @@ class GracefulServer(uvicorn.Server):
         """
         super().__init__(config)
         self._on_stop = on_stop
+        self._early_signal: int | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Announce the end and start the shutdown."""
@@ -83,16 +85,22 @@ class GracefulServer(uvicorn.Server):
         # uvicorn raises the signals again after its shutdown, which would kill the process.
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         for number in before:
-            signal.signal(number, _pass)
+            signal.signal(number, self._note_early)
         try:
             self.run(sockets=[listener])
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and stop at once if a stop signal came before uvicorn handled signals."""
+        await super().startup(sockets)
+        if self._early_signal is not None:
+            asyncio.get_running_loop().call_soon(self.handle_exit, self._early_signal, None)
 
-def _pass(number: int, frame: FrameType | None) -> None:
-    """Do nothing."""
+    def _note_early(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self._early_signal = number
 
 
 def server_config(
@@ -134,6 +142,7 @@ def serve_index(
     detector: str | None = None,
     wait: bool = False,
     photos_root: Path | None = None,
+    photo_folders: Sequence[Path] = (),
     exif: bool | None = None,
     on_listening: Callable[[str], None] = lambda address: None,  # noqa: ARG005
 ) -> None:
@@ -155,6 +164,7 @@ def serve_index(
         detector: Detector of the regions of uploaded photos.
         wait: Whether to start without a live generation, and to answer as soon as there is one.
         photos_root: Folder outside of which no photo is served.
+        photo_folders: Folders outside of which no photo is served, unless a photos root is set.
         exif: Whether the EXIF data of added photos become metadata.
         on_listening: Called with the address of the page as soon as connections are accepted.
 
@@ -184,7 +194,12 @@ def serve_index(
     set_compute_threads(1)
     silence_decoders()
     plan = WorkerPlan(
-        index=path, settings=settings, device=device, first_stage=first_stage, warm=warm
+        index=path,
+        settings=settings,
+        device=device,
+        first_stage=first_stage,
+        warm=warm,
+        photo_folders=tuple(photo_folders),
     )
     with ExitStack() as stack:
         unserved = stack.enter_context(ExitStack())
@@ -251,18 +266,19 @@ def _log_address(listener: socket.socket) -> str:
     return page
 
 
-def check_address(host: str, port: int | None) -> None:
-    """Check that a service without keys may listen on an address, before long work.
+def check_address(host: str, port: int | None, keys: Path | None = None) -> None:
+    """Check that a service may listen on an address, before long work.
 
     Args:
         host: Address to listen on.
         port: Port; 0 for any free one; or None as of `serve_index`.
+        keys: File of API keys.
 
     Raises:
         ConfigError: If the port is in use, the address is not one of this machine, a setting is
             invalid, or the address is public.
     """
-    make_policy(read_settings(), host, metrics=Metrics())
+    make_policy(_settings(None, keys_file=keys), host, metrics=Metrics())
     _listen(host, port).close()
 
 

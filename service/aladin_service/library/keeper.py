@@ -95,6 +95,7 @@ def keep(
     folders = FolderSettings(
         folders=plan.folders,
         exclude=plan.exclude,
+        photos_root=plan.folders,
         add=AddSettings(readers=readers, limits=plan.limits, exif=plan.exif),
         compact_at=max(_LEAST_CHANGES, held // 10),
     )
@@ -125,7 +126,7 @@ def _first_generation(plan: KeepPlan, progress: Progress, readers: int) -> int:
     reasons: list[str] = []
     for folder in plan.folders:
         photos = image_items(
-            folder, None, places=photo_places(folder, None), rules=FolderRules(plan.exclude)
+            folder, None, places=photo_places(folder, plan.folders), rules=FolderRules(plan.exclude)
         )
         try:
             first = list(islice(photos, FIRST_PHOTOS))

@@ -3,6 +3,10 @@
 LIBRARIES/NAME/library.json   folders, what is excluded, model and the place of the index
 LIBRARIES/NAME/index/         the index, unless it is elsewhere
 LIBRARIES/NAME/served         locked by the process that serves the library; contains its address
+LIBRARIES/NAME/keys.json      API keys of the service: that of the page, and others of the user
+LIBRARIES/NAME/secret         the key of the page, which its address contains
+
+Only the user may look into the folder of a library.
 """
 
 from __future__ import annotations
@@ -24,10 +28,14 @@ from pydantic import ConfigDict
 
 from aladin_network.config import STRICT, parse_config
 from aladin_network.errors import ConfigError
-from aladin_network.files import make_folder, write_json
+from aladin_network.files import atomic_file, make_folder, write_json
+from aladin_service.api_key import SCOPES, digest
+from aladin_service.keys_file import add_key, read_keys
 from aladin_service.library.places import checked_folders
 
 _DESCRIPTION, _INDEX, _SERVED = "library.json", "index", "served"
+_KEYS, _SECRET, _PAGE = "keys.json", "secret", "page"
+_OWNER_ONLY = 0o700
 # Time for which other processes may hold the lock to look who serves the library.
 _LOOK_S = 0.2
 SCHEMA_VERSION = 1
@@ -86,7 +94,7 @@ class LibraryPlace:
             ConfigError: If the folder cannot be written.
         """
         try:
-            make_folder(self.place)
+            _make_private(self.place)
             file = (self.place / _SERVED).open("a+", encoding="utf-8")
         except OSError as error:
             raise _not_writable(self.place, error) from error
@@ -102,6 +110,31 @@ class LibraryPlace:
                 yield Claim(file.fileno())
             finally:
                 file.truncate(0)
+
+    def keys(self) -> tuple[Path, str]:
+        """Return the file of the service's keys, and the key of the page; made if they are missing.
+
+        The key stays the same, so that a page that is open works on after a restart.
+
+        Raises:
+            ConfigError: If they cannot be written.
+        """
+        file, secret_file = self.place / _KEYS, self.place / _SECRET
+        try:
+            secret = secret_file.read_text(encoding="utf-8").strip()
+            if digest(secret) in {key.sha256 for key in read_keys(file)}:
+                return file, secret
+        except (OSError, ConfigError):
+            pass
+        file.unlink(missing_ok=True)
+        secret = add_key(file, _PAGE, SCOPES)
+        try:
+            with atomic_file(secret_file) as partial:
+                partial.touch(mode=0o600)
+                partial.write_text(f"{secret}\n", encoding="utf-8")
+        except OSError as error:
+            raise _not_writable(self.place, error) from error
+        return file, secret
 
     def served_at(self) -> str | None:
         """Return the address of the process that serves the library, or None if there is none."""
@@ -161,7 +194,7 @@ class Library(LibraryPlace):
             exclude=list(self.exclude),
         )
         try:
-            make_folder(self.place)
+            _make_private(self.place)
             write_json(self.place / _DESCRIPTION, asdict(description))
         except OSError as error:
             raise _not_writable(self.place, error) from error
@@ -177,6 +210,15 @@ class Claim:
         """Tell other processes the address of the page."""
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{address}\n".encode(), 0)
+
+
+def _make_private(place: Path) -> None:
+    """Create the folder of a library, or take it from others: its items tell paths and places."""
+    if not place.parent.exists():
+        make_folder(place.parent.parent)
+        place.parent.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+    make_folder(place)
+    place.chmod(_OWNER_ONLY)
 
 
 def _not_writable(place: Path, error: OSError) -> ConfigError:

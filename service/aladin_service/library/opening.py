@@ -16,6 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from aladin_index.format.layout import CURRENT
+from aladin_index.format.left_out import record_stop
 from aladin_network.errors import AladinError
 from aladin_service.library.keeper import KeepPlan, OnPass, ShowProgress, keep
 from aladin_service.library.libraries import Library
@@ -45,7 +46,8 @@ def open_library(
 ) -> None:
     """Serve a library until SIGINT or SIGTERM, and keep its index in the state of its folders.
 
-    An existing index is served at once; a new one as soon as it has its first photos.
+    An existing index is served at once; a new one as soon as it has its first photos. Requests need
+    the key of the library, which the address of the page contains, or one of the settings' keys.
 
     Args:
         library: The library; its folder is created if it does not exist, and removed again if the
@@ -71,19 +73,32 @@ def open_library(
     ):
         # Imported now: it takes seconds, in which the other process begins.
         from aladin_service.http.server import check_address, serve_index
+        from aladin_service.settings import read_settings
 
-        if plan.checkpoint is not None:
-            check_address(host, port)  # before the first photos are encoded
+        token, keys = "", read_settings().keys_file
+        if keys is None:
+            keys, secret = library.keys()
+            token = f"/?token={secret}"
+        check_address(host, port, keys)  # before the first photos are encoded
         keeper.wait_for_index(plan.index)
         threading.Thread(target=keeper.supervise, name="keeper", daemon=True).start()
 
-        def announce(address: str) -> None:
+        def announce(page: str) -> None:
+            address = f"{page}{token}"
             library.save()  # not before: a refused start changes nothing
             opened.set()
             claim.announce(address)
             on_address(address)
 
-        serve_index(plan.index, host, port, exif=plan.exif, on_listening=announce)
+        serve_index(
+            plan.index,
+            host,
+            port,
+            keys=keys,
+            photo_folders=library.folders,
+            exif=plan.exif,
+            on_listening=announce,
+        )
 
 
 @contextmanager
@@ -113,13 +128,19 @@ def _undone_if_refused(*folders: Path) -> Generator[threading.Event]:
 class _Keeper:
     """The process that keeps the index in step."""
 
-    def __init__(self, start: Callable[[], tuple[BaseProcess, Connection]]) -> None:
+    def __init__(
+        self,
+        start: Callable[[], tuple[BaseProcess, Connection]],
+        on_give_up: Callable[[str], None],
+    ) -> None:
         """Start it.
 
         Args:
             start: Starts the process; returns it and the end of the pipe of its errors.
+            on_give_up: Called with the last error when it is not started again.
         """
         self._start = start
+        self._on_give_up = on_give_up
         self._process, self._failures = start()
         self._is_ending = threading.Event()
         self._exchange = threading.Lock()
@@ -152,6 +173,7 @@ class _Keeper:
             pause_s = next(pauses_s, None)
             if pause_s is None:
                 _LOG.error("the index does not follow its folders any more: %s", failure)
+                self._on_give_up(str(failure))
                 return
             # A signal to all processes ends this one, too, and soon.
             if self._is_ending.wait(pause_s):
@@ -193,7 +215,11 @@ def _keeper(plan: KeepPlan, show_progress: ShowProgress, on_pass: OnPass) -> Gen
         theirs.close()
         return process, ours
 
-    keeper = _Keeper(start)
+    def give_up(reason: str) -> None:
+        with suppress(OSError):  # it was logged, too
+            record_stop(plan.index, reason)
+
+    keeper = _Keeper(start, give_up)
     try:
         yield keeper
     finally:

@@ -1,6 +1,6 @@
 // What the index has: collections, metadata fields, and whether its evidence means something.
 
-import { at } from "./elements.js";
+import { at, make } from "./elements.js";
 import { counted } from "./formats.js";
 import { describeIndex, readFields } from "./service.js";
 
@@ -18,6 +18,32 @@ function hideSecondStage() {
   at("option-unaligned").hidden = false;
 }
 
+// Say what the index lacks of its sources, and why; and why its order is random.
+function showLeftOut({ left_out: leftOut, untrained }) {
+  const about = at("left-out");
+  const kinds = Object.entries(leftOut?.other_files ?? {});
+  about.hidden = !leftOut?.total && kinds.length === 0;
+  at("left-out-count").textContent = leftOut?.total
+    ? `${counted(leftOut.total, "file")} left out`
+    : "Files that are no photos";
+  const lines = (leftOut?.reasons ?? []).map(({ reason, count, names }) => {
+    const more = count > names.length ? ", …" : "";
+    const line = make("li", {}, `${counted(count, "file")}: ${reason} `);
+    line.append(make("span", { className: "faint" }, `${names.join(", ")}${more}`));
+    return line;
+  });
+  const others = kinds.map(([kind, count]) => `${count} ${kind}`).join(", ");
+  if (others) lines.push(make("li", {}, `Not photos: ${others}`));
+  at("left-out-reasons").replaceChildren(...lines);
+  const stopped = leftOut?.not_followed;
+  const warnings = [
+    untrained && `${untrained[0].toUpperCase()}${untrained.slice(1)}.`,
+    stopped && `The folders are not followed any more (${stopped}). Start aladin photos again.`,
+  ].filter(Boolean);
+  at("index-warning").hidden = warnings.length === 0;
+  at("index-warning").textContent = warnings.join(" ");
+}
+
 // A model for texts alone takes no photo.
 function hidePhotoQuery() {
   at("choose").hidden = true;
@@ -30,6 +56,7 @@ export function showCounts(index, grows = false) {
   const words = present.map(([target, noun]) => counted(index[target].count, noun));
   if (grows) words.push("more are being added");
   at("index-info").textContent = words.join(" · ");
+  showLeftOut(index);
   // A count that changes every few seconds is read aloud when it is final.
   at("status").ariaBusy = String(grows);
 }

@@ -50,6 +50,7 @@ import {
   checkQuery,
   learnLimits,
   readItem,
+  takeToken,
 } from "./service.js";
 import { closeViewer, openViewer, startViewer } from "./viewer.js";
 
@@ -297,6 +298,7 @@ const searchFor = (text) => {
   scrollTo(0, 0);
 };
 
+takeToken(); // first: all that follows asks the service
 startPreferences(refreshPhotos);
 startQueryField({
   submit(text) {

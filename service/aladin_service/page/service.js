@@ -3,7 +3,9 @@
 import { itemPath } from "./formats.js";
 import { partsInOrder, requestOptions } from "./search.js";
 
-const KEY = "aladin-key"; // in the session storage, which ends with the tab
+// In the session storage, which ends with the tab, if a person has typed it; in the local storage,
+// which other services of this machine cannot read, if it came with the address.
+const KEY = "aladin-key";
 const RETRIES = 3;
 const NOT_LISTABLE = "not_listable"; // the code for an index in a vector database
 
@@ -32,8 +34,23 @@ export function setKey(key) {
   sessionStorage.setItem(KEY, key);
 }
 
+// Keep the key of an address that `aladin photos` prints, and remove it from the address.
+export function takeToken() {
+  const address = new URL(location.href);
+  const token = address.searchParams.get("token");
+  if (token === null) return;
+  localStorage.setItem(KEY, token);
+  sessionStorage.removeItem(KEY);
+  address.searchParams.delete("token");
+  history.replaceState(history.state, "", address);
+}
+
+function currentKey() {
+  return sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY);
+}
+
 export function hasKey() {
-  return sessionStorage.getItem(KEY) !== null;
+  return currentKey() !== null;
 }
 
 // --- What the service offers ---
@@ -223,14 +240,14 @@ function megabytes(bytes) {
 
 // Resolves to the response whatever its status is.
 export function sendWithKey(address, request) {
-  const key = sessionStorage.getItem(KEY);
+  const key = currentKey();
   const headers = { ...request.headers };
   if (key !== null) headers.Authorization = `Bearer ${key}`;
   return send(address, { ...request, headers });
 }
 
 async function ask(address, request = {}, retries = 0) {
-  const key = sessionStorage.getItem(KEY);
+  const key = currentKey();
   const response = await sendWithKey(address, request);
   if (response.ok) return response;
   const problem = await readProblem(response);
@@ -239,8 +256,10 @@ async function ask(address, request = {}, retries = 0) {
     return ask(address, request, retries - 1);
   }
   // Keep a key that the user entered in the meantime.
-  if (response.status === 401 && sessionStorage.getItem(KEY) === key) {
-    sessionStorage.removeItem(KEY);
+  if (response.status === 401 && key !== null) {
+    for (const storage of [sessionStorage, localStorage]) {
+      if (storage.getItem(KEY) === key) storage.removeItem(KEY);
+    }
   }
   throw problem;
 }

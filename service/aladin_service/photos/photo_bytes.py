@@ -212,12 +212,12 @@ def _encode(
 
 
 def served_photo(index: Path, item: StoredItem, root: PhotosRoot | None) -> PhotoFile | None:
-    """Locate the bytes of an item's photo, unless they are outside of the permitted folder.
+    """Locate the bytes of an item's photo, unless they are outside of the permitted folders.
 
     Args:
         index: Folder of the index; photos stored in the index itself are always shown.
         item: Item of the index.
-        root: Folder outside of which no photo is shown, or None to show photos from anywhere.
+        root: Folders outside of which no photo is shown, or None to show photos from anywhere.
 
     Returns:
         Where the bytes are; None for a text, for a photo that the index has no file of, and for
@@ -228,7 +228,8 @@ def served_photo(index: Path, item: StoredItem, root: PhotosRoot | None) -> Phot
         return photo
     if root.holds(photo.path):
         return photo
-    _LOG.warning("photo of item %r is outside %s and is not served", item.id, root.folder)
+    places = " and ".join(map(str, root.folders))
+    _LOG.warning("photo of item %r is outside %s and is not served", item.id, places)
     return None
 
 

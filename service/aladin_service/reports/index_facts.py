@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aladin_index.engines.engine_index import EngineInfo
+from aladin_index.format.left_out import LeftOut
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, LearnedEntry, Tuning
 from aladin_index.generations.info import IndexInfo, MemoryEstimate
 from aladin_index.search.unreliable import unreliable_reason
@@ -36,6 +37,8 @@ def index_data(info: IndexInfo) -> dict[str, Any]:
         "pending": {target: pending._asdict() for target, pending in info.pending.items()},
         "memory": {target: memory._asdict() for target, memory in info.memory.items()},
         "upgrade": upgrade_data(info.upgrade),
+        "left_out": asdict(info.left_out)
+        | {"reasons": [each._asdict() for each in info.left_out.reasons]},
     }
 
 
@@ -46,12 +49,13 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
         ("generation", f"{info.generation}, built {_built_at(info)}"),
         ("model", info.model_id),
         ("alignment", "trained" if info.alignment_trained else "not trained: matching alone"),
+        *([] if info.untrained is None else [("warning", info.untrained)]),
         ("size", f"{info.total_bytes / 1e6:,.1f} MB"),
         ("default candidates", str(info.default_candidates)),
     ]
     for target, side in info.sides.items():
         facts += [
-            (target, f"{side.count:,}, {side.left_out:,} skipped"),
+            (target, f"{side.count:,}, {side.left_out:,} skipped by the build"),
             *side_facts(side, info.default_candidates),
             ("  pending", "{0.added:,} added, {0.removed:,} removed".format(info.pending[target])),
             ("  memory", _memory(info.memory[target])),
@@ -64,10 +68,24 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
         target: side.count + info.pending[target].added - info.pending[target].removed
         for target, side in info.sides.items()
     }
+    facts += _left_out_facts(info.left_out)
     facts += upgrade_facts(info.upgrade, counts)
     if info.correction is not None:
         facts += [("hubness correction", line) for line in constants_words(info.correction)]
     return facts + calibration_facts(info.calibration, info.fitted_photos_indexed)
+
+
+def _left_out_facts(left_out: LeftOut) -> list[tuple[str, str]]:
+    facts = [
+        ("left out", f"{count:,} x {reason} ({', '.join(names[:3])}{', ...' if count > 3 else ''})")
+        for reason, count, names in left_out.reasons
+    ]
+    if left_out.other_files:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in left_out.other_files.items())
+        facts.append(("not photos", kinds))
+    if left_out.not_followed is not None:
+        facts.append(("not followed", left_out.not_followed))
+    return facts
 
 
 def _built_at(info: IndexInfo) -> str:

@@ -55,6 +55,27 @@ class IndexModel(_IndexPart):
     id: str
 
 
+class LeftOutReason(_IndexPart):
+    """Files that are left out for one reason."""
+
+    reason: str
+    count: int
+    names: list[str] = Field(description="At most 20 of them.")
+
+
+class LeftOutInfo(_IndexPart):
+    """What the index lacks of its sources: by its build, or by the last look at its folders."""
+
+    total: int = Field(description="Files that look like photos, and items, that cannot be used.")
+    reasons: list[LeftOutReason] = Field(description="The 20 most frequent ones.")
+    other_files: dict[str, int] = Field(
+        description="Files of followed folders that are no photos, by kind, such as videos."
+    )
+    not_followed: str | None = Field(
+        description="Why the folders are not followed any more; null if they are, or never were."
+    )
+
+
 class LiveIndexInfo(_IndexPart):
     """The live generation; a collection that it does not have is null."""
 
@@ -67,6 +88,14 @@ class LiveIndexInfo(_IndexPart):
         default=True,
         description="Whether the alignment of the model was trained. If not, as of a converted"
         " CLIP, searches are ordered by the embeddings, and there is no evidence.",
+    )
+    untrained: str | None = Field(
+        default=None,
+        description="Why hits come in random order, as with two towers that were never trained"
+        " together; null if nothing is known against the model.",
+    )
+    left_out: LeftOutInfo | None = Field(
+        default=None, description="Null for an index in a vector database."
     )
     text_only: bool = Field(
         default=False,

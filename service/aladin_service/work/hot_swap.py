@@ -25,7 +25,7 @@ from aladin_network.errors import (
     IndexMismatchError,
     IndexNotReadyError,
 )
-from aladin_network.heads.trained import UNALIGNED
+from aladin_network.heads.trained import UNALIGNED, untrained_reason
 from aladin_network.photos.files import PhotosRoot
 from aladin_service.settings import QueryLimits
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
@@ -338,7 +338,11 @@ class LiveIndex:
                 except IndexMismatchError:  # another model, or a folder that was replaced
                     pass
         index = source.open(generation=generation)
-        if not index.checkpoint.alignment_trained:
+        provenance = index.checkpoint.provenance
+        untrained = untrained_reason(provenance.recipe, provenance.stage)
+        if untrained is not None:
+            _LOG.warning(untrained)
+        elif not index.checkpoint.alignment_trained:
             _LOG.info(UNALIGNED)
         return index
 

@@ -10,6 +10,7 @@ from aladin_index.changes.writer import DeleteReport
 from aladin_index.encode.item_changer import TimedAddReport
 from aladin_index.encode.source_items import SourceItem
 from aladin_index.engines.engine_index import EngineIndex
+from aladin_index.format.left_out import LeftOut, read_left_out
 from aladin_index.format.manifest import Manifest
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import SearchBackend
@@ -17,6 +18,7 @@ from aladin_index.upgrade.searcher import UpgradingSearcher
 from aladin_network.errors import (
     UnknownItemError,
 )
+from aladin_network.heads.trained import untrained_reason
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import OnDuplicate, Target
@@ -45,6 +47,8 @@ class IndexState(NamedTuple):
         in_engine: Whether a vector database stores it.
         encoded: While two models answer because the index is being upgraded, the number of items of
             each collection that the new one has encoded; otherwise None.
+        left_out: What the index lacks of its sources, or None if a vector database stores it.
+        untrained: Why the order of hits is random, or None.
     """
 
     manifest: Manifest
@@ -53,6 +57,8 @@ class IndexState(NamedTuple):
     text_only: bool = False
     in_engine: bool = False
     encoded: Mapping[Target, int] | None = None
+    left_out: LeftOut | None = None
+    untrained: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,18 @@ class DescribeIndex(Job[IndexState]):
         checkpoint = index.checkpoint
         trained, text_only = checkpoint.alignment_trained, checkpoint.model.text_only
         in_engine = isinstance(index, EngineIndex)
-        return IndexState(index.manifest, counts, trained, text_only, in_engine, encoded)
+        left_out = None if in_engine else read_left_out(index.path, index.manifest)
+        provenance = checkpoint.provenance
+        return IndexState(
+            index.manifest,
+            counts,
+            trained,
+            text_only,
+            in_engine,
+            encoded,
+            left_out,
+            untrained_reason(provenance.recipe, provenance.stage),
+        )
 
 
 @dataclass(frozen=True)

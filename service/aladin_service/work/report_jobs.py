@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from aladin_index.engines.engine_index import EngineIndex
 from aladin_index.engines.record import read_generation
-from aladin_index.format.layout import generation_folder
+from aladin_index.format.left_out import skipped_of
 from aladin_index.format.manifest import Manifest
-from aladin_index.format.records import SkippedItem, read_skipped
+from aladin_index.format.records import SkippedItem
 from aladin_index.format.upgrade_plan import UpgradeProgress, upgrade_progress
 from aladin_index.generations.history import DamagedFile, GenerationRecord, History, read_history
 from aladin_index.generations.info import ItemCounts, count_items, disk_use
@@ -35,6 +35,8 @@ class IndexReport(NamedTuple):
         history: History of all generations.
         engine: Vector database that stores the index, or None if it is in files.
         upgrade: Progress of an unfinished upgrade to another model, or None.
+        left_out_total: Number of all skipped items of each collection whose list can be read; None
+            for an engine.
     """
 
     manifest: Manifest
@@ -45,6 +47,7 @@ class IndexReport(NamedTuple):
     history: History
     engine: str | None = None
     upgrade: UpgradeProgress | None = None
+    left_out_total: Mapping[Target, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,14 +85,15 @@ def _report_index(index: SearchBackend, offset: int, limit: int) -> IndexReport:
 
 
 def _report_files(index: SearchIndex, offset: int, limit: int) -> IndexReport:
-    folder = generation_folder(index.path, index.generation)
     page = slice(offset, offset + limit)
     targets = index.manifest.targets
     left_out: dict[Target, list[SkippedItem]] = {target: [] for target in targets}
+    totals: dict[Target, int] = {}
     damaged: list[DamagedFile] = []
     for target in targets:
         try:
-            left_out[target] = read_skipped(folder / target)[page]
+            skipped = skipped_of(index.path, index.generation, target)
+            left_out[target], totals[target] = skipped[page], len(skipped)
         except IndexCorruptError as error:
             name = str(error.file.relative_to(index.path))
             damaged.append(DamagedFile(name, error.reason))
@@ -107,6 +111,7 @@ def _report_files(index: SearchIndex, offset: int, limit: int) -> IndexReport:
         disk=disk_use(index.path, index.manifest),
         history=history._replace(damaged=[*damaged, *history.damaged]),
         upgrade=upgrade,
+        left_out_total=totals,
     )
 
 

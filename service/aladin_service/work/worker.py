@@ -279,6 +279,8 @@ class WorkerPlan:
         device: Device on which the network runs and searches.
         first_stage: Retrieval of the candidates on that device.
         warm: Whether to read the files of each generation into memory when it is opened.
+        photo_folders: Folders outside of which no photo is served, unless the settings name one;
+            empty for no such limit.
         fallback: Generation to serve if the live one is invalid, or None.
         crashing: Generations that are not opened because they crashed other processes, with the
             reason for each.
@@ -289,6 +291,7 @@ class WorkerPlan:
     device: DeviceName = "cpu"
     first_stage: FirstStageName = "faiss"
     warm: bool = False
+    photo_folders: tuple[Path, ...] = ()
     fallback: int | None = None
     crashing: Refusals = field(default_factory=dict[Attempt, str])
 
@@ -302,7 +305,8 @@ class WorkerPlan:
         place = SearchDevice.choose(self.device, self.first_stage)
         detector = self._detector(place)
         limits = self.settings.query_limits  # shared, because they hold the memory for photos
-        photos_root = self.settings.photos_root
+        root = self.settings.photos_root
+        folders = self.photo_folders if root is None else (root,)
         make = partial(
             query_network,
             precision=choose_precision(self.settings.query_precision, place.device),
@@ -330,7 +334,7 @@ class WorkerPlan:
             ),
             crashing=self.crashing,
             on_attempt=on_attempt,
-            photos_root=None if photos_root is None else PhotosRoot(photos_root),
+            photos_root=PhotosRoot(*folders) if folders else None,
             warm_up=encoder.warm_up,
         )
         thumbnails = ThumbnailCache(self.settings.thumbnail_cache_bytes)

@@ -12,9 +12,14 @@ import pytest
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.checkpoint_files import Provenance
 from aladin_network.heads.trained import (
+    DRAWN_ALONE,
+    UNTRAINED,
     alignment_trained,
     read_alignment_trained,
+    read_untrained,
     trains_alignment,
+    untrained_reason,
+    useless_on_photos,
 )
 from aladin_network.model import AladinModel
 
@@ -88,3 +93,36 @@ def test_a_checkpoint_keeps_what_was_recorded(
     # Without a record, an earlier version can read the file.
     assert "alignment_trained" not in json.loads((tmp_path / "c" / "config.json").read_text())
     assert read_alignment_trained(tmp_path / "nowhere")
+
+
+def converted(**source: str) -> str:
+    return json.dumps({"converted_from": source, "seed": 0})
+
+
+RELEASED = json.dumps({"converted_from": {"file": "aladin.pth"}, "seed": None})
+DEMO = {"name": "demo", "data": {"source": "/home/me/aladin-demo/data/captions.jsonl"}}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "stage", "untrained", "useless"),
+    [
+        (converted(vision="clip", text="clip"), "convert", None, None),
+        (converted(vision="dino", text="bert"), "convert", UNTRAINED, UNTRAINED),
+        (converted(file="oscar.bin"), "convert", UNTRAINED, UNTRAINED),
+        (RELEASED, "convert", None, None),
+        (json.dumps({"name": "mine", "data": {"source": "x.jsonl"}}), "student", None, None),
+        (json.dumps(DEMO), "words", None, DRAWN_ALONE),
+        (json.dumps(DEMO | {"data": {"source": "photos.jsonl"}}), "words", None, None),
+        ("", "", None, None),
+        ("no JSON", "convert", None, None),
+        ("[]", "convert", None, None),
+    ],
+)
+def test_provenance_tells_a_network_whose_order_is_random(
+    recipe: str, stage: str, untrained: str | None, useless: str | None, tmp_path: Path
+) -> None:
+    assert untrained_reason(recipe, stage) == untrained
+    assert useless_on_photos(recipe, stage) == useless
+    (tmp_path / "config.json").write_text(json.dumps(config(recipe, stage)), encoding="utf-8")
+    assert read_untrained(tmp_path) == untrained
+    assert read_untrained(tmp_path / "missing") is None

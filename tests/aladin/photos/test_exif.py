@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -147,3 +148,21 @@ def test_every_format_that_carries_it(kind: str) -> None:
         assert photo.metadata["taken_at"] == "2024-07-31T18:05:09"
         assert photo.metadata["lat"] == 43.722950
         assert not photo.picture.info
+
+
+def taken(time: str) -> str | float | None:
+    """When a photo was taken by its EXIF data."""
+    return exif_metadata(make_exif({BASE.DateTime: time})).get("taken_at")
+
+
+@pytest.mark.parametrize(
+    ("days", "is_taken"), [(-1.0, True), (0.5, True), (2.0, False), (365.0 * 73, False)]
+)
+def test_a_time_in_the_future_is_none(days: float, is_taken: bool) -> None:
+    time = datetime.now() + timedelta(days=days)
+    assert (taken(time.strftime("%Y:%m:%d %H:%M:%S")) is not None) is is_taken
+
+
+def test_a_time_before_there_were_photos_is_none() -> None:
+    assert taken("1601:01:01 00:00:00") is None
+    assert taken("1839:01:01 00:00:00") == "1839-01-01T00:00:00"

@@ -345,3 +345,23 @@ def test_recipes_have_names() -> None:
     assert known["demo"].startswith("The demo")
     with pytest.raises(aladin_search.ConfigError, match="did you mean 'flickr8k'"):
         aladin_search.train("flickr8", "run")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda index: index.search("x", target="imgs"), "target: expected one of 'images'"),
+        (lambda index: index.items("imgs"), "target: expected one of 'images', 'texts'"),
+        (lambda index: index.items(order="up"), "order: expected one of 'desc', 'asc', got 'up'"),
+        (lambda index: index.fields(["images"]), "target: expected one of 'images', 'texts'"),
+        (lambda index: index.add("x.jsonl", on_duplicate="keep"), "on_duplicate: expected one of"),
+        (lambda index: index.delete("a", target="photos"), "target: .* got 'photos'"),
+        (lambda index: aladin_search.open(index.path, device="gpu"), "device: .* got 'gpu'"),
+        (lambda index: aladin_search.build(index.path, out="y", device=0), "device: .* got 0"),
+    ],
+)
+def test_a_wrong_literal_is_an_error_that_names_the_right_ones(
+    index: aladin_search.Index, call: Callable[[Any], object], message: str
+) -> None:
+    with pytest.raises(aladin_search.Error, match=message):
+        call(index)

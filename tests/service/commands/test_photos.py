@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import shutil
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -321,3 +323,72 @@ def test_a_port_that_is_taken_is_an_error_only_if_it_was_asked_for(
         monkeypatch.setattr("aladin_service.http.server._PORTS_TRIED", 1)
         with pytest.raises(ConfigError, match=rf"the ports {port} to {port} are in use"):
             check_address("127.0.0.1", None)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (
+            {"converted_from": {"vision": "dino", "text": "bert"}, "seed": 0},
+            "the towers of this model were never trained together",
+        ),
+        (
+            {"name": "demo", "data": {"source": "aladin-demo/data/captions.jsonl"}},
+            "trained on the drawn scenes of `aladin demo` alone",
+        ),
+    ],
+)
+def test_a_model_that_knows_nothing_of_photos_is_refused(
+    recipe: dict[str, Any],
+    message: str,
+    libraries: Path,
+    folder: Path,
+    opened: list[tuple[Library, Any]],
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(tiny_checkpoint, model)
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    config["provenance"] |= {"recipe": json.dumps(recipe), "stage": "convert"}
+    (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    refused = run(folder, "--model", model, "--no-browser")
+    assert refused.exit_code == 2 and message in refused.stderr
+    assert not libraries.exists() and opened == []
+
+
+def test_many_files_of_one_reason_share_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    heic = [SkippedItem(f"IMG_{number}.HEIC", "HEIC needs a package") for number in range(16)]
+    lines = photo_lines()
+    lines(SyncReport(added=["b"], left_out=[SkippedItem("a.jpg", "damaged"), *heic]))
+    lines(SyncReport(changed=["b"], left_out=[*heic], other_files={"videos": 8}))
+    assert capsys.readouterr().err.splitlines() == [
+        "cannot be used: 16 x HEIC needs a package (IMG_0.HEIC, IMG_1.HEIC, IMG_2.HEIC, ...)",
+        "cannot be used: a.jpg: damaged",
+        "1 photo: 1 added; 17 files cannot be used",
+        "1 photo: 1 changed; 16 files cannot be used; not photos: 8 videos",
+    ]
+
+
+def test_commands_take_a_library_by_its_name_or_its_folder(
+    libraries: Path, folder: Path, opened: list[tuple[Library, Any]], tiny_checkpoint: Path
+) -> None:
+    assert run(folder, "--model", tiny_checkpoint, "--no-browser").exit_code == 0
+    [library] = [each for each, _ in opened]
+    for name in (library.name, folder, library.place, library.index):
+        found = CliRunner().invoke(app, ["search", str(name), "a red circle", "-k", "1"])
+        assert found.exit_code == 0, found.stderr
+    for name in (folder.parent, "nothing"):
+        unknown = CliRunner().invoke(app, ["search", str(name), "a red circle"])
+        assert unknown.exit_code == 2 and "no index here, it has no CURRENT" in unknown.stderr
+    other = library_of([folder], "another/model", libraries)
+    other.save()
+    both = CliRunner().invoke(app, ["search", str(folder), "a red circle"])
+    assert both.exit_code == 2
+    assert str(library.index) in both.stderr and str(other.index) in both.stderr
+
+
+def test_words_without_quotes_are_told_of() -> None:
+    refused = CliRunner().invoke(app, ["search", "INDEX", "two", "dogs"])
+    assert refused.exit_code == 2
+    assert 'put several words that belong together in quotes: "two dogs"' in refused.stderr

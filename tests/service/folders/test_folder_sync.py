@@ -23,6 +23,7 @@ from aladin_index.encode.item_changer import AddSettings, add_items
 from aladin_index.encode.item_encoders import PhotoEncoder, Prepared
 from aladin_index.encode.source_items import TextItem
 from aladin_index.format.layout import generation_folder
+from aladin_index.format.left_out import read_follow_record
 from aladin_index.generations import reader
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import open_index
@@ -576,3 +577,50 @@ def test_an_index_of_an_earlier_version_is_followed(
     (photos / "b.png").rename(photos / "z.png")
     assert one_pass(index, photos).moved == ["z.png"]
     assert same_as_built()
+
+
+def test_what_a_pass_left_out_is_recorded_with_the_index(index: Path, photos: Path) -> None:
+    for name in ("film.MP4", "film.aae", "IMG_1.xmp", "raw", "notes.pdf", ".hidden.jpg"):
+        (photos / name).write_bytes(b"x")
+    (photos / "bad.png").write_bytes(b"no photo")
+    (photos / "IMG_2.cr2").write_bytes(b"raw")
+    folder_sync = FolderSync(index, FolderSettings(folders=[photos]))
+    for _ in range(2):  # also where nothing is read again
+        folder_sync.run()
+        record = read_follow_record(index)
+        assert record is not None
+        assert sorted(item_id for item_id, _ in record.left_out) == ["IMG_2.cr2", "bad.png"]
+        assert record.other_files == {
+            "videos": 1,
+            "files of editors": 2,
+            "files without a suffix": 1,
+            "other files": 1,
+            "hidden, or of other programs": 1,
+        }
+    (photos / "bad.png").unlink()
+    before = read_follow_record(index)
+    folder_sync.run(dry_run=True)
+    assert read_follow_record(index) == before
+    folder_sync.run()
+    after = read_follow_record(index)
+    assert after is not None
+    assert [item_id for item_id, _ in after.left_out] == ["IMG_2.cr2"]
+
+
+def test_a_link_out_of_the_followed_folders_is_not_followed(
+    index: Path, photos: Path, tmp_path: Path
+) -> None:
+    paint(tmp_path / "private" / "p.png", 30)
+    paint(tmp_path / "other" / "o.png", 31)
+    (photos / "out.png").symlink_to(tmp_path / "private" / "p.png")
+    (photos / "in.png").symlink_to(photos / "a.png")
+    (photos / "next.png").symlink_to(tmp_path / "other" / "o.png")
+    folders = [photos, tmp_path / "other"]
+    settings = FolderSettings(folders=folders, photos_root=folders)
+    report = FolderSync(index, settings).run()
+    assert sorted(report.added) == ["in.png", "next.png", "o.png"]
+    assert [item_id for item_id, _ in report.left_out] == ["out.png"]
+    (photos / "a.png").unlink()
+    (photos / "a.png").symlink_to(tmp_path / "private" / "p.png")
+    report = FolderSync(index, settings).run()
+    assert sorted(report.deleted) == ["a.png", "in.png"]

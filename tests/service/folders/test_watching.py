@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -226,3 +227,24 @@ def test_mounts_with_names_of_any_bytes(tmp_path: Path, monkeypatch: pytest.Monk
     assert is_remote(umlauts)
     assert is_remote(tmp_path / os.fsdecode(undecodable) / "2020")
     assert not is_remote(rest)
+
+
+def test_a_limit_of_watched_folders_is_named_with_its_remedy(
+    folder: Path, passes: Passes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = watching.watch
+
+    def limited(*folders: Path, force_polling: bool, **options: Any) -> Any:
+        if not force_polling:
+            raise OSError('OS file watch limit reached. about ["/photos"]')
+        return watch(*folders, force_polling=True, **options)
+
+    monkeypatch.setattr(watching, "watch", limited)
+    monkeypatch.setattr(watching, "_POLL_S", 0.1)
+    with watched(folder):
+        passes.wait_for()
+        (folder / "a.png").touch()
+        passes.wait_for("a.png")
+    [message] = [record.getMessage() for record in caplog.records]
+    assert "OS file watch limit reached" in message and "looked at every 0.1 s instead" in message
+    assert "sudo sysctl fs.inotify.max_user_watches=" in message

@@ -18,8 +18,9 @@ import pytest
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.layout import generation_folder
+from aladin_index.format.left_out import record_stop, write_follow_record
 from aladin_index.format.manifest import FidelityPoint, Tuning, read_manifest
-from aladin_index.format.records import Evaluation, store_evaluation
+from aladin_index.format.records import Evaluation, SkippedItem, store_evaluation
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.published import publish_entries, rollback_index
 from aladin_index.search.options import SearchOptions
@@ -173,6 +174,35 @@ async def test_what_was_left_out_is_told_by_pages(service: Service, index: Path)
     assert [page["offset"] for page in pages] == [0, 2, 4]
     assert [page["items"] for page in pages] == [whole["items"][:2], whole["items"][2:], []]
     assert texts == {"total": 0, "offset": 0, "items": []}
+
+
+async def test_the_index_says_how_many_are_left_out_and_why(service: Service, index: Path) -> None:
+    async with service(index=index) as client:
+        left_out = (await client.get("/v1/index")).json()["left_out"]
+        names = [name for group in left_out["reasons"] for name in group["names"]]
+        assert (left_out["total"], sorted(names)) == (3, ["broken 0", "broken 1", "broken 2"])
+        assert sum(group["count"] for group in left_out["reasons"]) == 3
+        assert (left_out["other_files"], left_out["not_followed"]) == ({}, None)
+
+        heic = [SkippedItem(f"{number}.heic", "HEIC needs a package") for number in range(30)]
+        write_follow_record(index, [*heic, SkippedItem("a.jpg", "damaged")], {"videos": 8})
+        record_stop(index, "it was killed")
+        followed = (await client.get("/v1/index")).json()["left_out"]
+        state = (await state_of(client, limit=2))["images"]["left_out"]
+    assert followed == {
+        "total": 31,
+        "reasons": [
+            {
+                "reason": "HEIC needs a package",
+                "count": 30,
+                "names": [f"{number}.heic" for number in range(20)],
+            },
+            {"reason": "damaged", "count": 1, "names": ["a.jpg"]},
+        ],
+        "other_files": {"videos": 8},
+        "not_followed": "it was killed",
+    }
+    assert (state["total"], [item["id"] for item in state["items"]]) == (31, ["0.heic", "1.heic"])
 
 
 async def test_an_impossible_page_is_refused(service: Service) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import aladin_service.library.opening as opening
+from aladin_index.format.left_out import read_follow_record
 from aladin_network.errors import ConfigError
 from aladin_service.library.keeper import KeepPlan
 from aladin_service.library.libraries import (
@@ -77,12 +78,14 @@ def test_a_process_that_dies_is_started_again_until_it_is_given_up(
     run_instead: Callable[[Callable[..., None]], None],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     run_instead(fail)
     monkeypatch.setattr(opening, "_PAUSES_S", (0.0, 0.0))
+    plan = KeepPlan(index=tmp_path / "index", checkpoint=None, folders=(tmp_path,))
     with (
         caplog.at_level(logging.WARNING),
-        opening._keeper(_PLAN, unused, unused) as keeper,  # pyright: ignore
+        opening._keeper(plan, unused, unused) as keeper,  # pyright: ignore
     ):
         keeper.supervise()
     ended = "the process that keeps the index ended with exit status 3"
@@ -91,6 +94,8 @@ def test_a_process_that_dies_is_started_again_until_it_is_given_up(
         f"{ended}; it is started again",
         f"the index does not follow its folders any more: {ended}",
     ]
+    record = read_follow_record(plan.index)  # which the page shows
+    assert record is not None and record.stopped == ended
 
 
 def test_a_killed_process_is_started_again_and_ended_with_the_library(

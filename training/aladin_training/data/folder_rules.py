@@ -18,8 +18,16 @@ PROGRAM_FOLDERS = (
     *("$RECYCLE.BIN", "System Volume Information", "lost+found"),
     *("__MACOSX", "*.lrdata"),
 )
-# Files beside photos: captions, details, settings of editors, and thumbnails of Windows.
-_SIDE_FILES = frozenset({".txt", ".json", ".xmp", ".aae", ".pp3", ".db", ".ini"})
+# Files beside photos that are read with them, and those that systems leave in every folder.
+_NOT_COUNTED = frozenset({".txt", ".json", ".db", ".ini"})
+# Files in which editors and cameras keep what they know of a photo.
+_SIDE_FILES = frozenset({".xmp", ".aae", ".pp3", ".thm"})
+_VIDEOS = frozenset(
+    (
+        *(".mp4", ".mov", ".m4v", ".avi", ".mkv", ".webm", ".mts", ".m2ts"),
+        *(".3gp", ".mpg", ".mpeg", ".wmv", ".flv", ".insv"),
+    )
+)
 _MOST_NAMES = 5
 
 
@@ -61,8 +69,23 @@ class FolderRules:
     def count_other(self, uri: PurePosixPath) -> None:
         """Count a file that is no photo, unless it belongs to one."""
         suffix = uri.suffix.lower()
-        if suffix not in _SIDE_FILES:
+        if suffix not in _NOT_COUNTED:
             self._others[suffix or "no suffix"] += 1
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Number of files and folders that were skipped, by kind; without kinds of none."""
+        kinds: Counter[str] = Counter()
+        for suffix, count in self._others.items():
+            if suffix in _VIDEOS:
+                kinds["videos"] += count
+            elif suffix in _SIDE_FILES:
+                kinds["files of editors"] += count
+            else:
+                kinds["files without a suffix" if suffix == "no suffix" else "other files"] += count
+        kinds["hidden, or of other programs"] = self._hidden.total()
+        kinds["excluded"] = self._excluded.total()
+        return dict(+kinds)
 
     @property
     def summary(self) -> str | None:

@@ -191,6 +191,7 @@ def _build(
     from aladin_index.cluster.pool import WorkerSettings
     from aladin_index.cluster.ray_encoding import connected, ray_encoding
     from aladin_index.format.layout import CURRENT, live_generation
+    from aladin_network.heads.trained import read_untrained
     from aladin_service.item_sources import images_of_all, photo_places, texts_of_all
     from aladin_training.data.folder_rules import FolderRules
 
@@ -221,6 +222,9 @@ def _build(
         progress = stack.enter_context(stderr_progress())
         report = build_index(model, out, photos, lines, settings, progress, found.here, encoding)
     print_generation(out, report.generation, report.counts, report.left_out)
+    untrained = read_untrained(model)
+    if untrained is not None:
+        typer.echo(f"warning: {untrained}", err=True)
     if places is not None:
         warn_of_places(places, rules)
     _warn_of_changes(out, before, report.generation)

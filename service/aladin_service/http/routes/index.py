@@ -10,12 +10,12 @@ from pydantic import BaseModel, Field
 
 from aladin_index.search.exhaustive import MAX_ITEMS
 from aladin_index.search.results import TookMs
-from aladin_service.http.error_responses import error_docs
+from aladin_service.http.error_responses import error_docs, without_paths
 from aladin_service.http.index_state import IndexStateAnswer, build_state
 from aladin_service.http.router import ServiceRouter
 from aladin_service.http.shared_state import Service
 from aladin_service.observe.slow_queries import Kind, SlowQueries, SlowQuery
-from aladin_service.search.answers import LiveIndexInfo
+from aladin_service.search.answers import LeftOutInfo, LiveIndexInfo
 from aladin_service.work.jobs import DescribeIndex
 from aladin_service.work.report_jobs import ReportIndex
 
@@ -36,6 +36,11 @@ async def get_index(service: Service) -> LiveIndexInfo:
     info = LiveIndexInfo.model_validate(state.manifest)
     info.alignment_trained = state.alignment_trained
     info.text_only = state.text_only
+    info.untrained = state.untrained
+    if state.left_out is not None:
+        info.left_out = LeftOutInfo.model_validate(state.left_out)
+        for group in info.left_out.reasons:
+            group.reason = without_paths(group.reason)
     for target, count in state.counts.items():
         side = info.images if target == "images" else info.texts
         assert side is not None  # counted because it is there

@@ -1,0 +1,152 @@
+"""What an index lacks of its sources, and why: kept for those who look at it later.
+
+INDEX/followed.json   of an index that follows folders: what the last pass left out
+
+Without that file, it is what the build of the live generation skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from pydantic import ConfigDict
+
+from aladin_index.format.layout import generation_folder
+from aladin_index.format.manifest import Manifest
+from aladin_index.format.records import SkippedItem, read_skipped
+from aladin_index.format.versioned import parse_versioned
+from aladin_network.config import STRICT, dump_config
+from aladin_network.errors import IndexCorruptError, IndexMismatchError
+from aladin_network.files import write_json
+from aladin_network.types import Target
+
+FOLLOWED = "followed.json"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowRecord:
+    """State of followed folders after a pass.
+
+    Attributes:
+        schema_version: Version of the file.
+        left_out: Id and reason of each file that looks like a photo and cannot be used.
+        other_files: Number of files that are no photos, by kind.
+        stopped: Why the folders are not followed any more, or None.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    schema_version: int = SCHEMA_VERSION
+    left_out: list[list[str]] = field(default_factory=list[list[str]])
+    other_files: dict[str, int] = field(default_factory=dict[str, int])
+    stopped: str | None = None
+
+
+class LeftOutGroup(NamedTuple):
+    """Files that are left out for one reason.
+
+    Attributes:
+        reason: Reason in words.
+        count: Number of files.
+        names: Some of them.
+    """
+
+    reason: str
+    count: int
+    names: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """What an index lacks of its sources.
+
+    Attributes:
+        total: Number of files and items that cannot be used.
+        reasons: Them by reason, the most frequent first; at most 20.
+        other_files: Number of files that are no photos, by kind; of followed folders only.
+        not_followed: Why the folders are not followed any more, or None.
+    """
+
+    total: int = 0
+    reasons: list[LeftOutGroup] = field(default_factory=list[LeftOutGroup])
+    other_files: dict[str, int] = field(default_factory=dict[str, int])
+    not_followed: str | None = None
+
+
+def by_reason(
+    items: Iterable[SkippedItem], most_groups: int = 20, most_names: int = 20
+) -> list[LeftOutGroup]:
+    """Group what is left out by reason, the most frequent first."""
+    names: dict[str, list[str]] = {}
+    for item in items:
+        names.setdefault(item.reason, []).append(item.id)
+    groups = [LeftOutGroup(reason, len(ids), ids[:most_names]) for reason, ids in names.items()]
+    return sorted(groups, key=lambda group: -group.count)[:most_groups]
+
+
+def write_follow_record(
+    root: Path, left_out: Iterable[SkippedItem], other_files: Mapping[str, int]
+) -> None:
+    """Record what a pass over followed folders left out.
+
+    Raises:
+        OSError: If the index cannot be written.
+    """
+    record = FollowRecord(left_out=[list(each) for each in left_out], other_files={**other_files})
+    if read_follow_record(root) != record:
+        write_json(root / FOLLOWED, dump_config(record))
+
+
+def record_stop(root: Path, reason: str) -> None:
+    """Record that the folders are not followed any more, until the next pass.
+
+    Raises:
+        OSError: If the index cannot be written.
+    """
+    record = read_follow_record(root) or FollowRecord()
+    write_json(root / FOLLOWED, asdict(replace(record, stopped=reason)))
+
+
+def read_follow_record(root: Path) -> FollowRecord | None:
+    """Return the record of the last pass, or None if there is none that can be read."""
+    path = root / FOLLOWED
+    with suppress(OSError, IndexCorruptError, IndexMismatchError):
+        return parse_versioned(FollowRecord, path.read_bytes(), path, SCHEMA_VERSION, "no record")
+    return None
+
+
+def skipped_of(root: Path, generation: int, target: Target) -> list[SkippedItem]:
+    """Return what an index lacks of one kind: by the last pass, else by the build.
+
+    Raises:
+        IndexCorruptError: If the list of the build cannot be read.
+    """
+    record = read_follow_record(root) if target == "images" else None
+    if record is None:
+        return read_skipped(generation_folder(root, generation) / target)
+    return [SkippedItem(*each) for each in record.left_out]
+
+
+def read_left_out(root: Path, manifest: Manifest) -> LeftOut:
+    """Return what an index in files lacks; a list of a build that is damaged counts as empty.
+
+    Args:
+        root: Index folder.
+        manifest: Manifest of one of its generations.
+    """
+    items: list[SkippedItem] = []
+    for target in manifest.targets:
+        with suppress(IndexCorruptError):  # `aladin index verify` reports it
+            items += skipped_of(root, manifest.generation, target)
+    record = read_follow_record(root) or FollowRecord()
+    return LeftOut(
+        total=len(items),
+        reasons=by_reason(items),
+        other_files=record.other_files,
+        not_followed=record.stopped,
+    )
