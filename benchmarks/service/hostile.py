@@ -27,6 +27,8 @@ to another service on the same copy.
     statuses          number of responses of each status by group; 0: could not be sent
     decoding          effects of costly photos on a separate service; see
                       `benchmarks.service.hostile_decoding`
+    batch             effects of a batch of the costliest searches on those of others; see
+                      `benchmarks.service.hostile_batch`
 
 `benchmarks.index.hostile_index` damages the files of an index.
 """
@@ -51,6 +53,7 @@ from schemathesis.core.failures import Failure, FailureGroup
 from benchmarks.lib.output import figures_parser, print_figures
 from benchmarks.lib.served_index import find_served_index
 from benchmarks.lib.service_process import ServiceProcess
+from benchmarks.service.hostile_batch import attack_by_batch
 from benchmarks.service.hostile_decoding import attack_decoding
 from benchmarks.service.hostile_json import BODY_BYTES, JSON_FAULTS, QUICK_BODY_BYTES, attack_json
 from benchmarks.service.hostile_requests import (
@@ -183,6 +186,7 @@ class Figures(NamedTuple):
     statuses: dict[str, dict[str, int]]
     faults: list[str]
     decoding: dict[str, Any]
+    batch: dict[str, Any]
 
 
 def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) -> Figures:
@@ -225,6 +229,9 @@ def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) 
     decoding = attack_decoding(index)
     for each in decoding.faults:
         answers.fault("decoding", "costly photos", each)
+    batch = attack_by_batch(index)
+    for each in batch.faults:
+        answers.fault("batch", "a costly batch", each)
     api_cases, sent_images, paths = (sum(each) for each in zip(*sent, strict=True))
     return Figures(
         api_cases=api_cases,
@@ -249,6 +256,7 @@ def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) 
             for fault in answers.faults[:_SHOWN_FAULTS]
         ],
         decoding=decoding._asdict(),
+        batch=batch._asdict(),
     )
 
 
@@ -290,7 +298,7 @@ def main() -> None:
     if not arguments.json:
         for fault in figures.faults:
             print(f"  {fault}")
-    costly = any(fault.startswith("decoding: ") for fault in figures.faults)
+    costly = any(fault.startswith(("decoding: ", "batch: ")) for fault in figures.faults)
     if figures.errors_5xx or figures.hangs or figures.leaks or figures.json_faults or costly:
         sys.exit(1)
 

@@ -1,8 +1,8 @@
-"""Sends JSON bodies that are disproportionately costly; the service must keep responding.
+"""Sends bodies that are disproportionately costly; the service must keep responding.
 
 Each body is sent as large as a request may be, and in sizes that are within the limits of JSON, so
-that it is parsed and validated. The memory of the service is limited, and /healthz is requested
-throughout.
+that it is parsed and validated. Nearly all are JSON, to the routes and to the tools of agents. The
+memory of the service is limited, and /healthz is requested throughout.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ JSON_FAULTS = ("memory", "stall", "slowdown", "large_answer")
 _LIMIT_BYTES = 3 * 10**9
 _PATIENCE_S = 300.0
 _CLIENTS = 4
+_FORM = "multipart/form-data; boundary=x"
+_CALL = (
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":'
+    b'{"name":"search_photos","arguments":{"query":"a"'
+)
+_ACCEPT = "application/json, text/event-stream"
 # Data within the metadata limits, which later additions and searches then meet.
 _WIDE_ITEMS, _WIDE_FIELDS = 20, 1000
 _TIMED_ADDS = 7
@@ -60,21 +66,28 @@ class JsonFigures(NamedTuple):
 
 
 class JsonAttack(NamedTuple):
-    """A JSON body and where it is sent.
+    """A body and where it is sent.
 
     Attributes:
         name: Name of the attack.
         path: Path that it is sent to.
         body: Function that makes the body, given its approximate number of bytes.
+        content_type: Content type of the body.
+        whole: Whether it is sent as large as a request may be even in the quick form: its cost is
+            that of its length.
     """
 
     name: str
     path: str
     body: Callable[[int], bytes]
+    content_type: str = "application/json"
+    whole: bool = False
 
 
 def attack_json(index: Path, workers: int, body_bytes: int, answers: Answers) -> JsonFigures:
     """Serve an index and send it all bodies, one at a time and then four at a time.
+
+    The service has answered an agent before: it loads what that takes at the first request.
 
     Args:
         index: Folder of a copy of the index, to which items are added.
@@ -85,8 +98,10 @@ def attack_json(index: Path, workers: int, body_bytes: int, answers: Answers) ->
     """
     sizes = (body_bytes, *_SMALLER_BYTES)
     attacks = [(attack, size) for attack in json_attacks() for size in sizes]
+    attacks += [(attack, BODY_BYTES) for attack in json_attacks() if attack.whole]
     with ServiceProcess(index, ["--workers", str(workers)]) as service:
         before_s = _time_to_add(service, "before")
+        service.ask("POST", "/mcp", {})
         pids = service.pids()
         for pid in pids:
             _limit_memory(pid)
@@ -152,12 +167,26 @@ def json_attacks() -> Iterator[JsonAttack]:
     yield JsonAttack("long name", search, _filled(b'{"text":"a","', b"n", b'":0}'))
     yield JsonAttack("escapes", search, _filled(b'{"text":"', b"\\u00e9", b'"}'))
     yield JsonAttack("wide characters", search, _filled(b'{"image":"', "😀".encode(), b'"}'))
-    yield JsonAttack("spaces in base64", search, _filled(b'{"image":"', b"A ", b'"}'))
+    base64 = _filled(b'{"image":"', b"AA ", b'"}')
+    yield JsonAttack("spaces in base64", search, base64, whole=True)
+    form = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\na\r\n--x'
+    for name, part in (("delimiters", b"A\r\n--x"), ("spaces", b" ")):
+        filled = _filled(form, part, b"--\r\n")
+        yield JsonAttack(f"{name} of a form", search, filled, _FORM, whole=True)
     yield JsonAttack("many pictures", search, _filled(b"{", b'"image":"",', b'"k":1}'))
     yield JsonAttack("depth", search, _filled(b'{"filter":', b"[", b""))
     yield JsonAttack("digits", search, _filled(b'{"text":"a","k":', b"9", b"}"))
     yield JsonAttack("fraction", search, _filled(b'{"text":"a","fusion":0.', b"9", b"}"))
     yield JsonAttack("long numbers", batch, _listed(b'{"queries":[', b"9" * 4000))
+    for field, value in (("all", b"{}"), ("all", b'{"text":"a"}'), ("like", b"0"), ("not", b'""')):
+        parts = _listed(b'{"%b":[' % field.encode(), value)
+        yield JsonAttack(f"parts in {field}, {value.decode()}", search, parts)
+    for field, value in (("and", b'""'), ("not", b'"a"'), ("like", b"0"), ("filter", b"[]")):
+        parts = _listed(_CALL + b',"%b":[' % field.encode(), value, b"]}}}")
+        yield JsonAttack(f"{field} of a tool, {value.decode()}", "/mcp", parts)
+    yield JsonAttack("arguments of a tool", "/mcp", _named(_CALL + b",", b"}}}"))
+    yield JsonAttack("fields of a message", "/mcp", _named(b"{", b"}"))
+    yield JsonAttack("JSON in an argument", "/mcp", _filled(_CALL + b',"and":"[', b"1,", b'1]"}}}'))
     yield JsonAttack("white space", search, _filled(b'{"text":"a"', b" ", b"}"))
 
 
@@ -195,7 +224,7 @@ def send_attack(port: int, attack: JsonAttack, body_bytes: int, answers: Answers
         "json",
         asked,
         lambda connection: connection.request(
-            "POST", attack.path, body, {"Content-Type": "application/json"}
+            "POST", attack.path, body, {"Content-Type": attack.content_type, "Accept": _ACCEPT}
         ),
         answers,
         timeout_s=_PATIENCE_S,

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from aladin_service.mcp.tools import BY_NAME
 from benchmarks.service import hostile_requests as hostile_connections
 from benchmarks.service.hostile_json import MAX_ANSWER_BYTES, JsonAttack, json_attacks, send_attack
 from benchmarks.service.hostile_requests import Answers, send_images, send_paths
@@ -99,6 +100,20 @@ def test_bodies_have_the_length_that_is_asked_for() -> None:
     assert len({attack.name for attack in attacks}) == len(attacks) > 40
     for attack in attacks:
         assert 0.9 * 100_000 < len(attack.body(100_000)) <= 100_000, attack.name
+    assert {"/mcp", "/v1/search/images"} < {attack.path for attack in attacks}
+    whole = {attack.name for attack in attacks if attack.whole}
+    assert whole == {"spaces in base64", "delimiters of a form", "spaces of a form"}
+
+
+def test_bodies_for_agents_are_calls_of_a_tool() -> None:
+    calls = [
+        attack for attack in json_attacks() if attack.path == "/mcp" and " of a tool" in attack.name
+    ]
+    assert len(calls) == 5
+    for attack in calls:
+        message = json.loads(attack.body(10_000))
+        assert message["params"]["name"] in BY_NAME
+        assert message["params"]["arguments"]["query"] == "a"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -156,5 +171,6 @@ def test_the_quick_form() -> None:
     assert figures["images"] == 150
     assert figures["json"]["sent"] > 200
     assert figures["held_connections"] == 4 * 520
+    assert figures["batch"]["others"] > 0
     for name in ("errors_5xx", "hangs", "leaks", "undocumented", "json_faults"):
         assert figures[name] == 0, figures["faults"]
