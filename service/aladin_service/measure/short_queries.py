@@ -156,7 +156,12 @@ def ask_short_queries(
             CandidateScores(photos, match[:, row], align[:, row], np.full(len(photos), words[row])),
             queries.right[row],
             num_candidates,
-        )._replace(has_match=bool(queries.right[row].any()))
+        )._replace(
+            has_match=bool(queries.right[row].any()),
+            # Of those with a match, the right photos are taken out: the hard kind.
+            kind="hard" if queries.right[row].any() else "far",
+            embedding=queries.encoded.embedding[row].numpy(),
+        )
         for row in range(len(words))
     ]
     typed = np.array([len(text.split()) for text in queries.texts], dtype=np.int64)

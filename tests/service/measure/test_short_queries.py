@@ -92,6 +92,9 @@ def test_short_queries_search_the_photos_of_the_split(
         assert query.candidates.align == pytest.approx(align[rows, row], abs=1e-5)
         assert set(query.candidates.words) == {words[row]}
         assert query.photo == queries.groups[row]
+        # Those with a made-up word are a kind of their own, which its own model tells.
+        assert query.kind == ("hard" if row < len(known) else "far")
+        assert query.embedding == pytest.approx(queries.encoded.embedding[row].numpy())
     typed = {len(text.split()) for text in queries.texts}
     assert {asked.lengths.low, asked.lengths.high} <= typed
     assert len(set(queries.groups)) == len({text.split()[-1] for text in known})
