@@ -110,7 +110,7 @@ def _arguments() -> argparse.Namespace:
         "--scenes",
         type=int,
         default=64,
-        help="scenes of the demo that is trained; default: %(default)s, in production 3000",
+        help="scenes of the demo that is trained; default: %(default)s, in production 6000",
     )
     return parser.parse_args()
 

@@ -78,7 +78,7 @@ def prepare(
     ] = Path("aladin-demo"),
     scenes: Annotated[
         int, typer.Option("--scenes", min=3, help="Scenes that the demo draws.")
-    ] = 3000,
+    ] = 6000,
     device: Annotated[
         DeviceName, typer.Option("--device", help="Where the network encodes the photos.")
     ] = "cpu",

@@ -83,3 +83,29 @@ def test_foreign_queries_have_one_word_that_no_scene_has() -> None:
     assert not set(foreign) & set(known)
     assert all(SceneQuery.read(text) is None for text in foreign)
     assert "an orange hexagon" in foreign
+
+
+def test_words_that_name_something_know_their_thing() -> None:
+    text = "Here we see a small red circle to the left of a star with a checker pattern at night"
+    query = SceneQuery.read(text)
+    assert query is not None
+    words = [(text[start:].split()[0], thing) for start, thing in query.named]
+    assert words == [
+        ("small", 0),
+        ("red", 0),
+        ("circle", 0),
+        ("star", 1),
+        ("checker", 1),
+        ("pattern", 1),
+    ]
+
+
+def test_a_query_means_every_order_of_objects_that_it_is_true_of() -> None:
+    query = SceneQuery.read("something red")
+    assert query is None  # "something" is no word of the scenes
+    plain, striped = SCENE.objects
+    asked = {"a big circle": [(plain,)], "big": [(plain,), (striped,)], "a small star": []}
+    for text, meant in asked.items():
+        query = SceneQuery.read(text)
+        assert query is not None
+        assert list(query.meant(SCENE)) == meant

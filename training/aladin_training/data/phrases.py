@@ -134,23 +134,28 @@ def find_phrases(text: str) -> list[Phrase]:
 def draw_short_text(caption: str, generator: random.Random) -> str | None:
     """Draw a text that is shorter than a caption and follows from it.
 
-    It is a part of the caption without some of its phrases, or a single phrase, with or without
-    its article and some of its adjectives; in some cases the noun or an adjective alone.
+    It is a part of the caption, of several phrases without some of their adjectives, or a single
+    phrase, with or without its article and some of its adjectives; in some cases the noun or an
+    adjective alone. Without adjectives, because where all phrases have one, as a colour, training
+    would learn nothing of the other words in texts of several phrases.
 
     Args:
         caption: Caption to shorten.
         generator: Source of all choices.
 
     Returns:
-        None if the caption has no phrase, or nothing can be left out.
+        None if the caption has no phrase, or nothing was left out.
     """
     phrases = find_phrases(caption)
     if not phrases:
         return None
     if len(phrases) > 1 and generator.random() < _SEVERAL_PHRASES:
-        kept = generator.randrange(1, len(phrases))
+        kept = generator.randint(1, len(phrases))
         first = generator.randrange(len(phrases) - kept + 1)
-        short = caption[phrases[first].start : phrases[first + kept - 1].end]
+        short, end = "", phrases[first].start
+        for phrase in phrases[first : first + kept]:
+            short += caption[end : phrase.start] + _fewer_words(phrase, generator, 1.0)
+            end = phrase.end
     else:
         short = _shorter_phrase(generator.choice(phrases), generator)
     return short if short != caption else None
@@ -163,8 +168,14 @@ def _shorter_phrase(phrase: Phrase, generator: random.Random) -> str:
         return noun
     if kind > 1 - _MODIFIER_ALONE and modifiers:
         return generator.choice(modifiers)
+    return _fewer_words(phrase, generator, _KEEP_DETERMINER)
+
+
+def _fewer_words(phrase: Phrase, generator: random.Random, keep_determiner: float) -> str:
+    """Leave out some adjectives, and the determiner unless it is kept by chance."""
+    *modifiers, noun = phrase.words
     words = [word for word in modifiers if generator.random() < _KEEP_MODIFIER] + [noun]
-    if phrase.determiner and generator.random() < _KEEP_DETERMINER:
+    if phrase.determiner and generator.random() < keep_determiner:
         determiner = phrase.determiner
         if determiner.lower() in ("a", "an"):
             determiner = "an" if words[0][0].lower() in "aeiou" else "a"

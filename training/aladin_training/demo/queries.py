@@ -44,12 +44,14 @@ def _meanings() -> dict[tuple[str, ...], tuple[str, str]]:
             wordings |= dict.fromkeys((phrase, noun), ("background", value))
     for value, each in RELATION_WORDS.items():
         wordings |= dict.fromkeys(each, ("relation", value))
-    split = {tuple(_words(text)): meaning for text, meaning in wordings.items()}
+    split = {tuple(word for _, word in _words(text)): meaning for text, meaning in wordings.items()}
     return dict(sorted(split.items(), key=lambda item: -len(item[0])))
 
 
-def _words(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text.lower()) if word not in _ARTICLES]
+def _words(text: str) -> list[tuple[int, str]]:
+    """Return the words but articles, in lower case, each with its place in the text."""
+    found = [(match.start(), match.group().lower()) for match in _WORD.finditer(text)]
+    return [each for each in found if each[1] not in _ARTICLES]
 
 
 _MEANINGS: Mapping[tuple[str, ...], tuple[str, str]] = _meanings()
@@ -63,11 +65,14 @@ class SceneQuery:
         things: Attributes of different objects, by name; "red" alone asks for no shape.
         relation: Position of the first object relative to the second, or None.
         background: Background, or None if the text mentions none.
+        named: Where the words that name an attribute or a shape start in the text, each with the
+            number of its thing.
     """
 
     things: tuple[Mapping[str, str], ...]
     relation: str | None = None
     background: str | None = None
+    named: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def read(cls, text: str) -> SceneQuery | None:
@@ -77,9 +82,11 @@ class SceneQuery:
             None if a word is none of the scenes', so that no scene has what the text asks for.
         """
         things: list[dict[str, str]] = []
+        named: list[tuple[int, int]] = []
         relation = background = None
         is_open = False  # whether words still describe the last thing
-        words = _words(text)
+        placed = _words(text)
+        words = [word for _, word in placed]
         place = 0
         while place < len(words):
             wording = next((w for w in _MEANINGS if tuple(words[place:][: len(w)]) == w), None)
@@ -89,8 +96,9 @@ class SceneQuery:
                 is_open = is_open and words[place] != "and"
                 place += 1
                 continue
-            place += len(wording)
             attribute, value = _MEANINGS[wording]
+            said = placed[place:][: len(wording)]
+            place += len(wording)
             if attribute == "relation":
                 relation, is_open = value, False
             elif attribute == "background":
@@ -101,21 +109,26 @@ class SceneQuery:
                     things.append({})
                     is_open = True
                 things[-1][attribute] = value
-        return cls(things=tuple(things), relation=relation, background=background)
+                named += [(start, len(things) - 1) for start, word in said if word != "with"]
+        return cls(
+            things=tuple(things), relation=relation, background=background, named=tuple(named)
+        )
 
     def holds(self, scene: Scene) -> bool:
         """Tell whether the query is true of a scene."""
+        return next(self.meant(scene), None) is not None
+
+    def meant(self, scene: Scene) -> Iterator[tuple[SceneObject, ...]]:
+        """Yield the objects of a scene that the query can mean, in the order of its things."""
         if self.background not in (None, scene.background):
-            return False
-        return any(
-            all(map(_fits, self.things, chosen))
-            and (
+            return
+        for chosen in permutations(scene.objects, len(self.things)):
+            if all(map(_fits, self.things, chosen)) and (
                 self.relation is None
                 or len(chosen) < 2
                 or lies(chosen[0], self.relation, chosen[1])
-            )
-            for chosen in permutations(scene.objects, len(self.things))
-        )
+            ):
+                yield chosen
 
 
 def _fits(attributes: Mapping[str, str], thing: SceneObject) -> bool:

@@ -43,7 +43,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::ResourceWarning"),
 ]
 
-# Of `aladin demo`'s 3,000: enough for probabilities, and for a training of about a minute.
+# Of `aladin demo`'s 6,000: enough for probabilities, and for a training of about a minute.
 SCENES = 320
 K = 20
 
