@@ -87,7 +87,7 @@ def one_line(error: Exception) -> str:
 
     An error of the system that names a file says whether it was to be written, if that is certain.
     """
-    message = " ".join(_words(error).split())
+    message = cut_message(" ".join(_words(error).split()))
     if isinstance(error, (AladinError, OSError)) and message:
         return message
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS_OF:

@@ -38,7 +38,7 @@ def passport(data_file: Path, tmp_path: Path) -> Path:
 
 
 def write_source(way: str, folder: Path, passport: Path, photo: Path) -> Path:
-    """Write a data set of a photo of its own, "own", and one of someone else's, "stolen"."""
+    """Write a data set of a photo of its own, own.png, and one of someone else's, stolen.png."""
     folder.mkdir()
     shutil.copyfile(photo, folder / "own.png")
     if way == "import":
@@ -46,15 +46,13 @@ def write_source(way: str, folder: Path, passport: Path, photo: Path) -> Path:
         return folder
     if way == "linked file":
         (folder / "stolen.png").symlink_to(passport)
-        for name in ("own", "stolen"):
-            (folder / f"{name}.json").write_text(json.dumps({"id": name}))
         return folder
     name = {"dots": "../private/passport.png", "absolute": str(passport)}.get(way, "link.png")
     if way == "linked line":
         (folder / name).symlink_to(passport)
     lines: list[dict[str, Any]] = [
-        {"id": "own", "image": "own.png"},
-        {"id": "stolen", "image": name},
+        {"id": "own.png", "image": "own.png"},
+        {"id": "stolen.png", "image": name},
     ]
     file = folder / "data.jsonl"
     file.write_text("".join(json.dumps(line | {"captions": []}) + "\n" for line in lines))
@@ -71,7 +69,7 @@ def write_encodings(folder: Path, photos: list[str]) -> None:
     vectors = np.random.default_rng(0).normal(size=(2, 16))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     np.save(folder / "img_emb" / "img_emb_0.npy", vectors.astype(np.float32))
-    columns = {"image_path": photos, "id": ["own", "stolen"], "caption": ["", ""]}
+    columns = {"image_path": photos, "id": ["own.png", "stolen.png"], "caption": ["", ""]}
     write_table(pyarrow.table(columns), folder / "metadata" / "metadata_0.parquet")
 
 
@@ -103,11 +101,11 @@ async def test_a_root_keeps_other_peoples_pictures_out(
     result = build(way, source, tiny_checkpoint, index, "--photos-root", tmp_path / "set")
     assert result.stdout.splitlines()[-1].endswith("generation 1, 1 images, 1 skipped")
     reason = "the photo's file lies outside of the folder of --photos-root"
-    assert f"skipped stolen: {reason}\n" in result.stderr
+    assert f"skipped stolen.png: {reason}\n" in result.stderr
     assert "warning: photos outside" not in result.stderr
     async with service(index=index) as client:
-        assert await status(client, "own") == 200
-        assert await status(client, "stolen") == 404
+        assert await status(client, "own.png") == 200
+        assert await status(client, "stolen.png") == 404
 
 
 @pytest.mark.anyio
@@ -129,15 +127,15 @@ async def test_without_a_root_they_are_warned_of_and_shown_unless_the_service_ha
     expected = f"warning: photos outside of {tmp_path / 'set'}: 1 (1 {by.get(way, 'by a link')}): "
     assert expected in result.stderr
     async with service(index=index) as client:
-        assert await status(client, "stolen") == 200
+        assert await status(client, "stolen.png") == 200
     async with service(index=index, photos_root=tmp_path / "set") as client:
-        assert await status(client, "own") == 200
+        assert await status(client, "own.png") == 200
         with caplog.at_level(logging.WARNING, "aladin_service.photos"):
-            answer = await client.get("/v1/images/stolen")
+            answer = await client.get("/v1/images/stolen.png")
         assert answer.status_code == 404
         assert str(tmp_path) not in answer.text
-        assert (await client.get("/v1/images/stolen", params={"size": 16})).status_code == 404
-    assert "photo of item 'stolen' is outside" in caplog.text
+        assert (await client.get("/v1/images/stolen.png", params={"size": 16})).status_code == 404
+    assert "photo of item 'stolen.png' is outside" in caplog.text
 
 
 @pytest.mark.anyio
@@ -147,7 +145,7 @@ async def test_evidence_is_not_drawn_on_what_may_not_be_shown(
     source = write_source("dots", tmp_path / "set", passport, data_file.parent / "photo-0.png")
     index = tmp_path / "index"
     build("dots", source, tiny_checkpoint, index)
-    asked = {"text": "a red dog", "id": "stolen"}
+    asked = {"text": "a red dog", "id": "stolen.png"}
     drawn: list[bytes] = []
     for root in (None, tmp_path / "private", tmp_path / "set"):
         async with service(index=index, photos_root=root) as client:
@@ -179,7 +177,7 @@ def test_photos_that_are_added_are_looked_at_too(
     index = Path(shutil.copytree(index_folder, tmp_path / "index"))
     result = aladin("index", "add", index, "--images", source, "--photos-root", tmp_path / "set")
     assert "1 added, 0 replaced, 0 already there, 1 skipped" in result.stdout
-    assert "skipped stolen: " in result.stderr
+    assert "skipped stolen.png: " in result.stderr
     words = ["index", "add", index, "--images", source, "--on-duplicate", "skip"]
     result = aladin(*words)
     assert "1 added, 0 replaced, 1 already there, 0 skipped" in result.stdout
