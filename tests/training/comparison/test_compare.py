@@ -134,6 +134,16 @@ def test_another_split_is_evaluated_without_training(compared: ComparisonPlan) -
     assert perform_all(compared.runs(), "val", compared.shared_stages, 1) == {}
 
 
+def test_a_split_that_the_data_lack_ends_a_run_before_its_training(
+    compared: ComparisonPlan, tmp_path: Path
+) -> None:
+    plan = dataclasses.replace(compared, out=tmp_path / "out", seeds=(0,))
+    failures = perform_all(plan.runs(), "dev", plan.shared_stages, 1)
+    assert failures.keys() == {run.label for run in plan.runs()}
+    assert all("has no split 'dev'" in reason for reason in failures.values())
+    assert not any(run.folder.exists() for run in plan.runs())
+
+
 def test_an_interrupted_comparison_ends_alike(
     compared: ComparisonPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

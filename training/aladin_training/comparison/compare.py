@@ -19,7 +19,7 @@ from aladin_training.comparison.budget import (
     training_sizes,
     with_controls,
 )
-from aladin_training.comparison.evaluate import check_queries, evaluate_run
+from aladin_training.comparison.evaluate import check_queries, evaluate_run, evaluated_records
 from aladin_training.comparison.evaluation import (
     finished_evaluation,
     is_evaluated,
@@ -237,6 +237,7 @@ class RunPerformer:
             AladinError: If the recipe, its data or its training fails.
         """
         if not is_trained(run):
+            evaluated_records(run, self.split, self.memory)  # a missing split costs no training
             run_recipe(
                 run.recipe,
                 run.folder,

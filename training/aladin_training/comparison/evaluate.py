@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from aladin_network.calibration.fitted_files import store_correction
 from aladin_network.checkpoint import load_checkpoint
+from aladin_network.config import dump_config
 from aladin_network.errors import DataError, InputError
 from aladin_network.scoring.correction import read_correction
 from aladin_network.scoring.fusion import Fusion
@@ -93,9 +95,7 @@ def evaluate_run(
             lambda some: prepared(some, "some", SetMemory()).encode(model),  # each time others
         ).correction
         store_correction(folder, correction)
-    records = known.recall(
-        f"evaluated:{split}:{data!r}", lambda: read_split(source, split, recipe, **need)
-    )
+    records = evaluated_records(run, split, known)
     dataset = prepared(records, f"evaluated:{split}", known)
     images, texts = dataset.encode(model)
     image_of_text = dataset.image_of_text.to(device)
@@ -119,6 +119,27 @@ def evaluate_run(
         )
         condensed.ranks.update(_on_processor(found))
     return condensed
+
+
+def evaluated_records(run: PlannedRun, split: str, memory: SetMemory) -> Sequence[Record]:
+    """Read the photos that a run is evaluated on; before it is trained, too, to miss none later.
+
+    Args:
+        run: Run, trained or not.
+        split: Split of the recipe's data.
+        memory: Data sets of earlier runs of this process, to which this one is added.
+
+    Raises:
+        DataError: If the data cannot be read, or have no such split.
+        InputError: If it is the selection split of a recipe that has none.
+    """
+    data = run.recipe.data
+
+    def read() -> Sequence[Record]:
+        source, recipe = Path(data.source).expanduser(), json.dumps(dump_config(run.recipe))
+        return read_split(source, split, recipe, require_photos=data.regions is None)
+
+    return memory.recall(f"evaluated:{split}:{data!r}", read)
 
 
 def check_queries(runs: Sequence[PlannedRun], split: str) -> None:
