@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from aladin_network.errors import InputError
+
+# Locks of a disk that has none fail with one of these.
+_WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 @contextmanager
@@ -79,6 +84,35 @@ def write_json(path: Path, data: Any) -> None:
     """Write indented JSON atomically."""
     with atomic_file(path) as partial:
         partial.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def is_without_locks(error: OSError) -> bool:
+    """Return whether a lock failed because the disk has none."""
+    return error.errno in _WITHOUT_LOCKS
+
+
+def lock_to_write(descriptor: int, path: Path, *, wait: bool = True) -> None:
+    """Lock a file exclusively; the kernel releases the lock if the process dies.
+
+    Args:
+        descriptor: The open file, which need not be that of `path`.
+        path: What the lock protects, named in errors.
+        wait: Whether to wait until others release it.
+
+    Raises:
+        BlockingIOError: If another process has it, and this does not wait.
+        OSError: If the disk has no locks; it says what to do.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError as error:
+        if not is_without_locks(error):
+            raise
+        reason = (
+            f"this disk has no file locks ({error.strerror}), which writing needs: use a folder on "
+            "a disk that has them, such as a local one or NFS version 4"
+        )
+        raise OSError(error.errno, reason, str(path)) from error
 
 
 def sync(path: Path) -> None:

@@ -38,7 +38,8 @@ from typing import Any
 import numpy as np
 
 from aladin_index.build.builder import build_index
-from aladin_index.changes.database import FILE_STATES, changes_database, open_to_read
+from aladin_index.changes.database import FILE_STATES, changes_database
+from aladin_index.changes.opening import open_to_read
 from aladin_index.encode.item_encoders import PhotoEncoder, Prepared
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.layout import ITEMS, generation_folder, live_generation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -18,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from aladin_network.errors import ConfigError
-from aladin_network.files import atomic_file
+from aladin_network.files import atomic_file, lock_to_write
 from aladin_service.api_key import ApiKey, Scope, digest, new_secret
 
 _OWNER_ONLY = 0o600
@@ -160,7 +159,7 @@ def _only_writer(file: Path) -> Generator[None]:
     except OSError as error:
         raise ConfigError(f"{file}: cannot write the keys: {error.strerror}") from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock_to_write(descriptor, file)
         yield
     except OSError as error:
         raise ConfigError(f"{file}: cannot write the keys: {error.strerror}") from None

@@ -8,7 +8,6 @@ name is the name with its revision. Torch is imported only if something has to b
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from aladin_network.errors import CheckpointError
-from aladin_network.files import atomic_folder, sha256_of
+from aladin_network.files import atomic_folder, lock_to_write, sha256_of
 from aladin_network.hub.messages import missing_folder, one_hub_warning
 
 _LOG = logging.getLogger(__name__)
@@ -163,10 +162,10 @@ def _only_converter(cache: Path, source: _Source) -> Generator[None]:
         raise CheckpointError(f"{cache}: converted models cannot be kept here ({reason})") from None
     with lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_to_write(lock.fileno(), cache, wait=False)
         except BlockingIOError:
             _LOG.info("waiting for another process, which converts %s", source.name)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock_to_write(lock.fileno(), cache)
         yield
 
 

@@ -10,20 +10,20 @@ them.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
+from aladin_index.changes.opening import BUSY_S, SeenFiles, open_database, open_to_read
 from aladin_index.format.disk import FileIdentity, identity_at
 from aladin_index.format.layout import CHANGES, PHOTOS
 from aladin_index.items.columns import GrowingColumns, combine
@@ -62,10 +62,13 @@ TOKEN_COLUMNS = ("values", "scales", "centroid_ids")
 # States of files that were recorded later than their items, of the generation or added. The table
 # is created with the first of them.
 FILE_STATES = "file_states"
-# Others wait this long for a checkpoint, or for a reader that recovers after a killed writer.
-_BUSY_S = 30.0
+# A database that is changed during so many attempts to read it is given up.
+_MOST_READS = 100
 # Fields whose columns stay in memory.
 _MOST_FIELDS = 1000
+
+
+T = TypeVar("T")
 
 
 def changes_folder(root: Path, generation: int) -> Path:
@@ -115,37 +118,10 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     """Connect to a database whose commits are durable when they return."""
     # Used by one thread at a time, namely the one that holds the writer's lock.
     connection = sqlite3.connect(
-        path, isolation_level=None, timeout=_BUSY_S, check_same_thread=False
+        path, isolation_level=None, timeout=BUSY_S, check_same_thread=False
     )
     connection.execute("PRAGMA synchronous = FULL")
     return connection
-
-
-def open_to_read(path: Path) -> sqlite3.Connection:
-    """Connect to a database read-only.
-
-    Where this process may not write, it cannot make the files by which readers and writers agree.
-    Unless a writer has made them, the connection reads the database as it is now, and never sees a
-    later change.
-    """
-    fixed = "&immutable=1" if _fixed_state(path) else ""
-    uri = f"{path.absolute().as_uri()}?mode=ro{fixed}"
-    # One connection per thread, or one lock around it; `close` may be called by any thread.
-    return sqlite3.connect(
-        uri, uri=True, isolation_level=None, timeout=_BUSY_S, check_same_thread=False
-    )
-
-
-def _fixed_state(path: Path) -> tuple[int, int] | None:
-    """Return the size and time of last change of a database that SQLite cannot follow, or None."""
-    ahead = path.with_name(f"{path.name}-wal")
-    if os.access(path.parent, os.W_OK) or ahead.exists():
-        return None
-    try:
-        state = path.stat()
-    except FileNotFoundError:  # SQLite reports it
-        return None
-    return state.st_size, state.st_mtime_ns
 
 
 def named_photos(path: Path) -> set[str]:
@@ -188,8 +164,8 @@ class AddedItems:
     Attributes:
         path: The database.
         identity: Identity of the open file, or None if none was opened yet.
-        fixed: State of a file that this process may not write to when it was opened, of which
-            SQLite does not notice changes; None if it does.
+        fixed: State of the files when they were opened, if SQLite does not notice later changes;
+            None if it does.
         words: Words of the added items' own texts.
     """
 
@@ -203,7 +179,7 @@ class AddedItems:
         """
         self.path = path
         self.identity: FileIdentity | None = None
-        self.fixed: tuple[int, int] | None = None
+        self.fixed: SeenFiles | None = None
         self._base_count = base_count
         self._codec = codec
         self._database = ThreadConnections(path, self._connect)
@@ -221,17 +197,22 @@ class AddedItems:
         return self._database.open()
 
     def reopen_changed(self) -> bool:
-        """Have later calls read a `fixed` file anew if it was changed since it was opened.
+        """Have later calls read `fixed` files anew if they may have changed since they were opened.
 
         Returns:
-            Whether it was changed; the caller has to connect anew.
+            Whether they may have; the caller has to connect anew.
         """
-        if self.fixed == _fixed_state(self.path):
+        fixed = self.fixed
+        if fixed is None or (fixed.is_settled and fixed.are_now(self.path)):
             return False
         # Other threads may be using the old connections, which are closed when they are dropped.
         self._database = ThreadConnections(self.path, self._connect)
-        self.fixed = _fixed_state(self.path)
+        self.fixed = None
         return True
+
+    def was_changed(self) -> bool:
+        """Whether `fixed` files were changed since they were opened."""
+        return self.fixed is not None and not self.fixed.are_now(self.path)
 
     def close(self) -> None:
         """Close the connections of all threads."""
@@ -261,45 +242,45 @@ class AddedItems:
 
     def items_by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
         """Read the items of some rows, in any order."""
-        columns = self._database.run(columns_of)
+        columns = self._run(columns_of)
         lines = self._by_rows(f"SELECT {columns} FROM items", rows)
         return [stored_item(line) for line in lines]
 
     def items_by_id(self, item_id: str) -> list[StoredItem]:
         """Read all items that ever had this id."""
         try:
-            columns = self._database.run(columns_of)
-            lines = self._database.lines(f"SELECT {columns} FROM items WHERE id = ?", (item_id,))
+            columns = self._run(columns_of)
+            lines = self._lines(f"SELECT {columns} FROM items WHERE id = ?", (item_id,))
         except UnicodeEncodeError:  # a lone surrogate is part of no stored id
             return []
         return [stored_item(line) for line in lines]
 
     def ids(self) -> list[tuple[str, int]]:
         """Read the ids and rows of all items ever added."""
-        return self._database.lines("SELECT id, row FROM items")
+        return self._lines("SELECT id, row FROM items")
 
     def file_states(self) -> dict[int, str]:
         """Read the states of files that were recorded later than their items, by row."""
-        if not self._database.lines("SELECT 1 FROM sqlite_master WHERE name = ?", (FILE_STATES,)):
+        if not self._lines("SELECT 1 FROM sqlite_master WHERE name = ?", (FILE_STATES,)):
             return {}
-        return dict(self._database.lines(f"SELECT row, file_state FROM {FILE_STATES}"))
+        return dict(self._lines(f"SELECT row, file_state FROM {FILE_STATES}"))
 
     def field_lines(
         self, name: str, after: FieldLine | None, *, descending: bool
     ) -> list[FieldLine]:
         """Read values of a field in their order, see `aladin_index.items.field_tables`."""
         read = partial(field_lines, name=name, after=after, descending=descending)
-        return self._database.run(read)
+        return self._run(read)
 
     def count_values(
         self, name: str, kind: Kind, most: int, end: ValuesEnd
     ) -> Counter[int | float | str]:
         """Count values of a field, see `aladin_index.items.field_tables`."""
-        return self._database.run(partial(count_values, name=name, kind=kind, most=most, end=end))
+        return self._run(partial(count_values, name=name, kind=kind, most=most, end=end))
 
     def describe_fields(self) -> dict[str, list[FieldValues]]:
         """Describe the indexed fields of all items ever added, like `ItemStore.fields`."""
-        return self._database.run(describe_fields)
+        return self._run(describe_fields)
 
     def passing(self, filter: Filter, count: int) -> BitMap:
         """Find the added rows that pass a filter.
@@ -325,22 +306,51 @@ class AddedItems:
             return found
 
         with self._columns_lock:
-            return combine(filter, self._database.run(find), rows)
+            return combine(filter, self._run(find, again=self._columns.clear), rows)
 
     def _by_rows(self, select: str, rows: Sequence[int]) -> list[Any]:
         lines: list[Any] = []
         for start in range(0, len(rows), VALUES_A_STATEMENT):
             batch = rows[start : start + VALUES_A_STATEMENT]
             marks = ",".join("?" * len(batch))
-            lines += self._database.lines(f"{select} WHERE row IN ({marks})", tuple(batch))
+            lines += self._lines(f"{select} WHERE row IN ({marks})", tuple(batch))
         return lines
+
+    def _lines(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """Return the result of a statement."""
+        return self._run(lambda connection: connection.execute(statement, values).fetchall())
+
+    def _run(
+        self, read: Callable[[sqlite3.Connection], T], again: Callable[[], None] = lambda: None
+    ) -> T:
+        """Read with the connection of this thread.
+
+        Args:
+            read: Reads; called again if the files were changed under a connection that cannot
+                notice it, and what was read may be partly of before, and partly of afterwards.
+            again: Called before it is.
+        """
+        for _ in range(_MOST_READS):
+            database = self._database
+            try:
+                found = database.run(read)
+            except IndexCorruptError:
+                if not self.was_changed():
+                    raise
+            else:
+                if not self.was_changed() and database is self._database:
+                    return found
+            again()
+            self.reopen_changed()
+        raise IndexCorruptError(self.path, "it changed all the time while it was read")
 
     def _connect(self) -> sqlite3.Connection:
         if self.identity is None:
             self.identity = identity_at(self.path)
-            self.fixed = _fixed_state(self.path)
-        connection = open_to_read(self.path)
+        connection, fixed = open_database(self.path)
         if self.identity is not None and self.identity != identity_at(self.path):
             connection.close()
             raise IndexCorruptError(self.path, "was replaced while it was read")
+        # Of several threads' connections the first is the oldest.
+        self.fixed = self.fixed or fixed
         return connection

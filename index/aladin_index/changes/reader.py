@@ -206,26 +206,48 @@ class ChangesReader:
                 self._successor = ChangesReader(self._path, *rest)
             successor = self._successor
             if successor is None:
+                # Before the first change this look at the disk is all there is to do.
+                if self._follower is None and not self._path.exists():
+                    return None
                 try:
                     if self._added.fixed is not None and self._added.reopen_changed():
-                        self._follower, self._data_version = None, -1
+                        self._follower = None
                     if self._follower is None:
-                        # Before the first change this look at the disk is all there is to do.
-                        if not self._path.exists():
-                            return None
-                        self._follower = self._added.connect()
+                        self._follower, self._data_version = self._added.connect(), -1
                     version = self._follower.execute("PRAGMA data_version").fetchone()[0]
                     if self._snapshot is None or version != self._data_version:
-                        self._snapshot = self._follow(self._follower)
-                        self._data_version = version
+                        follower = self._follower
+                        self._snapshot = self._read_new()
+                        self._data_version = version if self._follower is follower else -1
+                    return self._snapshot
                 except sqlite3.Error as error:
                     raise self._added.damaged(error) from error
-                return self._snapshot
         return successor.snapshot()
 
-    def _follow(self, connection: sqlite3.Connection) -> CollectionChanges:
-        """Read what was added and removed since the last call."""
+    def _read_new(self) -> CollectionChanges:
+        """Take in what was added and removed since the last call."""
         added = self._base_count + self._embeddings.count
+        while True:
+            if self._follower is None:
+                self._follower = self._added.connect()
+            try:
+                encodings, removed = self._read(self._follower, added)
+            except sqlite3.Error:
+                if not self._added.was_changed():
+                    raise
+            else:
+                if not self._added.was_changed():
+                    break
+            self._added.reopen_changed()  # what was read is partly of before
+            self._follower = None
+        if self._snapshot is not None and not (encodings or removed):
+            return self._snapshot
+        return self._follow(added, encodings, removed)
+
+    def _read(
+        self, connection: sqlite3.Connection, added: int
+    ) -> tuple[list[tuple[int, bytes, int]], list[tuple[int, int]]]:
+        """Read the rows from `added` on, and what was removed since the last call."""
         connection.execute("BEGIN")  # both statements see the same calls
         try:
             encodings = connection.execute(
@@ -237,6 +259,12 @@ class ChangesReader:
             ).fetchall()
         finally:
             connection.execute("COMMIT")
+        return encodings, removed
+
+    def _follow(
+        self, added: int, encodings: list[tuple[int, bytes, int]], removed: list[tuple[int, int]]
+    ) -> CollectionChanges:
+        """Return the changes with those that were read."""
         if [line[0] for line in encodings] != list(range(added, added + len(encodings))):
             raise IndexCorruptError(self._path, f"expected rows from {added} on without a gap")
         if encodings:

@@ -8,7 +8,6 @@ the location of the index in the vector database.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import shutil
@@ -35,7 +34,7 @@ from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import feedback_from
 from aladin_network.config import dump_config
 from aladin_network.errors import ConfigError, IndexWriteError
-from aladin_network.files import atomic_file, make_folder
+from aladin_network.files import atomic_file, lock_to_write, make_folder
 from aladin_network.types import TARGETS, Target
 
 # Number of queries for which the results are compared with the exact nearest items.
@@ -223,7 +222,7 @@ def only_pusher(folder: Path) -> Generator[None]:
     try:
         with lock_file(folder) as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_to_write(lock.fileno(), folder, wait=False)
             except BlockingIOError:
                 raise IndexWriteError(folder, "another push to this folder is running") from None
             yield

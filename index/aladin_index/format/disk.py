@@ -9,11 +9,13 @@ copy of an index. A failed write, on a full disk for example, is reported as one
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -44,7 +46,9 @@ from aladin_network.errors import (
     UnwritableFolderError,
     UpgradeUnfinishedError,
 )
-from aladin_network.files import make_folder
+from aladin_network.files import is_without_locks, lock_to_write, make_folder
+
+logger = logging.getLogger(__name__)
 
 # Files that an interrupted build or push may have left at the top of its folder.
 _OWN_NAMES = frozenset(
@@ -71,6 +75,8 @@ def disk_errors(root: Path) -> Generator[None]:
     except OSError as error:
         # NumPy raises an error without a number if the disk takes only part of an array.
         path = error.filename or root
+        if is_without_locks(error):
+            raise IndexWriteError(path, str(error.strerror)) from error
         raise _write_error(root, path, error.strerror or str(error)) from error
     except sqlite3.Error as error:
         raise _write_error(root, root, str(error)) from error
@@ -143,7 +149,7 @@ def only_builder(root: Path, *, upgrades: bool = False) -> Generator[None]:
     check_kept_in_files(root)
     with lock_file(root) as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_to_write(lock.fileno(), root, wait=False)
         except BlockingIOError:
             if not upgrades and upgrade_is_unfinished(root):
                 raise UpgradeUnfinishedError(root) from None
@@ -241,13 +247,55 @@ def changes_lock(root: Path) -> Generator[None]:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock_to_write(descriptor, root)
             # The folder may have been replaced while this waited: the lock is then another file.
             if identity_of(descriptor) == identity_at(path):
                 yield
                 return
         finally:
             os.close(descriptor)
+
+
+def has_locks(file: Path, root: Path) -> bool:
+    """Return whether the disk lets processes lock parts of files, as SQLite does; say if not.
+
+    Args:
+        file: File of an index that nobody locks in this way.
+        root: Index folder.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # whoever reads it reports it
+        return True
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        if is_without_locks(error):
+            _say_without_locks(root, error.strerror)
+            return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _share(descriptor: int, root: Path) -> None:
+    """Take a shared lock; where the disk has none, say so and go on."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    except OSError as error:
+        if not is_without_locks(error):
+            raise
+        _say_without_locks(root, error.strerror)
+
+
+@cache
+def _say_without_locks(root: Path, reason: str) -> None:
+    logger.warning(
+        "%s: this disk has no file locks (%s): the index can be read, not written here; do not "
+        "compact it from elsewhere meanwhile",
+        root,
+        reason,
+    )
 
 
 class GenerationLease:
@@ -290,7 +338,7 @@ def lease_live_generation(root: Path) -> GenerationLease:
             if live_generation(root) != generation:
                 continue
             raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        _share(descriptor, root)
         # Only generations that are not live are removed: if replaced meanwhile, it may be gone.
         if live_generation(root) == generation:
             return GenerationLease(generation, descriptor)
@@ -308,7 +356,7 @@ def lease_generation(root: Path, generation: int) -> GenerationLease:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    _share(descriptor, root)
     if os.fstat(descriptor).st_nlink == 0:
         os.close(descriptor)
         raise IndexCorruptError(path, "was removed")
@@ -329,7 +377,7 @@ def sole_use(root: Path, generation: int) -> Generator[bool]:
         yield True
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_to_write(descriptor, root, wait=False)
     except BlockingIOError:
         yield False
     else:

@@ -18,8 +18,8 @@ from aladin_index.changes.database import (
     changes_database,
     copy_encodings,
     new_database,
-    open_to_read,
 )
+from aladin_index.changes.opening import open_to_read
 from aladin_index.format.disk import changes_lock, disk_errors, only_builder
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import DIGEST, Manifest

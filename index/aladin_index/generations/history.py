@@ -8,7 +8,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aladin_index.changes.database import changes_database, changes_folder, open_to_read
+from aladin_index.changes.database import changes_database, changes_folder
+from aladin_index.changes.opening import open_to_read
 from aladin_index.format.disk import changes_lock
 from aladin_index.format.layout import (
     CHANGES,

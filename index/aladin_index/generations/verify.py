@@ -21,7 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from aladin_index.changes.database import changes_folder, named_photos, open_to_read
+from aladin_index.changes.database import changes_folder, named_photos
+from aladin_index.changes.opening import open_to_read
 from aladin_index.format.disk import lease_generation
 from aladin_index.format.layout import (
     ANN,

@@ -28,7 +28,7 @@ from pydantic import ConfigDict
 
 from aladin_network.config import STRICT, parse_config
 from aladin_network.errors import ConfigError
-from aladin_network.files import atomic_file, make_folder, write_json
+from aladin_network.files import atomic_file, lock_to_write, make_folder, write_json
 from aladin_service.api_key import SCOPES, digest
 from aladin_service.keys_file import add_key, read_keys
 from aladin_service.library.places import checked_folders
@@ -100,7 +100,7 @@ class LibraryPlace:
             raise _not_writable(self.place, error) from error
         with file:
             deadline_s = time.monotonic() + _LOOK_S
-            while not _try_lock(file, fcntl.LOCK_EX):
+            while not self._try_lock(file):
                 if time.monotonic() > deadline_s:
                     file.seek(0)
                     raise LibraryInUseError(self.name, file.read().strip() or None)
@@ -140,10 +140,24 @@ class LibraryPlace:
         """Return the address of the process that serves the library, or None if there is none."""
         try:
             with (self.place / _SERVED).open(encoding="utf-8") as file:
-                # A shared lock: several processes may look at once.
-                return None if _try_lock(file, fcntl.LOCK_SH) else file.read().strip() or "starting"
-        except OSError:
-            return None
+                try:
+                    # A shared lock: several processes may look at once.
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return file.read().strip() or "starting"
+        except OSError:  # not there; or its disk has no locks, where no library can be served
+            pass
+        return None
+
+    def _try_lock(self, file: TextIO) -> bool:
+        """Lock a file until it is closed; returns False if another process holds a lock."""
+        try:
+            lock_to_write(file.fileno(), self.place, wait=False)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise _not_writable(self.place, error) from error
+        return True
 
     def remove(self) -> None:
         """Remove the folder, with the index unless that is elsewhere; photos are not touched.
@@ -224,15 +238,6 @@ def _make_private(place: Path) -> None:
 def _not_writable(place: Path, error: OSError) -> ConfigError:
     reason = f"{error.strerror}; ALADIN_LIBRARIES_DIR names another folder"
     return ConfigError(f"{place}: a library cannot be kept here ({reason})")
-
-
-def _try_lock(file: TextIO, kind: int) -> bool:
-    """Lock a file until it is closed; returns False if another process holds a lock."""
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def library_of(

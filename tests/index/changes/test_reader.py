@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.changes.database import changes_database, open_to_read
+from aladin_index.changes.database import changes_database
+from aladin_index.changes.opening import open_to_read
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import Filter, parse_filter

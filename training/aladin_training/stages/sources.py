@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,7 +20,7 @@ import torch
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.checkpoint_files import Checkpoint, read_model_id
 from aladin_network.config import dump_config
-from aladin_network.files import atomic_folder
+from aladin_network.files import atomic_folder, lock_to_write
 from aladin_network.model import AladinModel
 from aladin_network.types import Progress
 from aladin_training.batches.dataset import PairDataset
@@ -152,7 +151,7 @@ class StageStore:
         self._root.mkdir(parents=True, exist_ok=True)
         # The operating system releases the lock when the process ends, however it ends.
         with (self._root / f"{self.identity(number)}.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock_to_write(file.fileno(), self._root)
             yield
 
     def fetch(self, number: int, folder: Path) -> bool:
