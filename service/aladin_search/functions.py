@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from aladin_network.types import DeviceName
 from aladin_search.index import Index
 from aladin_search.inputs import check_literals, photos_of, texts_of
 from aladin_search.progress import reported
-from aladin_service.library.places import model_folder, with_start_folder
+from aladin_service.library.places import libraries_folder, model_folder, with_start_folder
 
 if TYPE_CHECKING:
     from aladin_index.settings import BuildSettings
@@ -55,6 +55,7 @@ def build(
     settings: BuildSettings | None = None,
     device: DeviceName = "cpu",
     resume: bool = False,
+    replace: bool = False,
     progress: bool | Progress = False,
 ) -> Index:
     """Build an index of photos, of texts, or of both, and open it.
@@ -65,11 +66,12 @@ def build(
         model: Network that encodes the items: the folder of a checkpoint, or a dual encoder such as
             CLIP or SigLIP, as a folder of the transformers library or by its name on the hub
             (``google/siglip2-base-patch16-224``), which is converted once.
-        out: Folder of the index: a new one, or one whose contents to replace.
+        out: Folder of the index: a new one, or with `replace` another.
         split: Split of the data set to take, or None for all of it.
         settings: Further settings of the build, or None for the defaults.
         device: Where the network runs, while building and for searches.
         resume: Continue an interrupted build of the same items in `out`.
+        replace: Replace the index in `out`, other than that of a library, which follows folders.
         progress: True shows the progress on stderr.
 
     Returns:
@@ -78,17 +80,21 @@ def build(
     Raises:
         InputError: If there is nothing to index, or the data cannot be used.
         CheckpointError: If the network cannot be read.
-        ConfigError: If `out` holds something else than an index, or a setting is impossible.
+        ConfigError: If `out` holds an index that may not be replaced or something else, or a
+            setting is impossible.
         IndexMismatchError: If the index in `out` was built with another network.
         IndexWriteError: If `out` cannot be written.
     """
     check_literals(device=(device, DeviceName))
+    from aladin_service.library.libraries import check_output
+
+    check_output(Path(out), libraries_folder(), replace=replace or resume)
     checkpoint = model_folder(model)
     from aladin_index.build.builder import build_index
     from aladin_index.settings import BuildSettings
     from aladin_service.commands.options import network_device
 
-    chosen = replace(
+    chosen = dataclasses.replace(
         settings or BuildSettings(readers=os.cpu_count() or 1),
         device=network_device(device),
         resume=resume,
@@ -96,7 +102,7 @@ def build(
     photos = None if images is None else photos_of(Path(images), split)
     lines = None if texts is None else texts_of(Path(texts), split)
     with reported(progress) as shown:
-        build_index(checkpoint, Path(out), photos, lines, chosen, shown)
+        build_index(checkpoint, Path(out), photos, lines, chosen, shown, replace=replace)
     return open(out, device=device)
 
 

@@ -93,6 +93,8 @@ def image_items(
         source, split, require_captions=False, on_skip=skipped.append, rules=rules
     )
 
+    of_folder = isinstance(source, Path) and source.is_dir()
+
     def items() -> Iterator[ImageItem | SkippedItem]:
         for record in records:
             yield from _left_out(skipped)
@@ -100,21 +102,23 @@ def image_items(
             if fault is not None:
                 yield SkippedItem(record.id, fault)
                 continue
-            yield photo_item(
-                record, None if regions is None else region_key(record, regions), skipped.append
-            )
+            key = None if regions is None else region_key(record, regions)
+            yield photo_item(record, key, skipped.append, of_folder=of_folder)
         yield from _left_out(skipped)
 
     return items()
 
 
-def photo_item(record: Record, regions_key: str | None, on_skip: OnSkip) -> ImageItem:
+def photo_item(
+    record: Record, regions_key: str | None, on_skip: OnSkip, *, of_folder: bool
+) -> ImageItem:
     """Return the item of a photo, with its first caption as far as it is stored.
 
     Args:
         record: Record of the photo.
         regions_key: Key of the photo's regions, or None if it is read itself.
         on_skip: Called with what is not used of a caption.
+        of_folder: See `ImageItem`.
     """
     text = record.captions[0] if record.captions else None
     if text is not None:
@@ -130,6 +134,7 @@ def photo_item(record: Record, regions_key: str | None, on_skip: OnSkip) -> Imag
         uri=record.uri,
         text=text,
         metadata=record.metadata,
+        of_folder=of_folder,
     )
 
 

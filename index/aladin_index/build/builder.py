@@ -13,6 +13,7 @@ from aladin_index.build.catalogue import Catalogue, collection_source, listed
 from aladin_index.build.resume import (
     BuildPlan,
     begin,
+    can_resume,
     discard,
     fingerprint_of,
     is_placed,
@@ -39,6 +40,7 @@ from aladin_index.format.layout import BUILD, generation_folder, live_generation
 from aladin_index.format.manifest import ModelEntry, read_manifest
 from aladin_index.format.records import SkippedItem, read_skipped
 from aladin_index.generations.collection_writer import CollectionSource
+from aladin_index.generations.history import check_replaceable
 from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.sample_texts import SampleTexts
@@ -80,6 +82,8 @@ def build_index(
     progress: Progress | None = None,
     regions: RegionSource | None = None,
     encoding: ShardEncoding | None = None,
+    *,
+    replace: bool = True,
 ) -> BuildReport:
     """Build a new generation of an index and make it live.
 
@@ -100,13 +104,16 @@ def build_index(
         regions: Regions of the images, for a network that reads regions.
         encoding: Encoder of the shards, or None if this process encodes them, on `settings.device`.
             An interrupted build may be resumed with another one.
+        replace: Whether the live generation may be replaced, where there is one. A build that is
+            resumed was asked before.
 
     Raises:
         InputError: If there is nothing to index, regions for a network that reads photos or none
             for one that reads regions, a repeated id, metadata over a limit, or no usable item in a
             collection.
         ConfigError: If the requested ANN cannot be built, `out` holds something else than an
-            index, regions are to be chosen without texts, or nothing here encodes in the precision.
+            index, or one that may not be replaced, regions are to be chosen without texts, or
+            nothing here encodes in the precision.
         CheckpointError: If the checkpoint cannot be loaded.
         IndexMismatchError: If the index was built with another model, or the build to be resumed
             is another one.
@@ -138,6 +145,7 @@ def build_index(
         if settings.resume and is_published(out, fingerprint):
             discard(out)
             return _report(out, live_generation(out), seconds.seconds)
+        check_replaceable(out, replace=replace or (settings.resume and can_resume(out)))
         plan = _begin(out, fingerprint, rows, settings)
         encoding = encoding or LocalEncoding(network, settings, regions)
         build = _Build(out, network, plan, catalogues, rows, encoding, settings, progress, seconds)

@@ -229,7 +229,8 @@ def _lines(
             if len(fields) > MAX_FILTER_FIELDS:
                 raise InputError(
                     f"{target}: expected at most {MAX_FILTER_FIELDS} distinct metadata fields, "
-                    f"got more by item {brief(item.id)}; --filter-fields names those to filter by"
+                    f"got more by item {brief(item.id)}; `aladin index build --filter-fields` "
+                    "names those to filter by"
                 )
         path = str(item.path) if isinstance(item, ImageItem) else None
         yield row, item.id, path, item_json(item)

@@ -255,8 +255,8 @@ class WritableCollection:
         if count > MAX_FILTER_FIELDS:
             raise InputError(
                 f"metadata: expected at most {MAX_FILTER_FIELDS} distinct fields in the index, "
-                f"got {count} with those of the new items; an index that is built with "
-                "--filter-fields takes any number"
+                f"got {count} with those of the new items; an index of "
+                "`aladin index build --filter-fields` takes any number"
             )
 
     def next_row(self) -> int:

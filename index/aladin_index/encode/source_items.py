@@ -5,6 +5,7 @@ If a photos root is given, photos outside of it are skipped.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from aladin_network.types import MAX_CAPTION_CHARS, MAX_NAME_CHARS, MAX_STORED_B
 _NOT_LISTED = frozenset({"path", "upload", "region_file", "file_state"})
 
 _EXAMPLES = 3
-OUTSIDE = "the photo's file lies outside of the folder of --photos-root"
+OUTSIDE = "the photo's file lies outside of the folder to which photos are restricted"
 LINKED_OUTSIDE = "a link to a file outside of the followed folders, which is not followed"
 
 
@@ -48,6 +49,8 @@ class ImageItem:
         region_file: Uploaded npz file of the photo's regions, untrusted, or None.
         file_state: Result of `file_state` for the photo's own file before it was read, or None if
             it is not recorded.
+        of_folder: Whether a folder of photos gives its id, text and metadata, so that a later pass
+            over the folder compares them.
     """
 
     id: str
@@ -61,6 +64,7 @@ class ImageItem:
     upload: UploadedPhoto | None = None
     region_file: bytes | None = None
     file_state: str | None = None
+    of_folder: bool = False
 
     @property
     def photo(self) -> PhotoFile:
@@ -132,6 +136,12 @@ def with_file_state(item: SourceItem) -> SourceItem:
     if not isinstance(item, ImageItem) or not item.has_own_file:
         return item
     return replace(item, file_state=file_state(item.path))
+
+
+def details_of(item: ImageItem) -> str:
+    """Return a digest of the id, text and metadata of a photo, as its folder gives them."""
+    said = json.dumps([item.id, item.text, dict(item.metadata)], sort_keys=True)
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def check_item(
@@ -209,6 +219,9 @@ def stored_form(
         path = photo.upload.path
     elif photo and photo.region_file is None:
         path = str(photo.path)
+    state = photo.file_state if photo else None
+    if photo is not None and photo.of_folder and state is not None:
+        state = f"{state} {details_of(photo)}"
     width_px, height_px = size_px or (None, None)
     return StoredItem(
         row=-1,
@@ -223,7 +236,7 @@ def stored_form(
         offset=photo.offset if photo else 0,
         length=photo.length if photo else None,
         boxes=None if boxes is None else pack_boxes(boxes),
-        file_state=photo.file_state if photo else None,
+        file_state=state,
     )
 
 
@@ -307,7 +320,8 @@ class PhotoPlaces:
         names = ", ".join(map(repr, self._examples)) + (", ..." if total > _EXAMPLES else "")
         return (
             f"photos outside of {self._source}: {total} ({ways}): {names}; whoever may search the "
-            "index can see them, --photos-root DIR takes only photos inside of DIR"
+            "index can see them; `aladin index build --photos-root DIR` takes only photos inside "
+            "of DIR"
         )
 
 

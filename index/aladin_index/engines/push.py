@@ -329,8 +329,8 @@ def _check_unchanged(client: EngineClient, live: int | None, settings: PushSetti
     if CHANGED in (client.read_record(live) or {}):
         raise InputError(
             f"{client.kind}: items were added to generation {live} or removed from it since it was "
-            "pushed, which the index here does not have; push with --discard-changes to lose these "
-            "changes"
+            "pushed, which the index here does not have; `aladin index push --discard-changes` "
+            "loses these changes"
         )
 
 

@@ -198,7 +198,7 @@ def _end_publishing(root: Path) -> None:
 def _write_error(root: Path, path: Path | str, reason: str) -> IndexWriteError:
     is_live = (root / CURRENT).exists()
     state = "the live generation is unchanged" if is_live else "no generation is live yet"
-    again = "the command can be run again (a build with --resume)"
+    again = "the command can be run again (`aladin index build` with --resume)"
     return IndexWriteError(path, f"{reason}; {state}, and {again}")
 
 

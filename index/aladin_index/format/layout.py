@@ -219,7 +219,9 @@ def live_generation(root: Path) -> int:
         check_kept_in_files(root)
         reason = f"no index here, it has no {CURRENT}"
         if (root / BUILD).is_dir():
-            reason += "; an interrupted build is here; run it again with --resume"
+            reason += (
+                "; an interrupted build is here, which `aladin index build --resume` continues"
+            )
         raise IndexNotReadyError(f"{root}: {reason}") from None
     except (OSError, ValueError) as error:
         raise IndexCorruptError(path, f"cannot be read ({error})") from error

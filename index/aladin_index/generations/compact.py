@@ -143,7 +143,7 @@ def _check_first_stages(
     except ConfigError as error:
         raise InputError(
             f"{root}: {error}; the changes stay as they are. Add items, or build the index anew "
-            "with --ann auto"
+            "by `aladin index build --ann auto`"
         ) from error
 
 

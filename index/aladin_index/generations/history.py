@@ -20,7 +20,12 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.manifest import MANIFEST, Manifest, read_manifest
 from aladin_index.format.records import Evaluation, evaluations_file, read_evaluations
-from aladin_network.errors import IndexCorruptError, IndexMismatchError, SearchIndexError
+from aladin_network.errors import (
+    ConfigError,
+    IndexCorruptError,
+    IndexMismatchError,
+    SearchIndexError,
+)
 from aladin_network.files import atomic_file, make_folder
 from aladin_network.types import TARGETS, Target
 
@@ -75,6 +80,35 @@ def pending_changes(root: Path, generation: int | None = None) -> dict[Target, P
             raise IndexCorruptError(path, f"cannot be read ({error})") from error
         pending[target] = PendingChanges(added - of_added, removed - of_added)
     return pending
+
+
+def check_replaceable(root: Path, *, replace: bool) -> None:
+    """Reject a folder that holds an index, unless that is to be replaced.
+
+    Args:
+        root: Folder that an index is to be written to.
+        replace: Whether its live generation may be replaced by one with other items.
+
+    Raises:
+        ConfigError: If there is one, and it may not.
+        IndexCorruptError: If it is damaged.
+    """
+    if replace or not (root / CURRENT).exists():
+        return
+    generation = live_generation(root)
+    manifest = read_manifest(generation_folder(root, generation))
+    changes = pending_changes(root, generation)
+    counts: list[str] = []
+    for target, pending in changes.items():
+        entry = manifest.side(target)
+        assert entry is not None  # it has changes
+        counts.append(f"{entry.count + pending.added - pending.removed} {target}")
+    raise ConfigError(
+        f"{root}: an index is here already, generation {generation} with {' and '.join(counts)}: "
+        "choose another folder; or add to it by `aladin index add` or `aladin index sync`; or "
+        "replace it (`aladin index build`, `import` or `merge` with --replace, in Python "
+        "replace=True), after which `aladin index rollback` still returns to this generation"
+    )
 
 
 def earlier_generations(

@@ -310,8 +310,8 @@ class _SideTuner:
         if ann.recall < ann.recall_wanted:
             self._warn(
                 f"{ann.factory} finds {ann.recall:.4f} of the nearest {ann.recall_at}, however "
-                f"widely it searches; {ann.recall_wanted} was requested; build the index with "
-                "another `--ann` to reach it"
+                f"widely it searches; {ann.recall_wanted} was requested; `aladin index build` "
+                "with another --ann reaches it"
             )
 
     def _warn(self, words: str) -> None:

@@ -60,7 +60,7 @@ def candidates_from(given: str | None) -> int | Literal["all"] | None:
     if given is None or given == "all":
         return given
     if not given.isascii() or not given.isdigit():
-        raise InputError(f"--candidates: expected a whole number or all, got {brief(given)}")
+        raise InputError(f"candidates: expected a whole number or all, got {brief(given)}")
     return int(given)
 
 

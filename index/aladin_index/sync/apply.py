@@ -76,6 +76,22 @@ class SyncReport:
         """Whether any item of the index was added, replaced or removed."""
         return bool(self.added or self.changed or self.moved or self.deleted)
 
+    @property
+    def indexed(self) -> int:
+        """Number of photos that were added or replaced."""
+        return len(self.added) + len(self.changed) + len(self.moved)
+
+    def keep_applied(self, live: set[str], planned: set[str]) -> None:
+        """Drop what is no longer so.
+
+        Args:
+            live: Ids that the index has now.
+            planned: Ids of photos that are to be added or replaced, again perhaps.
+        """
+        for ids in (self.added, self.changed, self.moved):
+            ids[:] = [each for each in ids if each in live and each not in planned]
+        self.deleted = [each for each in self.deleted if each not in live]
+
     def of(self, kind: ChangeKind) -> list[str]:
         """Return the ids of one kind of change."""
         return {"added": self.added, "changed": self.changed, "moved": self.moved}[kind]

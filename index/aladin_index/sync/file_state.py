@@ -1,15 +1,12 @@
 """Recorded state of a photo's file, by which a later pass over its folder sees what has changed.
 
-A build and an addition record size and time alone, see `aladin_index.encode.source_items`.
+A build and an addition record no digest of the content, see `aladin_index.encode.source_items`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import NamedTuple
-
-from aladin_index.encode.source_items import ImageItem
 
 
 class FileState(NamedTuple):
@@ -19,7 +16,8 @@ class FileState(NamedTuple):
         size: Length in bytes.
         mtime_ns: Time of the last change, in nanoseconds since 1970.
         sha256: Digest of the content, hexadecimal.
-        details: Digest of what the folder says about the photo, see `details_of`.
+        details: Digest of what the folder says about the photo, see
+            `aladin_index.encode.source_items.details_of`.
     """
 
     size: int
@@ -43,21 +41,30 @@ class FileState(NamedTuple):
             return None
 
 
-def size_and_time(text: str | None) -> tuple[int, int] | None:
-    """Return the state that a build or an addition has recorded, or None if the text is not one."""
-    try:
-        size, mtime_ns = map(int, (text or "").split(" "))
-    except ValueError:
-        return None
-    return size, mtime_ns
+class BuiltState(NamedTuple):
+    """State of a file that a build or an addition has recorded before it read the file.
+
+    Attributes:
+        size: Length in bytes.
+        mtime_ns: Time of the last change, in nanoseconds since 1970.
+        details: See `FileState`; None if the photo's text and metadata are not from its folder.
+    """
+
+    size: int
+    mtime_ns: int
+    details: str | None
+
+    @classmethod
+    def parse(cls, text: str | None) -> BuiltState | None:
+        """Return the state of a stored form, or None if there is no such state."""
+        size, _, rest = (text or "").partition(" ")
+        mtime_ns, _, details = rest.partition(" ")
+        try:
+            return None if " " in details else cls(int(size), int(mtime_ns), details or None)
+        except ValueError:
+            return None
 
 
 def sha256_of(data: bytes) -> str:
     """Return the digest of a file's content as in `FileState`."""
     return hashlib.sha256(data).hexdigest()
-
-
-def details_of(item: ImageItem) -> str:
-    """Return a digest of the id, text and metadata of a photo, as its folder gives them."""
-    said = json.dumps([item.id, item.text, dict(item.metadata)], sort_keys=True)
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -13,7 +13,7 @@ from aladin_index.format.layout import generation_folder, published_generations
 from aladin_index.format.manifest import MANIFEST
 from aladin_index.format.records import SkippedItem
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.sync.file_state import FileState, size_and_time
+from aladin_index.sync.file_state import BuiltState, FileState
 
 _ROWS_AT_A_TIME = 4096
 
@@ -83,8 +83,8 @@ class IndexedPhoto(NamedTuple):
         path: Absolute path of its file, or None if it is not a file of its own outside the index.
         state: State of the file when it was encoded, or None if no pass has recorded it.
         is_live: False if it was removed; its encoding can still be read.
-        as_built: Size in bytes and time in nanoseconds of the file before a build or an addition
-            read it, or None if they are not recorded.
+        as_built: State of the file before a build or an addition read it, or None if that is not
+            recorded.
     """
 
     row: int
@@ -93,7 +93,13 @@ class IndexedPhoto(NamedTuple):
     path: str | None
     state: FileState | None
     is_live: bool
-    as_built: tuple[int, int] | None = None
+    as_built: BuiltState | None = None
+
+    @property
+    def details(self) -> str | None:
+        """Digest of what its folder said when it was encoded; None if no folder did."""
+        recorded = self.state or self.as_built
+        return None if recorded is None else recorded.details
 
 
 def indexed_photos(live: LiveCollection) -> Iterator[IndexedPhoto]:
@@ -116,7 +122,7 @@ def indexed_photos(live: LiveCollection) -> Iterator[IndexedPhoto]:
                 path=item.path if is_file else None,
                 state=FileState.parse(state),
                 is_live=changes is None or changes.is_live(item.row),
-                as_built=size_and_time(state),
+                as_built=BuiltState.parse(state),
             )
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from os.path import lexists
 from typing import Literal, NamedTuple
 
-from aladin_index.encode.source_items import ImageItem
+from aladin_index.encode.source_items import ImageItem, details_of
 from aladin_index.format.records import SkippedItem
-from aladin_index.sync.file_state import FileState, details_of, sha256_of
+from aladin_index.sync.file_state import FileState, sha256_of
 from aladin_index.sync.listing import FolderListing, IndexedPhoto, ListedPhoto
 from aladin_network.errors import ImageError, ImageTooLargeError, InputError
 from aladin_network.types import Progress
@@ -82,8 +82,9 @@ def plan_sync(
     """Compare folders with the images of an index.
 
     A photo that no pass has recorded is unchanged if its file has the size and the time of the
-    build or the addition. Where they are not recorded either, by earlier versions, it is taken to
-    be unchanged if its file is not younger than `built_ns`.
+    build or the addition, and its folder says the same of it, if that was a folder. Where they are
+    not recorded either, by earlier versions, it is taken to be unchanged if its file is not younger
+    than `built_ns`.
 
     Args:
         listings: The folders, none inside another.
@@ -153,7 +154,7 @@ class _Planner:
             raise MissingPhotosError(
                 f"{listing.folder}: expected photos, found none, while the index has {len(held)} "
                 "of this folder; nothing was changed. If it is not merely unmounted, "
-                "--allow-empty removes them from the index"
+                "`aladin index sync --allow-empty` removes them from the index"
             )
         for photo in held:
             if photo.row not in self._rows and listing.has_read(photo):
@@ -183,7 +184,7 @@ class _Planner:
                 self.plan.left_out.append(SkippedItem(photo.item.id, error.reason))
                 return
         if state.sha256 and (known is None or known.sha256 == state.sha256):
-            if same_file and (known is None or known.details == details):
+            if same_file and item.details in (None, details):
                 self.plan.unchanged += 1
                 if known != state:
                     self.plan.recorded[item.row] = state
@@ -234,7 +235,7 @@ class _Planner:
     ) -> None:
         """Plan the replacement of an item; its id stays unless the folder gives another one."""
         item = replace(photo.item, id=old.id)
-        if old.state is not None and old.state.details != state.details:
+        if old.details not in (None, state.details):
             self._by_id.pop(old.id, None)
             item = self._with_free_id(photo) or item
         self._by_id[item.id] = old
@@ -257,7 +258,7 @@ class _Planner:
         """Whether the file of an item that no pass has recorded is the one that was encoded."""
         if item.as_built is None:
             return photo.mtime_ns <= self._built_ns
-        return item.as_built == (photo.size, photo.mtime_ns)
+        return item.as_built[:2] == (photo.size, photo.mtime_ns)
 
     def _digest(self, photo: ListedPhoto) -> str:
         if self._files_read == 0:

@@ -30,7 +30,7 @@ def _print_pass(report: SyncReport) -> None:
 
 def _summary(report: SyncReport) -> str:
     """Return a pass in one line: ``1,280 photos: 1,024 added; 1,720 are still to be added``."""
-    there = report.unchanged + len(report.added) + len(report.changed) + len(report.moved)
+    there = report.unchanged + report.indexed
     done = [
         f"{len(ids):,} {what}"
         for what, ids in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -230,17 +230,17 @@ def search(
     if url is not None:
         _check_left_to_service(device, first_stage, detector)
         _import_client()
-        answer = _ask_service(url, given.search(target, options), image, out)
+        answer, known = _ask_service(url, given.search(target, options), image, out)
     else:
         assert folder is not None  # or there is a URL
         from aladin_index.devices.search_device import SearchDevice
 
         place = SearchDevice.choose(device, first_stage)
-        answer = _search_here(folder, given.query(), target, options, place, detector, out)
+        answer, known = _search_here(folder, given.query(), target, options, place, detector, out)
     if as_json:
         typer.echo(SEARCH_ANSWER.dump_json(answer, indent=2).decode())
     else:
-        typer.echo("\n".join(answer_lines(answer, filtered=bool(filters))))
+        typer.echo("\n".join(answer_lines(answer, known, filtered=bool(filters))))
 
 
 def _count(k: int | None, out: Path | None, *, explain: bool) -> int:
@@ -276,9 +276,11 @@ def _search_here(
     place: SearchDevice,
     detector: str | None,
     out: Path | None,
-) -> SearchAnswer:
+) -> tuple[SearchAnswer, list[str]]:
+    """Search an index; also return its fields if the filter names one that no item has."""
     from aladin_index.open import live_model, open_backend
     from aladin_index.search.backend import EncodedParts
+    from aladin_index.search.listing import NotListableError, list_fields
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_network.graphs.loading import load_for_inference
     from aladin_network.heads.trained import UNALIGNED, untrained_reason
@@ -314,17 +316,30 @@ def _search_here(
         answer = searcher.search(encoded, found, options, received_s)
         if not (out is None or isinstance(query, PartsQuery) or isinstance(encoded, EncodedParts)):
             write_drawing(out, draw_here(searcher, query, encoded, answer))
-        return answer
+        known: list[str] = []
+        with suppress(NotListableError):
+            known = [*list_fields(opened.side(found))] if answer.unknown_fields else []
+        return answer, known
 
 
-def _ask_service(url: str, search: Search, image: Path | None, out: Path | None) -> SearchAnswer:
+def _ask_service(
+    url: str, search: Search, image: Path | None, out: Path | None
+) -> tuple[SearchAnswer, list[str]]:
+    """Ask a service as `_search_here` does."""
     from aladin_service.client import AladinClient
+    from aladin_service.client_errors import RefusedInputError
 
     with AladinClient(url) as client:
         answer = client.search(search)
         if out is not None:
             write_drawing(out, draw_there(client, search, image, answer))
-        return answer
+        known: list[str] = []
+        with suppress(RefusedInputError):  # an index in a vector database does not list them
+            if answer.unknown_fields:
+                fields = client.index_fields()
+                side = fields.images if search.target == "images" else fields.texts
+                known = list(dict.fromkeys(field.name for field in side or ()))
+        return answer, known
 
 
 def _import_client() -> None:

@@ -191,15 +191,20 @@ class FolderSync:
         listings = [self._list(folder, report.other_files) for folder in settings.folders]
         with open_index(self._index, checkpoint=checkpoint) as index:
             live = index.side("images")
+            indexed = list(indexed_photos(live))
             plan = plan_sync(
                 listings,
-                list(indexed_photos(live)),
+                indexed,
                 built_ns=first_built_ns(self._index),
                 max_bytes=settings.add.limits.max_bytes,
                 allow_missing=settings.allow_missing,
                 progress=progress,
             )
-            report.unchanged, report.waiting = plan.unchanged, plan.waiting
+            # What an earlier attempt has applied may be gone with its generation.
+            here = {photo.id for photo in indexed if photo.is_live}
+            report.keep_applied(here, {change.item.id for change in plan.changes})
+            report.unchanged = plan.unchanged - report.indexed
+            report.waiting = plan.waiting
             report.left_out += plan.left_out
             if dry_run:
                 for change in plan.changes:
@@ -268,7 +273,7 @@ class FolderSync:
                 if self._unusable.get(path, ())[:2] == (state.st_size, state.st_mtime_ns):
                     left_out.append(SkippedItem(record.id, self._unusable[path][2]))
                     continue
-                item = photo_item(record, None, skip)
+                item = photo_item(record, None, skip, of_folder=True)
                 settled = self._is_settled(path, state.st_size, state.st_mtime_ns)
                 photos.append(ListedPhoto(item, folder, state.st_size, state.st_mtime_ns, settled))
         except DataError as error:

@@ -266,6 +266,33 @@ def library_of(
     return Library(place=place, folders=places, model=model, index=wanted or place / _INDEX)
 
 
+def check_output(out: Path, libraries: Path, *, replace: bool) -> None:
+    """Reject a folder for a new index that holds another one.
+
+    Args:
+        out: Folder of the index.
+        libraries: Folder of all libraries.
+        replace: Whether an index may be replaced that is there, other than that of a library,
+            which follows its folders.
+
+    Raises:
+        ConfigError: If the folder holds an index that may not be replaced.
+        IndexCorruptError: If the index there is damaged.
+    """
+    from aladin_index.generations.history import check_replaceable
+
+    known, _ = all_libraries(libraries)
+    for library in (*known, *all_libraries(out.absolute().parent.parent)[0]):
+        if library.index.resolve() == out.resolve():
+            folders = ", ".join(map(str, library.folders))
+            raise ConfigError(
+                f"{out}: this is the index of the library {library.name}, which follows "
+                f"{folders}; choose another folder (`aladin photos --remove {library.name}` "
+                "removes the library)"
+            )
+    check_replaceable(out, replace=replace)
+
+
 def all_libraries(libraries: Path) -> tuple[list[Library], dict[LibraryPlace, ConfigError]]:
     """Return the libraries of a user by name, and why the others cannot be used.
 

@@ -133,7 +133,13 @@ def conversion_table(report: ConversionReport) -> Table:
     return table
 
 
-def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[str]:
+# Fields of an index that are named where a filter or a sort names none of them.
+_NAMED_FIELDS = 20
+
+
+def answer_lines(
+    answer: SearchAnswer, known: Sequence[str] = (), *, filtered: bool = False
+) -> Iterator[str]:
     """Format an answer as lines: one for each hit, followed by its evidence if there is any.
 
     Where the probabilities are reliable, hits have theirs, and the last line says how likely there
@@ -142,12 +148,15 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
 
     Args:
         answer: Answer of a search.
+        known: Fields of the index, named where a filter or a sort names one that no item has.
         filtered: Whether the search had a filter. Where nothing passes it, that is all that is
             said.
     """
     names = " or ".join(repr(name) for name in answer.unknown_fields)
+    more = f" and {len(known) - _NAMED_FIELDS} more" if len(known) > _NAMED_FIELDS else ""
+    fields = f"; there are {', '.join(known[:_NAMED_FIELDS])}{more}" if known else ""
     if names and not answer.hits:
-        yield f"no item has a field {names} to {'filter' if filtered else 'sort'} by"
+        yield f"no item has a field {names} to {'filter' if filtered else 'sort'} by{fields}"
         return
     if filtered and not answer.hits and answer.match_probability is None:
         yield "nothing passes the filter"
@@ -183,7 +192,10 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
     if "lexical" in answer.degraded:
         yield "--lexical was not applied: an index in a vector database has no words"
     if names:
-        yield f"no item has a field {names} to sort by: the hits are in the order of relevance"
+        yield (
+            f"no item has a field {names} to sort by: the hits are in the order of relevance"
+            f"{fields}"
+        )
 
 
 def _set_line(found: AnswerSet) -> str:

@@ -31,7 +31,7 @@ def test_a_live_generation_is_named_only_where_there_is_one(tmp_path: Path) -> N
         raise full
     assert str(caught.value) == (
         "a.npy: No space left on device; no generation is live yet, and the command can be "
-        "run again (a build with --resume)"
+        "run again (`aladin index build` with --resume)"
     )
 
 

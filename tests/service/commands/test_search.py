@@ -101,7 +101,7 @@ def test_probabilities_that_are_not_reliable_are_not_shown(
 @pytest.mark.parametrize(
     ("filter_json", "says"),
     [
-        ('{"wheels": 4}', "no item has a field 'wheels' to filter by"),
+        ('{"wheels": 4}', "no item has a field 'wheels' to filter by; there are number, tags"),
         ('{"number": 99}', "nothing passes the filter"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import sqlite3
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 from aladin_index.build import builder
 from aladin_index.build.builder import build_index
@@ -26,6 +28,7 @@ from aladin_index.format.layout import generation_folder
 from aladin_index.format.left_out import read_follow_record
 from aladin_index.generations import reader
 from aladin_index.generations.compact import compact_index
+from aladin_index.generations.published import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.settings import BuildSettings
 from aladin_index.sync.apply import SyncReport
@@ -35,6 +38,7 @@ from aladin_network.checkpoint_files import Checkpoint
 from aladin_network.errors import InputError
 from aladin_network.scoring.correction import CORRECTION
 from aladin_network.scoring.encoding import Encoding
+from aladin_service.cli import app
 from aladin_service.folders import folder_sync as folder_sync_module
 from aladin_service.folders.folder_sync import FolderSettings, FolderSync
 from aladin_service.item_sources import image_items
@@ -225,6 +229,87 @@ def test_captions_beside_a_photo_are_followed(
     assert contents(index)["a.png"].text == "a red dog"
     assert same_as_built()
     assert not one_pass(index, photos).has_changes
+
+
+@pytest.mark.parametrize("is_rolled_back", [True, False])
+def test_photos_are_counted_once_whatever_generation_goes_live_in_a_pass(
+    index: Path, photos: Path, same_as_built: Callable[[], bool], is_rolled_back: bool
+) -> None:
+    """By a rollback, with which what was added in this pass is gone, and by a compaction."""
+    paint(photos / "g.png", 10)
+    one_pass(index, photos)
+    compact_index(index)
+    for seed, name in enumerate("hijk", start=11):
+        paint(photos / f"{name}.png", seed)
+    (photos / "a.txt").write_text("a red dog", encoding="utf-8")
+    others = [rollback_index if is_rolled_back else compact_index]
+
+    def is_stopped() -> bool:
+        with open_index(index) as opened:
+            if opened.side("images").count == 9 and others:  # the first two were added
+                others.pop()(index)
+        return False
+
+    settings = FolderSettings(folders=[photos], add=AddSettings(batch_size=2))
+    report = FolderSync(index, settings).run(is_stopped=is_stopped)
+    assert not others
+    assert sorted(report.added) == [f"{name}.png" for name in "hijk"]
+    assert (report.changed, report.moved, report.deleted) == (["a.png"], [], [])
+    assert (report.unchanged, report.encoded) == (6, 6 if is_rolled_back else 4)
+    assert same_as_built()
+
+
+@pytest.mark.parametrize("is_compacted", [True, False])
+def test_captions_that_changed_before_the_first_pass_are_noticed(
+    before: Path, tiny_checkpoint: Path, tmp_path: Path, is_compacted: bool
+) -> None:
+    """In an index that was built of the folder, and of photos that were added from it."""
+    photos = Path(shutil.copytree(before / "photos", tmp_path / "photos"))
+    (photos / "a.txt").write_text("a cat", encoding="utf-8")
+    (photos / "b.json").write_text('{"year": 2020}', encoding="utf-8")
+    (photos / "c.txt").write_text("a house", encoding="utf-8")
+    index = build(tiny_checkpoint, photos, tmp_path / "index")
+    paint(photos / "g.png", 10)
+    paint(photos / "h.png", 11)
+    (photos / "g.txt").write_text("a bird", encoding="utf-8")
+    words = ["index", "add", index, "--images", photos, "--on-duplicate", "skip"]
+    assert CliRunner().invoke(app, [str(word) for word in words]).exit_code == 0
+    (photos / "a.txt").write_text("a red dog", encoding="utf-8")
+    (photos / "b.json").write_text('{"year": 2021}', encoding="utf-8")
+    (photos / "c.txt").unlink()
+    (photos / "d.txt").write_text("a tree", encoding="utf-8")
+    (photos / "g.txt").write_text("two birds", encoding="utf-8")
+    (photos / "h.json").write_text('{"year": 1999}', encoding="utf-8")
+    if is_compacted:
+        compact_index(index)
+    report = one_pass(index, photos)
+    changed = [f"{name}.png" for name in "abcdgh"]
+    assert (sorted(report.changed), report.encoded, report.unchanged) == (changed, 0, 2)
+    assert described(index) == described(build(tiny_checkpoint, photos, tmp_path / "fresh"))
+    assert not one_pass(index, photos).has_changes
+
+
+def described(index: Path) -> dict[str, tuple[str | None, dict[str, Any]]]:
+    """What an index says of its photos."""
+    with open_index(index) as opened:
+        items = opened.side("images").items
+        rows = [row for _, row in items.ids()]
+        return {item.id: (item.text, item.metadata) for item in items.by_rows(rows)}
+
+
+def test_captions_of_a_list_stay_with_photos_that_are_followed_afterwards(
+    before: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    """The folder says nothing of them, and did not when they were indexed."""
+    photos = Path(shutil.copytree(before / "photos", tmp_path / "photos"))
+    listed = tmp_path / "photos" / "list.jsonl"
+    line = {"image": "a.png", "id": "a.png", "captions": ["from the list"]}
+    listed.write_text(json.dumps(line), encoding="utf-8")
+    index = tmp_path / "index"
+    build_index(tiny_checkpoint, index, image_items(listed, None), None, BuildSettings(readers=1))
+    for _ in range(2):
+        one_pass(index, photos)
+        assert contents(index)["a.png"].text == "from the list"
 
 
 def test_states_outlive_a_compaction(

@@ -100,3 +100,18 @@ def test_a_split_is_offered_as_options_of_the_command() -> None:
     )
     line = "to exclude what the words negate: 'a dog' --not 'red leash' --not collar"
     assert list(answer_lines(answer))[-1] == line
+
+
+def test_the_fields_that_there_are_are_named_up_to_a_number() -> None:
+    took = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
+    answer = SearchAnswer(
+        hits=[], reranked=True, fusion=1.0, candidates=1, generation=1, degraded=[], took_ms=took,
+        unknown_fields=["year"],
+    )  # fmt: skip
+    said = "no item has a field 'year' to filter by"
+    assert [*answer_lines(answer, filtered=True)] == [said]
+    assert [*answer_lines(answer, ["a", "b"], filtered=True)] == [f"{said}; there are a, b"]
+    many = [f"f{number}" for number in range(23)]
+    assert [*answer_lines(answer, many, filtered=True)] == [
+        f"{said}; there are {', '.join(many[:20])} and 3 more"
+    ]

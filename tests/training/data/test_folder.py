@@ -167,5 +167,5 @@ def test_a_folder_without_photos(tmp_path: Path) -> None:
 def test_a_split_of_a_folder_without_splits_names_the_way_to_take_all(tmp_path: Path) -> None:
     Image.new("RGB", (4, 4)).save(tmp_path / "1.png")
     (tmp_path / "1.txt").write_text("a dog\n")
-    with pytest.raises(DataError, match="has no split 'test', it has none; use --split all"):
+    with pytest.raises(DataError, match="has no split 'test', it has none; expected split 'all'"):
         read_records(tmp_path, "test")

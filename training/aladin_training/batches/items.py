@@ -328,8 +328,8 @@ def check_regions(encoder: PhotoReader, store: RegionStore | None) -> None:
         raise InputError("this network reads texts only: expected texts, got photos")
     if encoder.reads == "regions" and store is None:
         raise InputError(
-            "this network reads regions, not photos: expected ready-made ones, as --regions or "
-            "as regions in a recipe's [data]"
+            "this network reads regions, not photos: expected ready-made ones, by "
+            "`aladin index build --regions` or as regions in a recipe's [data]"
         )
     if encoder.reads == "photo" and store is not None:
         raise InputError(f"this network reads photos, not regions; it cannot use {store.path}")

@@ -284,7 +284,7 @@ def select(
     if not any_photo:
         raise DataError(source, None, "holds no photo")
     if not any_chosen:
-        found = f"known are {sorted(known)}" if known else "it has none; use --split all"
+        found = f"known are {sorted(known)}" if known else "it has none; expected split 'all'"
         raise DataError(source, None, f"has no split {brief(split)}, {found}")
 
 

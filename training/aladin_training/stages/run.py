@@ -145,7 +145,7 @@ def _claim(out: Path, recipe: Recipe, resume: bool) -> None:
     if (out / _RECIPE).exists():
         if not resume:
             raise ConfigError(
-                f"{out} holds a run; continue it with --resume, or choose another folder"
+                f"{out} holds a run; `aladin train --resume` continues it, or choose another folder"
             )
         if not is_run_of(out, recipe):
             raise ConfigError(f"{out} holds a run of another recipe; choose another folder")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,6 +33,7 @@ from aladin_service.commands.index.build_options import (
     PrecisionOption,
     ReadersOption,
     RecallOption,
+    ReplaceOption,
     ResumeOption,
     ShardsOption,
     TextsOption,
@@ -60,7 +61,7 @@ from aladin_service.commands.options import (
     workers_device,
 )
 from aladin_service.commands.progress import stderr_progress
-from aladin_service.library.places import model_folder
+from aladin_service.library.places import libraries_folder, model_folder
 
 if TYPE_CHECKING:
     from aladin_index.encode.region_sources import RegionSource
@@ -95,6 +96,7 @@ def build(
     readers: ReadersOption = None,
     device: BuildDeviceOption = "cpu",
     resume: ResumeOption = False,
+    replace: ReplaceOption = False,
     ray: RayOption = None,
     ray_workers: RayWorkersOption = None,
     ray_cpus: RayCpusOption = None,
@@ -125,6 +127,7 @@ def build(
     --device is the workers' device; with cuda each has its own GPU.
     """
     from aladin_index.settings import BuildSettings
+    from aladin_service.library.libraries import check_output
 
     check_ray_options(ray, ray_workers, ray_cpus)
     sources = _Sources(images, texts, split, photos_root, exclude, regions, region_labels, detector)
@@ -145,9 +148,11 @@ def build(
         exif=exif,
         resume=resume,
     )
+    check_output(out, libraries_folder(), replace=replace or resume)
     checkpoint = _named_model(model, sources)
+    cluster = _Cluster(ray, ray_workers, ray_cpus)
     with explain_resume(out):
-        _build(checkpoint, out, sources, settings, device, _Cluster(ray, ray_workers, ray_cpus))
+        _build(checkpoint, out, sources, settings, device, cluster, replace=replace)
 
 
 class _Sources(NamedTuple):
@@ -185,6 +190,8 @@ def _build(
     settings: BuildSettings,
     device: DeviceName,
     cluster: _Cluster,
+    *,
+    replace: bool,
 ) -> None:
     """Build, and print the contents of the new generation."""
     from aladin_index.build.builder import build_index
@@ -199,7 +206,7 @@ def _build(
     with ExitStack() as stack:
         ray = None if cluster.address is None else stack.enter_context(connected(cluster.address))
         own_device = network_device(device if ray is None else "cpu")
-        settings = replace(
+        settings = dataclasses.replace(
             settings, device=own_device if ray is None else workers_device(ray, device)
         )
         store = opened_regions(sources.regions, sources.region_labels)
@@ -220,7 +227,8 @@ def _build(
                 ray_encoding(ray, model, settings, workers, found.open_on_node)
             )
         progress = stack.enter_context(stderr_progress())
-        report = build_index(model, out, photos, lines, settings, progress, found.here, encoding)
+        rest = settings, progress, found.here, encoding
+        report = build_index(model, out, photos, lines, *rest, replace=replace)
     print_generation(out, report.generation, report.counts, report.left_out)
     untrained = read_untrained(model)
     if untrained is not None:

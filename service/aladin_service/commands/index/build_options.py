@@ -20,7 +20,15 @@ MODEL_HELP = (
 )
 ModelOption = Annotated[Path, typer.Option("--model", metavar="MODEL", help=MODEL_HELP)]
 OutOption = Annotated[
-    Path, typer.Option("--out", help="Folder of the index: a new one, or one to replace.")
+    Path, typer.Option("--out", help="Folder of the index: a new one, or with --replace another.")
+]
+ReplaceOption = Annotated[
+    bool,
+    typer.Option(
+        "--replace",
+        help="Replace the index in --out by a new generation, and go back with `aladin index "
+        "rollback`. The index of a library is never replaced.",
+    ),
 ]
 ImagesOption = Annotated[
     list[Path] | None,

@@ -14,12 +14,13 @@ from aladin_service.commands.index.build_options import (
     MemoryOption,
     OutOption,
     RecallOption,
+    ReplaceOption,
     fields_of,
 )
 from aladin_service.commands.index.info import print_generation, warn_of_places
 from aladin_service.commands.options import IndexArgument, PhotosRootOption
 from aladin_service.commands.progress import stderr_progress
-from aladin_service.library.places import model_folder
+from aladin_service.library.places import libraries_folder, model_folder
 
 
 def import_(
@@ -44,6 +45,7 @@ def import_(
     ] = None,
     filter_fields: FieldsOption = None,
     photos_root: PhotosRootOption = None,
+    replace: ReplaceOption = False,
 ) -> None:
     """Create an index from precomputed embeddings and tokens.
 
@@ -56,6 +58,9 @@ def import_(
     The metadata may name any picture on this machine, and whoever searches the index can see it:
     with --photos-root, photos outside that folder are skipped and named on stderr.
     """
+    from aladin_service.library.libraries import check_output
+
+    check_output(out, libraries_folder(), replace=replace)
     checkpoint = model_folder(model)
     from aladin_index.encode.source_items import PhotoPlaces
     from aladin_index.exchange.importer import import_index
@@ -103,6 +108,7 @@ def merge(
     memory_budget: MemoryOption = None,
     ann_recall: RecallOption = 0.99,
     filter_fields: FieldsOption = None,
+    replace: ReplaceOption = False,
 ) -> None:
     """Merge indexes that were built on different machines.
 
@@ -118,7 +124,9 @@ def merge(
     """
     from aladin_index.generations.merge import merge_indexes
     from aladin_index.settings import BuildSettings
+    from aladin_service.library.libraries import check_output
 
+    check_output(out, libraries_folder(), replace=replace)
     settings = BuildSettings(
         ann=ann,
         memory_budget_bytes=memory_budget,

@@ -32,7 +32,8 @@ def test_options_reach_the_build(
     given: list[BuildSettings] = []
     build = builder.build_index
 
-    def build_index(*arguments: Any) -> BuildReport:
+    def build_index(*arguments: Any, replace: bool) -> BuildReport:
+        assert not replace
         given.append(arguments[4])
         return build(*arguments[:4])  # these few photos cannot be built as the options say
 
@@ -109,7 +110,8 @@ def test_options_reach_the_workers_of_a_cluster(
     for more in devices:
         with monkeypatch.context() as patch:
             patch.setattr("aladin_index.build.builder.build_index", stop)
-            assert aladin("index", "build", *source, "--ray", "head:6379", *more).exit_code == 1
+            words = [*source, "--replace", "--ray", "head:6379", *more]
+            assert aladin("index", "build", *words).exit_code == 1
     assert [ray.address for ray, *_ in given] == ["head:6379"] * 4
     assert [settings.device for _, _, settings, *_ in given] == ["cpu", "cpu", "cuda", "cuda"]
     assert [settings.readers for _, _, settings, *_ in given] == [1, 9, 9, 1]

@@ -101,8 +101,8 @@ def test_a_day_in_the_life_of_an_index(index: Path, more: Path, tmp_path: Path) 
 
 
 def test_a_build_says_what_it_leaves_behind(index: Path, data_file: Path) -> None:
-    words = ["index", "build", "--model", index / "model", "--images", data_file, "--out", index]
-    build = [str(word) for word in words]
+    words = ["build", "--model", index / "model", "--images", data_file, "--out", index]
+    build = ["index", *map(str, words), "--replace"]
     assert "not part of the new one" not in CliRunner().invoke(app, build).stderr
     run("index", "delete", index, "--target", "images", "plain")
     done = CliRunner().invoke(app, build)
@@ -163,7 +163,9 @@ def test_an_index_follows_a_folder(index: Path, data_file: Path, tmp_path: Path)
     assert hits(index).keys() == before.keys() | {"first.png"}
     (folder / "first.png").unlink()
     (folder / "broken.png").unlink()
-    assert "--allow-empty removes them" in run("index", "sync", index, folder, code=2)
+    assert "`aladin index sync --allow-empty` removes them" in run(
+        "index", "sync", index, folder, code=2
+    )
     says = run("index", "sync", index, folder, "--allow-empty")
     assert "images: 0 added, 0 changed, 0 moved, 1 deleted, 0 unchanged, 0 skipped\n" in says
     assert hits(index) == before

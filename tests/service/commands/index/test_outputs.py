@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from aladin_index.format.layout import live_generation
+from aladin_search import Error, build
 from aladin_service.cli import app
+from aladin_service.library.libraries import library_of
 
 
 def aladin(*words: object, code: int = 0) -> Result:
@@ -85,7 +87,81 @@ def test_a_folder_that_is_as_good_as_empty_is_taken(
     words = ["index", "build", "--model", tiny_checkpoint, "--images", photos, "--out", out]
     assert "generation 1, 1 images" in aladin(*words).stdout
     (out / "notes.txt").write_text("mine")  # an index is one whatever else its folder holds
-    assert "generation 2, 1 images" in aladin(*words).stdout
+    assert "generation 2, 1 images" in aladin(*words, "--replace").stdout
+
+
+def test_an_index_is_replaced_if_that_is_asked_for_alone(
+    photos: Path, encodings: Path, index_folder: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    """By each command that writes an index, and in Python."""
+    out = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    aladin("index", "delete", out, "--target", "images", "plain")
+    shutil.copytree(index_folder, tmp_path / "part")
+    model = ["--model", tiny_checkpoint]
+    calls = (
+        ["build", *model, "--images", photos],
+        ["build", *model, "--images", photos, "--resume"],  # there is nothing to resume
+        ["import", encodings, *model],
+        ["merge", tmp_path / "part"],
+    )
+    there = "an index is here already, generation 1 with 5 images and 12 texts: choose"
+    for words in calls:
+        refused = aladin("index", *words, "--out", out, code=2)
+        assert f"{out}: {there}" in refused.stderr, words
+        assert "--replace" in refused.stderr
+        assert refused.stdout == ""
+    with pytest.raises(Error, match=there):
+        build(photos, model=tiny_checkpoint, out=out)
+    assert live_generation(out) == 1
+    for number, words in enumerate(calls[:1] + calls[2:], start=2):
+        done = aladin("index", *words, "--out", out, "--replace")
+        assert f"generation {number}, " in done.stdout
+    with build(photos, model=tiny_checkpoint, out=out, replace=True) as index:
+        assert [item.id for item in index.items()] == ["a.png"]
+    aladin("index", "rollback", out, "--to", 1)
+
+
+def test_a_build_goes_on_without_being_asked_again(
+    photos: Path, index_folder: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    """Of a new index, of one that is replaced, and one that was complete."""
+    words = ["index", "build", "--model", tiny_checkpoint, "--images", photos, "--out"]
+    for out in (tmp_path / "new", Path(shutil.copytree(index_folder, tmp_path / "index"))):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("aladin_index.build.builder.write_generation", interrupted)
+            stopped = CliRunner().invoke(app, [*map(str, words), str(out), "--replace"])
+        assert stopped.exit_code != 0
+        built = aladin(*words, out, "--resume").stdout
+        assert ", 1 images" in built
+        assert aladin(*words, out, "--resume").stdout == built
+
+
+def interrupted(*_: object, **__: object) -> int:
+    raise KeyboardInterrupt
+
+
+def test_the_index_of_a_library_is_never_replaced(
+    photos: Path,
+    index_folder: Path,
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ALADIN_LIBRARIES_DIR", str(tmp_path / "libraries"))
+    elsewhere = Path(shutil.copytree(index_folder, tmp_path / "elsewhere"))
+    for index in (None, elsewhere):
+        library = library_of([photos], str(tiny_checkpoint), tmp_path / "libraries", index)
+        library.save()
+        if index is None:
+            shutil.copytree(index_folder, library.index)
+        words = ["--model", tiny_checkpoint, "--images", photos, "--out", library.index]
+        for more in ([], ["--replace"], ["--resume"]):
+            refused = aladin("index", "build", *words, *more, code=2)
+            assert f"the index of the library {library.name}, which follows" in refused.stderr
+            assert f"{library.folders[0]}; choose another folder" in refused.stderr
+        with pytest.raises(Error, match=library.name):
+            build(photos, model=tiny_checkpoint, out=library.index, replace=True)
+        assert live_generation(library.index) == 1
 
 
 def test_a_folder_with_names_like_those_of_an_index_is_still_not_one(

@@ -100,7 +100,7 @@ async def test_a_root_keeps_other_peoples_pictures_out(
     index = tmp_path / "index"
     result = build(way, source, tiny_checkpoint, index, "--photos-root", tmp_path / "set")
     assert result.stdout.splitlines()[-1].endswith("generation 1, 1 images, 1 skipped")
-    reason = "the photo's file lies outside of the folder of --photos-root"
+    reason = "the photo's file lies outside of the folder to which photos are restricted"
     assert f"skipped stolen.png: {reason}\n" in result.stderr
     assert "warning: photos outside" not in result.stderr
     async with service(index=index) as client:
